@@ -1,0 +1,1 @@
+"""The engine: rooms that talk through ports. Start at ARCHITECTURE.md."""

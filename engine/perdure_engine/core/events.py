@@ -1,0 +1,282 @@
+"""The history of a run: what happened, in the past tense. Names, order and numbers are Temporal's.
+
+At rest an event is a msgpack array [type number, event_id, time_us, …]. Fields are only ever appended, with a
+default, and never change their meaning: two versions of the engine share a database during an upgrade, and
+tests/unit/core/test_event_bytes.py keeps the golden bytes of every one.
+`*_ms` 0 means "not set". `input`, `result`, `details` are encoded Payloads that the engine never reads.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from perdure_engine.core.failures import Failure, RetryState, TimeoutType
+from perdure_engine.core.retry import RetryPolicy
+
+
+class EventType(enum.IntEnum):
+    WORKFLOW_EXECUTION_STARTED = 1
+    WORKFLOW_EXECUTION_COMPLETED = 2
+    WORKFLOW_EXECUTION_FAILED = 3
+    WORKFLOW_EXECUTION_TIMED_OUT = 4
+    WORKFLOW_TASK_SCHEDULED = 5
+    WORKFLOW_TASK_STARTED = 6
+    WORKFLOW_TASK_COMPLETED = 7
+    WORKFLOW_TASK_TIMED_OUT = 8
+    WORKFLOW_TASK_FAILED = 9
+    ACTIVITY_TASK_SCHEDULED = 10
+    ACTIVITY_TASK_STARTED = 11
+    ACTIVITY_TASK_COMPLETED = 12
+    ACTIVITY_TASK_FAILED = 13
+    ACTIVITY_TASK_TIMED_OUT = 14
+    ACTIVITY_TASK_CANCEL_REQUESTED = 15
+    ACTIVITY_TASK_CANCELED = 16
+    TIMER_STARTED = 17
+    TIMER_FIRED = 18
+    TIMER_CANCELED = 19
+    WORKFLOW_EXECUTION_CANCEL_REQUESTED = 20
+    WORKFLOW_EXECUTION_CANCELED = 21
+    WORKFLOW_EXECUTION_SIGNALED = 26
+    WORKFLOW_EXECUTION_TERMINATED = 27
+
+
+class WorkflowTaskFailedCause(enum.IntEnum):
+    UNSPECIFIED = 0
+    UNHANDLED_COMMAND = 1
+    BAD_COMMAND = 2
+    NON_DETERMINISM = 3
+    WORKER_FAILURE = 4
+    UNKNOWN_WORKFLOW_TYPE = 5
+    PAYLOAD_DECODE = 6
+    DEADLOCK = 7
+
+
+class EventBase(msgspec.Struct, frozen=True, array_like=True):
+    event_id: int
+    time_us: int
+
+
+class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    first_run_id: bytes
+    workflow_type: str
+    task_queue: str
+    input: bytes
+    header: bytes
+    memo: bytes
+    execution_timeout_ms: int
+    run_timeout_ms: int
+    task_timeout_ms: int
+    retry_policy: RetryPolicy | None
+    attempt: int
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+    start_delay_ms: int
+    priority: int
+    static_summary: bytes
+    static_details: bytes
+
+
+class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
+    result: bytes
+    workflow_task_completed_event_id: int
+
+
+class WorkflowExecutionFailed(EventBase, frozen=True, array_like=True, tag=3):
+    failure: Failure
+    retry_state: RetryState
+    workflow_task_completed_event_id: int
+
+
+class WorkflowExecutionTimedOut(EventBase, frozen=True, array_like=True, tag=4):
+    retry_state: RetryState
+
+
+class WorkflowTaskScheduled(EventBase, frozen=True, array_like=True, tag=5):
+    task_queue: str
+    task_timeout_ms: int
+    attempt: int
+
+
+class WorkflowTaskStarted(EventBase, frozen=True, array_like=True, tag=6):
+    scheduled_event_id: int
+    identity: str
+    history_bytes: int
+    suggest_continue_as_new: bool
+
+
+class WorkflowTaskCompleted(EventBase, frozen=True, array_like=True, tag=7):
+    scheduled_event_id: int
+    started_event_id: int
+    identity: str
+    build_id: str
+
+
+class WorkflowTaskTimedOut(EventBase, frozen=True, array_like=True, tag=8):
+    scheduled_event_id: int
+    started_event_id: int
+    timeout_type: TimeoutType
+
+
+class WorkflowTaskFailed(EventBase, frozen=True, array_like=True, tag=9):
+    scheduled_event_id: int
+    started_event_id: int
+    cause: WorkflowTaskFailedCause
+    failure: Failure | None
+    identity: str
+
+
+class ActivityTaskScheduled(EventBase, frozen=True, array_like=True, tag=10):
+    activity_id: str
+    activity_type: str
+    task_queue: str
+    input: bytes
+    header: bytes
+    schedule_to_close_timeout_ms: int
+    schedule_to_start_timeout_ms: int
+    start_to_close_timeout_ms: int
+    heartbeat_timeout_ms: int
+    workflow_task_completed_event_id: int
+    retry_policy: RetryPolicy
+    priority: int
+
+
+class ActivityTaskStarted(EventBase, frozen=True, array_like=True, tag=11):
+    scheduled_event_id: int
+    identity: str
+    attempt: int
+    last_failure: Failure | None
+
+
+class ActivityTaskCompleted(EventBase, frozen=True, array_like=True, tag=12):
+    result: bytes
+    scheduled_event_id: int
+    started_event_id: int
+    identity: str
+
+
+class ActivityTaskFailed(EventBase, frozen=True, array_like=True, tag=13):
+    failure: Failure
+    scheduled_event_id: int
+    started_event_id: int
+    identity: str
+    retry_state: RetryState
+
+
+class ActivityTaskTimedOut(EventBase, frozen=True, array_like=True, tag=14):
+    failure: Failure
+    scheduled_event_id: int
+    started_event_id: int
+    retry_state: RetryState
+
+
+class ActivityTaskCancelRequested(EventBase, frozen=True, array_like=True, tag=15):
+    scheduled_event_id: int
+    workflow_task_completed_event_id: int
+
+
+class ActivityTaskCanceled(EventBase, frozen=True, array_like=True, tag=16):
+    details: bytes
+    latest_cancel_requested_event_id: int
+    scheduled_event_id: int
+    started_event_id: int
+    identity: str
+
+
+class TimerStarted(EventBase, frozen=True, array_like=True, tag=17):
+    timer_id: str
+    start_to_fire_ms: int
+    workflow_task_completed_event_id: int
+
+
+class TimerFired(EventBase, frozen=True, array_like=True, tag=18):
+    timer_id: str
+    started_event_id: int
+
+
+class TimerCanceled(EventBase, frozen=True, array_like=True, tag=19):
+    timer_id: str
+    started_event_id: int
+    workflow_task_completed_event_id: int
+    identity: str
+
+
+class WorkflowExecutionCancelRequested(EventBase, frozen=True, array_like=True, tag=20):
+    reason: str
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+
+
+class WorkflowExecutionCanceled(EventBase, frozen=True, array_like=True, tag=21):
+    details: bytes
+    workflow_task_completed_event_id: int
+
+
+class WorkflowExecutionSignaled(EventBase, frozen=True, array_like=True, tag=26):
+    signal_name: str
+    input: bytes
+    identity: str
+    header: bytes
+    request_id: bytes
+    body_hash: bytes
+
+
+class WorkflowExecutionTerminated(EventBase, frozen=True, array_like=True, tag=27):
+    reason: str
+    details: bytes
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+
+
+Event = (
+    WorkflowExecutionStarted
+    | WorkflowExecutionCompleted
+    | WorkflowExecutionFailed
+    | WorkflowExecutionTimedOut
+    | WorkflowTaskScheduled
+    | WorkflowTaskStarted
+    | WorkflowTaskCompleted
+    | WorkflowTaskTimedOut
+    | WorkflowTaskFailed
+    | ActivityTaskScheduled
+    | ActivityTaskStarted
+    | ActivityTaskCompleted
+    | ActivityTaskFailed
+    | ActivityTaskTimedOut
+    | ActivityTaskCancelRequested
+    | ActivityTaskCanceled
+    | TimerStarted
+    | TimerFired
+    | TimerCanceled
+    | WorkflowExecutionCancelRequested
+    | WorkflowExecutionCanceled
+    | WorkflowExecutionSignaled
+    | WorkflowExecutionTerminated
+)
+
+ClosingEvent = (
+    WorkflowExecutionCompleted
+    | WorkflowExecutionFailed
+    | WorkflowExecutionTimedOut
+    | WorkflowExecutionCanceled
+    | WorkflowExecutionTerminated
+)
+
+BufferedEvent = (
+    ActivityTaskStarted
+    | ActivityTaskCompleted
+    | ActivityTaskFailed
+    | ActivityTaskTimedOut
+    | ActivityTaskCanceled
+    | TimerFired
+    | WorkflowExecutionCancelRequested
+    | WorkflowExecutionSignaled
+)
+"""What may wait in the inbox, with event_id 0, while a workflow task is started."""

@@ -1,0 +1,33 @@
+"""Ids and the numbers derived from them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NewType
+
+ShardId = NewType("ShardId", int)
+
+SEQUENCE_BITS = 24
+"""Task, timer and start numbers are `range_id << 24 | n`: never reused, whoever owns the shard."""
+SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
+
+
+def shard_of(namespace_id: bytes, workflow_id: str, number_of_shards: int) -> int:
+    """The shard of a workflow id. BLAKE2, never Python's hash: the answer is for ever.
+
+    Shard numbers start at 1.
+    """
+    digest = hashlib.blake2b(workflow_id.encode(), digest_size=8, key=namespace_id).digest()
+    return int.from_bytes(digest, "big") % number_of_shards + 1
+
+
+def queue_number(namespace_id: bytes, kind: int, queue: str) -> int:
+    """A queue's number in the key of `tasks`: 31 bits of a hash (adr/0006 says why no table)."""
+    digest = hashlib.blake2b(queue.encode(), digest_size=4, key=namespace_id, salt=bytes((kind,))).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def uuid_text(raw: bytes) -> str:
+    """The canonical text of 16 bytes."""
+    h = raw.hex()
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"

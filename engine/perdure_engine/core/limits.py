@@ -1,0 +1,56 @@
+"""Every limit is a named constant with its unit and the reason for its number (semantics §1)."""
+
+from __future__ import annotations
+
+import msgspec
+
+WORKFLOW_ID_BYTES_MAX = 1_000  # Temporal's; keeps every index key under 2,000 bytes
+NAME_BYTES_MAX = 500  # queues, types, activity ids, signal and query names
+NAMESPACE_BYTES_MAX = 255
+PAYLOAD_BYTES_MAX = 2 * 1024 * 1024  # one argument list or result
+MEMO_BYTES_MAX = 2 * 1024 * 1024
+HEADER_BYTES_MAX = 256 * 1024
+REQUEST_BYTES_MAX = 4 * 1024 * 1024 + 64 * 1024  # gRPC's 4 MiB and room for the envelope
+BATCH_MESSAGE_BYTES_MAX = 2 * 1024 * 1024  # senders cut their batches here
+TASK_HISTORY_PAGE_BYTES_MAX = 512 * 1024  # first page of a history that travels with a task
+HISTORY_PART_BYTES_MAX = 256 * 1024  # larger history rows are split (CockroachDB's advice for values)
+REASON_BYTES_MAX = 4 * 1024
+IDENTITY_BYTES_MAX = 500
+
+DURATION_MS_MAX = 10 * 365 * 24 * 3600 * 1000  # ten years: beyond it a timeout is a typing error
+TASK_TIMEOUT_MS_DEFAULT = 10_000
+TASK_TIMEOUT_MS_MAX = 120_000
+
+BATCH_CALLS_MAX = 2_000  # calls of one BatchCall
+POLL_TASKS_MAX = 1_000  # tasks of one kind that one poll may ask for
+POLL_TIMEOUT_MS_MAX = 60_000
+PAGE_SIZE_MAX = 1_000
+PAGE_SIZE_DEFAULT = 100
+
+SNAPSHOT_EVENTS = 64  # a fold of at most this many events stands between a snapshot and the present
+SNAPSHOT_BYTES_MAX = 1024 * 1024  # a larger state is cheaper to fold than to save again and again
+
+FAILURE_DEPTH_MAX = 20
+STACK_TRACE_BYTES_MAX = 16 * 1024
+FAILURE_MESSAGE_BYTES_MAX = 32 * 1024
+
+RUN_INTENTS_PER_BATCH_MAX = 16  # one busy run must not fill a batch
+WORKFLOW_TASK_STUCK_ATTEMPTS = 5  # failed in a row; from then on the run shows as stuck
+WORKFLOW_TASK_BACKOFF_MS_FIRST = 1_000
+WORKFLOW_TASK_BACKOFF_MS_MAX = 600_000
+
+
+class RunLimits(msgspec.Struct, frozen=True):
+    """What one run may hold; settable per namespace."""
+
+    history_events_suggest: int = 4_096
+    history_bytes_suggest: int = 4 * 1024 * 1024
+    history_events_max: int = 51_200
+    history_bytes_max: int = 50 * 1024 * 1024
+    pending_activities_max: int = 2_000
+    pending_timers_max: int = 2_000
+    signals_max: int = 10_000
+    commands_max: int = 10_000  # of one workflow task
+
+
+DEFAULT_RUN_LIMITS = RunLimits()

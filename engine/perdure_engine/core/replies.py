@@ -1,0 +1,91 @@
+"""What an intent is answered with, once it is saved. Intents not named here are answered with None."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure_engine.core.events import ClosingEvent
+from perdure_engine.core.failures import Failure
+from perdure_engine.core.status import Status
+
+
+class Started(msgspec.Struct, frozen=True):
+    run_id: bytes
+    started: bool  # False: an existing run was used, or this request had been answered before
+
+
+class Closed(msgspec.Struct, frozen=True):
+    run_id: bytes
+    status: Status
+    event: ClosingEvent
+
+
+class QueryAnswer(msgspec.Struct, frozen=True):
+    result: bytes
+    failure: Failure | None
+
+
+class EventsReady(msgspec.Struct, frozen=True):
+    run_id: bytes
+    last_event_id: int
+    closed: bool
+
+
+class PendingActivity(msgspec.Struct, frozen=True):
+    activity_id: str
+    activity_type: str
+    task_queue: str
+    state: str  # "SCHEDULED", "STARTED", "BACKING_OFF", "CANCEL_REQUESTED"
+    attempt: int
+    maximum_attempts: int
+    scheduled_us: int
+    started_us: int
+    next_attempt_us: int
+    worker_identity: str
+    last_failure: Failure | None
+    progress: bytes
+
+
+class PendingTimer(msgspec.Struct, frozen=True):
+    timer_id: str
+    fire_us: int
+
+
+class PendingWorkflowTask(msgspec.Struct, frozen=True):
+    attempt: int
+    scheduled_us: int
+    started_us: int
+    worker_identity: str
+    last_failure: Failure | None
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """What describe and lists say of a run."""
+
+    workflow_id: str
+    run_id: bytes
+    workflow_type: str
+    task_queue: str
+    status: Status
+    start_us: int
+    close_us: int  # 0: open
+    history_events: int
+    history_bytes: int
+    memo: bytes
+    stuck: bool = False
+    stuck_reason: str = ""
+
+
+class Description(msgspec.Struct, frozen=True):
+    info: RunInfo
+    execution_timeout_ms: int
+    run_timeout_ms: int
+    task_timeout_ms: int
+    activities: list[PendingActivity]
+    timers: list[PendingTimer]
+    workflow_task: PendingWorkflowTask | None
+    cancel_requested: bool
+    buffered_events: int
+
+
+Reply = Started | Closed | QueryAnswer | EventsReady | Description | None

@@ -1,0 +1,102 @@
+"""Task and timer records: one struct per row, changed in place by the shard that owns the run."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from perdure_engine.core.failures import Failure
+
+
+class TaskKind(enum.IntEnum):
+    WORKFLOW = 1
+    ACTIVITY = 2
+
+
+class TaskState(enum.IntEnum):
+    READY = 1
+    STARTED = 2
+    BACKOFF = 3
+    GONE = 9  # ports.rows.ROW_GONE
+
+
+class TimerKind(enum.IntEnum):
+    USER = 1  # reference: TimerStarted's event id
+    RUN_TIMEOUT = 2
+    EXECUTION_TIMEOUT = 3
+    START_DELAY = 4
+    WORKFLOW_TASK_BACKOFF = 5
+    ACTIVITY_RETRY = 6  # reference: ActivityTaskScheduled's event id, as for the two below
+    SCHEDULE_TO_START = 7
+    SCHEDULE_TO_CLOSE = 8
+
+
+class TaskPayload(msgspec.Struct, frozen=True, array_like=True):
+    """The part of a task's row that is not a column. Appended to only, like events."""
+
+    kind: TaskKind
+    namespace_id: bytes
+    queue: str
+    scheduled_event_id: int  # 0: a transient workflow task, whose Scheduled event is not written yet
+    worker_id: bytes = b""  # who started it, once that is saved
+    identity: str = ""
+    started_us: int = 0
+    last_failure: Failure | None = None
+    progress: bytes = b""  # Payloads
+    progress_version: int = 0
+    ready_us: int = 0  # when it became ready (backlog age)
+    next_attempt_us: int = 0  # BACKOFF: when it becomes ready
+
+
+class TaskRecord(msgspec.Struct, eq=False):
+    """A task's row in memory. `version` is what the database holds, 0 before it was ever saved.
+
+    `handout` is the start that was given to a worker, saved or not; matching and the lease book look there.
+    """
+
+    kind: TaskKind
+    queue: str
+    queue_no: int
+    task_id: int
+    scheduled_event_id: int
+    state: TaskState = TaskState.READY
+    attempt: int = 1
+    start_no: int = 0  # the highest accepted start
+    priority: int = 3
+    worker_id: bytes = b""
+    identity: str = ""
+    started_us: int = 0
+    last_failure: Failure | None = None
+    progress: bytes = b""
+    progress_version: int = 0
+    ready_us: int = 0
+    next_attempt_us: int = 0
+    version: int = 0
+    handout: Handout | None = None
+
+
+class Handout(msgspec.Struct, eq=False):
+    """A start given to a worker. Lives in the owner's memory; a token brings it back after a take-over."""
+
+    start_no: int
+    worker_id: bytes
+    identity: str
+    started_us: int
+    lease_until: float  # monotonic seconds of the owner
+    started_event_id: int = 0  # workflow tasks: the id their Started event will have
+    saved: bool = False
+    cancel_told: bool = False
+    beat_us: int = 0  # the last heartbeat (or the start): the heartbeat timeout counts from here
+
+
+class TimerRecord(msgspec.Struct, eq=False):
+    """A timer's row in memory. `version` 0: not saved yet. A saved timer is at version 1 until it is gone."""
+
+    kind: TimerKind
+    reference: int
+    wake_us: int
+    timer_id: int
+    due_us: int
+    gone: bool = False
+    version: int = 0

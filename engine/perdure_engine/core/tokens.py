@@ -1,0 +1,34 @@
+"""What a task's token says. Sealing (HMAC) is the frontend's; this is only the content."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure_engine.core.tasks import TaskKind
+
+
+class TaskToken(msgspec.Struct, frozen=True, array_like=True):
+    """One hand-out of one attempt. It does not expire and does not depend on who owns the shard now.
+
+    `started_event_id` is 0 for activities; for a workflow task it is the id its Started event will have, and a
+    completion counts only while the run's next event id is still that.
+    """
+
+    shard_id: int
+    namespace_id: bytes
+    run_id: bytes
+    kind: TaskKind
+    scheduled_event_id: int
+    attempt: int
+    start_no: int
+    started_us: int
+    deadline_us: int  # start-to-close, or the workflow task's timeout
+    started_event_id: int = 0
+
+
+class QueryToken(msgspec.Struct, frozen=True, array_like=True):
+    """One query handed to a worker. Good only in the process that made it."""
+
+    shard_id: int
+    run_id: bytes
+    query_no: int

@@ -1,0 +1,1 @@
+"""The doors between rooms: Protocols and the messages that pass through them."""

@@ -1,0 +1,150 @@
+"""History's door: everything that is true is behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+
+from perdure_engine.core.events import ActivityTaskScheduled, Event
+from perdure_engine.core.intents import ClientIntent, WorkerIntent
+from perdure_engine.core.replies import QueryAnswer, Reply
+from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.tokens import QueryToken, TaskToken
+from perdure_engine.ports.matching import TaskOffer
+
+
+class WorkerRef(msgspec.Struct, frozen=True):
+    """Which worker process takes a task. `worker_id` is new at every start of the process."""
+
+    worker_id: bytes
+    identity: str
+    build_id: str
+
+
+class HandedQuery(msgspec.Struct, frozen=True):
+    token: QueryToken
+    query_type: str
+    args: bytes
+    header: bytes
+
+
+class HandedWorkflowTask(msgspec.Struct, frozen=True):
+    """A workflow task in a worker's hand. `token` is None when it only carries queries.
+
+    `events` end with the (not yet saved) Started event, unless `next_event_id` says that more follow: then they
+    are read from there with `read_task_events`, up to and with `started_event_id`.
+    """
+
+    token: TaskToken | None
+    shard_id: int
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    workflow_type: str
+    attempt: int
+    previous_started_event_id: int
+    started_event_id: int
+    events: list[Event]
+    next_event_id: int  # 0: complete
+    tail: list[Event]  # unsaved events (Scheduled of a transient task, Started): the end of the last page
+    queries: list[HandedQuery]
+    task_timeout_ms: int
+    history_bytes: int
+    suggest_continue_as_new: bool
+
+
+class HandedActivityTask(msgspec.Struct, frozen=True):
+    token: TaskToken
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    workflow_type: str
+    scheduled: ActivityTaskScheduled
+    attempt: int
+    started_us: int
+    progress: bytes
+
+
+Handed = HandedWorkflowTask | HandedActivityTask
+
+
+class HeldTask(msgspec.Struct, frozen=True):
+    """A task that a heartbeat says the worker holds, with new progress if there is any."""
+
+    token: TaskToken
+    details: bytes | None
+
+
+class HeldVerdict(msgspec.Struct, frozen=True):
+    """What a worker must know of a task it holds: stop (lost), or cancellation was requested."""
+
+    lost: bool
+    cancel_requested: bool
+
+
+class EventsPage(msgspec.Struct, frozen=True):
+    events: list[Event]
+    next_event_id: int  # 0: no more now
+    closed: bool
+    run_id: bytes
+
+
+class History(Protocol):
+    """All shards of this process.
+
+    A future of `submit` gets its answer after the commit, or raises core.errors.Rejected: UNAVAILABLE with reason
+    SHARD_MOVED when another node owns the shard, UNAVAILABLE when the outcome is not known, RESOURCE_EXHAUSTED
+    when the shard is full. Cancelling the future does not undo anything.
+    """
+
+    number_of_shards: int
+
+    def submit(self, shard_id: int, intent: ClientIntent) -> asyncio.Future[Reply]: ...
+
+    def complete(self, intent: WorkerIntent) -> asyncio.Future[Reply]: ...
+
+    def answer_query(self, token: QueryToken, answer: QueryAnswer) -> bool:
+        """Give a query's answer to its caller. False: nobody waits for it any more."""
+        ...
+
+    def start_task(
+        self, offer: TaskOffer, worker: WorkerRef
+    ) -> Handed | asyncio.Future[Handed | None] | None:
+        """Hand a task out. None: the offer is stale. A future when the run must be loaded or saved first."""
+        ...
+
+    def undo_start(self, handed: Handed) -> None:
+        """The worker never got it: the task is offered again, nothing is counted."""
+        ...
+
+    def heartbeat(self, worker: WorkerRef, held: list[HeldTask]) -> list[HeldVerdict | None]:
+        """Renew leases at once, with no await and no commit. None: all is well."""
+        ...
+
+    def goodbye(self, worker: WorkerRef, released: list[TaskToken]) -> None: ...
+
+    def refill(self, shard_id: int, queue_no: int) -> None:
+        """Matching has room again for offers of this queue from this shard."""
+        ...
+
+    async def read_events(
+        self, shard_id: int, namespace_id: bytes, workflow_id: str, run_id: bytes,
+        from_event_id: int, limit: int,
+    ) -> EventsPage:
+        """Saved events from an id on. Raises Rejected NOT_FOUND."""
+        ...
+
+    async def read_task_events(
+        self, shard_id: int, run_id: bytes, from_event_id: int, to_event_id: int, limit_bytes: int
+    ) -> tuple[list[Event], int]:
+        """Saved events of a handed-out task and the id to go on from (0: done)."""
+        ...
+
+
+class TaskKey(msgspec.Struct, frozen=True):
+    shard_id: int
+    kind: TaskKind
+    run_id: bytes
+    scheduled_event_id: int

@@ -1,0 +1,1 @@
+"""The wire contract: generated protobuf and gRPC code beside each .proto file."""

@@ -1,0 +1,179 @@
+"""Calls made in one turn of the event loop travel as one message.
+
+One unary call costs each side about 0.25 ms of CPU, an item in a batch about 3 µs. So calls are not
+sent when they are made but at the end of the loop's turn, all of them together; and while as many
+batches as are allowed are under way, further calls collect. Batches thus grow with the load by
+themselves, and no delay is ever added: a call that is alone leaves in the same turn.
+
+Each call has its own deadline and its own fate. One that fails in a way that another try may mend
+goes out again after a while, in whatever batch leaves then, with the same request id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from perdure._wire.calls import Call
+from perdure._wire.connection import BATCH_BYTES_MAX
+from perdure._wire.retry import retry_delay_s
+from perdure._wire.surroundings import Surroundings
+from perdure.errors import RPCError, RPCStatusCode
+
+T = TypeVar("T")
+
+BATCH_CALLS_MAX = 256
+
+SendBatch = Callable[[list[Call[Any]], float], Awaitable[Sequence[Any]]]
+"""Carries calls with a time limit in seconds; one answer or RPCError per call, in order."""
+
+
+class _Pending:
+    """One call whose caller still waits."""
+
+    __slots__ = ("attempt", "call", "deadline_s", "future")
+
+    def __init__(self, call: Call[Any], future: asyncio.Future[Any], deadline_s: float) -> None:
+        self.call = call
+        self.future = future
+        self.deadline_s = deadline_s
+        self.attempt = 0
+
+
+class Coalescer:
+    """Collects calls and carries them in batches, a few at a time.
+
+    Bound to the event loop in which it was made. After `close` every waiting call has failed.
+    """
+
+    def __init__(
+        self, send: SendBatch, surroundings: Surroundings, *, batches_in_flight_max: int
+    ) -> None:
+        self._send = send
+        self._surroundings = surroundings
+        self._in_flight_max = batches_in_flight_max
+        self._loop = asyncio.get_running_loop()
+        self._pending: set[_Pending] = set()
+        self._to_send: deque[_Pending] = deque()
+        self._flush_is_due = False
+        self._in_flight = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._deadline_timer: asyncio.TimerHandle | None = None
+
+    def submit(self, call: Call[T], timeout_s: float) -> asyncio.Future[T]:
+        """The future gets the call's answer or an RPCError. Cancelling it forgets the call."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        pending = _Pending(call, future, self._loop.time() + timeout_s)
+        self._pending.add(pending)
+        self._watch_deadline(pending.deadline_s)
+        self._enqueue(pending)
+        return future
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        for pending in list(self._pending):
+            self._fail(pending, RPCError("the client was closed", RPCStatusCode.CANCELLED))
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _enqueue(self, pending: _Pending) -> None:
+        self._to_send.append(pending)
+        if not self._flush_is_due and self._in_flight < self._in_flight_max:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        while self._in_flight < self._in_flight_max and (batch := self._take_batch()):
+            self._in_flight += 1
+            self._start_task(self._carry(batch))
+
+    def _take_batch(self) -> list[_Pending]:
+        batch: list[_Pending] = []
+        size = 0
+        while self._to_send and len(batch) < BATCH_CALLS_MAX:
+            pending = self._to_send[0]
+            if pending.future.done():  # its caller has gone or its time is over
+                self._pending.discard(pending)
+            elif batch and size + pending.call.size > BATCH_BYTES_MAX:
+                break
+            else:
+                size += pending.call.size
+                batch.append(pending)
+            self._to_send.popleft()
+        return batch
+
+    async def _carry(self, batch: list[_Pending]) -> None:
+        latest_s = max(pending.deadline_s for pending in batch)
+        outcomes: Sequence[Any]
+        try:
+            outcomes = await self._send(
+                [pending.call for pending in batch], max(0.0, latest_s - self._loop.time())
+            )
+        except RPCError as error:
+            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED and len(batch) > 1:
+                # One message was too much, be it the request or the answers: each for itself is
+                # small enough, or its caller must know.
+                await self._carry(batch[: len(batch) // 2])
+                await self._carry(batch[len(batch) // 2 :])
+                self._in_flight += 1
+                outcomes = ()
+            else:
+                outcomes = [error] * len(batch)
+        self._in_flight -= 1
+        self._settle(batch, outcomes)
+        self._flush()
+
+    def _settle(self, batch: list[_Pending], outcomes: Sequence[Any]) -> None:
+        again: dict[int, tuple[float, list[_Pending]]] = {}
+        for pending, outcome in zip(batch, outcomes, strict=False):
+            if not isinstance(outcome, RPCError):
+                self._pending.discard(pending)
+                if not pending.future.done():
+                    pending.future.set_result(outcome)
+                continue
+            pending.attempt += 1
+            delay_s = retry_delay_s(outcome, pending.attempt, self._surroundings.random)
+            if delay_s is None or self._loop.time() + delay_s >= pending.deadline_s:
+                self._fail(pending, outcome)
+            else:  # what failed together waits together
+                again.setdefault(id(outcome), (delay_s, []))[1].append(pending)
+        for delay_s, group in again.values():
+            self._start_task(self._send_later(delay_s, group))
+
+    async def _send_later(self, delay_s: float, group: list[_Pending]) -> None:
+        await self._surroundings.sleep(delay_s)
+        for pending in group:
+            self._enqueue(pending)
+
+    def _fail(self, pending: _Pending, error: RPCError) -> None:
+        self._pending.discard(pending)
+        if not pending.future.done():
+            pending.future.set_exception(error)
+
+    def _watch_deadline(self, deadline_s: float) -> None:
+        """One timer for the earliest deadline of all, so that a call costs no timer of its own."""
+        if self._deadline_timer is not None:
+            if self._deadline_timer.when() <= deadline_s:
+                return
+            self._deadline_timer.cancel()
+        self._deadline_timer = self._loop.call_at(deadline_s, self._end_late_calls)
+
+    def _end_late_calls(self) -> None:
+        self._deadline_timer = None
+        now_s = self._loop.time()
+        error = RPCError("the call was not answered in time", RPCStatusCode.DEADLINE_EXCEEDED)
+        for pending in [one for one in self._pending if one.deadline_s <= now_s]:
+            self._fail(pending, error)
+        if self._pending:
+            self._watch_deadline(min(one.deadline_s for one in self._pending))
+
+    def _start_task(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

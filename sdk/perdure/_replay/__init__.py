@@ -1,0 +1,1 @@
+"""Replay: history in, commands out. Pure: no clock, no network, no protobuf."""
