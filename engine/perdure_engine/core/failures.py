@@ -57,10 +57,16 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     retry_state: RetryState = RetryState.NONE  # ACTIVITY
 
 
-def timeout_failure(timeout_type: TimeoutType, details: bytes = b"", cause: Failure | None = None) -> Failure:
+def timeout_failure(
+    timeout_type: TimeoutType, details: bytes = b"", cause: Failure | None = None
+) -> Failure:
     name = timeout_type.name.replace("_", "-").lower()
     return Failure(
-        FailureKind.TIMEOUT, f"activity {name} timeout", cause=cause, details=details, timeout_type=timeout_type
+        FailureKind.TIMEOUT,
+        f"activity {name} timeout",
+        cause=cause,
+        details=details,
+        timeout_type=timeout_type,
     )
 
 

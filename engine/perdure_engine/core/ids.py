@@ -23,7 +23,9 @@ def shard_of(namespace_id: bytes, workflow_id: str, number_of_shards: int) -> in
 
 def queue_number(namespace_id: bytes, kind: int, queue: str) -> int:
     """A queue's number in the key of `tasks`: 31 bits of a hash (adr/0006 says why no table)."""
-    digest = hashlib.blake2b(queue.encode(), digest_size=4, key=namespace_id, salt=bytes((kind,))).digest()
+    digest = hashlib.blake2b(
+        queue.encode(), digest_size=4, key=namespace_id, salt=bytes((kind,))
+    ).digest()
     return int.from_bytes(digest, "big") >> 1
 
 

@@ -179,7 +179,9 @@ class CancelActivity(msgspec.Struct, frozen=True):
     identity: str
 
 
-WorkerIntent = CompleteWorkflowTask | FailWorkflowTask | CompleteActivity | FailActivity | CancelActivity
+WorkerIntent = (
+    CompleteWorkflowTask | FailWorkflowTask | CompleteActivity | FailActivity | CancelActivity
+)
 
 
 # ---- from the shard itself

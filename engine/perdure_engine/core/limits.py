@@ -13,7 +13,9 @@ HEADER_BYTES_MAX = 256 * 1024
 REQUEST_BYTES_MAX = 4 * 1024 * 1024 + 64 * 1024  # gRPC's 4 MiB and room for the envelope
 BATCH_MESSAGE_BYTES_MAX = 2 * 1024 * 1024  # senders cut their batches here
 TASK_HISTORY_PAGE_BYTES_MAX = 512 * 1024  # first page of a history that travels with a task
-HISTORY_PART_BYTES_MAX = 256 * 1024  # larger history rows are split (CockroachDB's advice for values)
+HISTORY_PART_BYTES_MAX = (
+    256 * 1024
+)  # larger history rows are split (CockroachDB's advice for values)
 REASON_BYTES_MAX = 4 * 1024
 IDENTITY_BYTES_MAX = 500
 

@@ -34,7 +34,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def backoff_ms(policy: RetryPolicy, attempt: int) -> int:
     """Delay after the failed attempt number `attempt` (1, 2, …)."""
-    longest = policy.maximum_interval_ms or policy.initial_interval_ms * MAXIMUM_INTERVAL_FACTOR_DEFAULT
+    longest = (
+        policy.maximum_interval_ms or policy.initial_interval_ms * MAXIMUM_INTERVAL_FACTOR_DEFAULT
+    )
     exponent = min(attempt - 1, EXPONENT_MAX)
     return int(min(policy.initial_interval_ms * policy.backoff_coefficient**exponent, longest))
 
@@ -61,7 +63,9 @@ def next_attempt(
 def _retryable(policy: RetryPolicy, failure: Failure) -> bool:
     match failure.kind:
         case FailureKind.APPLICATION:
-            return not failure.non_retryable and failure.type not in policy.non_retryable_error_types
+            return (
+                not failure.non_retryable and failure.type not in policy.non_retryable_error_types
+            )
         case FailureKind.TIMEOUT:
             return failure.timeout_type in (TimeoutType.START_TO_CLOSE, TimeoutType.HEARTBEAT)
         case FailureKind.SERVER:

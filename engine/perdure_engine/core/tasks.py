@@ -38,7 +38,9 @@ class TaskPayload(msgspec.Struct, frozen=True, array_like=True):
     kind: TaskKind
     namespace_id: bytes
     queue: str
-    scheduled_event_id: int  # 0: a transient workflow task, whose Scheduled event is not written yet
+    scheduled_event_id: (
+        int  # 0: a transient workflow task, whose Scheduled event is not written yet
+    )
     worker_id: bytes = b""  # who started it, once that is saved
     identity: str = ""
     started_us: int = 0

@@ -48,7 +48,9 @@ class HandedWorkflowTask(msgspec.Struct, frozen=True):
     started_event_id: int
     events: list[Event]
     next_event_id: int  # 0: complete
-    tail: list[Event]  # unsaved events (Scheduled of a transient task, Started): the end of the last page
+    tail: list[
+        Event
+    ]  # unsaved events (Scheduled of a transient task, Started): the end of the last page
     queries: list[HandedQuery]
     task_timeout_ms: int
     history_bytes: int
@@ -68,6 +70,9 @@ class HandedActivityTask(msgspec.Struct, frozen=True):
 
 
 Handed = HandedWorkflowTask | HandedActivityTask
+
+
+StartOutcome = Handed | asyncio.Future[Handed | None] | None
 
 
 class HeldTask(msgspec.Struct, frozen=True):
@@ -111,7 +116,7 @@ class History(Protocol):
 
     def start_task(
         self, offer: TaskOffer, worker: WorkerRef
-    ) -> Handed | asyncio.Future[Handed | None] | None:
+    ) -> StartOutcome:
         """Hand a task out. None: the offer is stale. A future when the run must be loaded or saved first."""
         ...
 
@@ -130,8 +135,13 @@ class History(Protocol):
         ...
 
     async def read_events(
-        self, shard_id: int, namespace_id: bytes, workflow_id: str, run_id: bytes,
-        from_event_id: int, limit: int,
+        self,
+        shard_id: int,
+        namespace_id: bytes,
+        workflow_id: str,
+        run_id: bytes,
+        from_event_id: int,
+        limit: int,
     ) -> EventsPage:
         """Saved events from an id on. Raises Rejected NOT_FOUND."""
         ...

@@ -107,7 +107,9 @@ class Sweep(msgspec.Struct):
     task_keys: list[tuple[int, int]]  # (queue_no, task_id), at most 1,000
     task_ranges: list[tuple[int, int, int]]  # (queue_no, from task_id, to task_id), at most 16
     timer_keys: list[tuple[int, int]]  # (wake_us, timer_id), at most 1,000
-    timer_range: tuple[int, int] | None  # (from wake_us, to wake_us); its end becomes the saved mark
+    timer_range: (
+        tuple[int, int] | None
+    )  # (from wake_us, to wake_us); its end becomes the saved mark
     inbox_keys: list[tuple[bytes, int]]  # (run_id, seq), at most 1,000
 
 
@@ -216,13 +218,14 @@ class RunStore(Protocol):
         """Read one run. `task_keys_of_head` tells from the head's bytes which task rows belong to it."""
         ...
 
-    async def load_current_run(
-        self, shard_id: int, namespace_id: bytes, workflow_id: str
-    ) -> CurrentRunRow | None: ...
+    async def load_current_runs(self, keys: list[tuple[int, bytes, str]]) -> list[CurrentRunRow]:
+        """The rows that exist of the given (shard_id, namespace_id, workflow_id), in any order.
 
-    async def load_tasks(
-        self, shard_id: int, after: tuple[int, int], limit: int
-    ) -> list[TaskRow]:
+        Every start of an id that is not in memory needs one, so many go in one statement.
+        """
+        ...
+
+    async def load_tasks(self, shard_id: int, after: tuple[int, int], limit: int) -> list[TaskRow]:
         """Task rows of all states past (queue_no, task_id), in key order."""
         ...
 
@@ -300,9 +303,7 @@ class MembershipStore(Protocol):
         ...
 
 
-class Store(
-    CommitStore, RunStore, VisibilityStore, NamespaceStore, MembershipStore, Protocol
-):
+class Store(CommitStore, RunStore, VisibilityStore, NamespaceStore, MembershipStore, Protocol):
     """All of it, as the composition root builds it."""
 
     async def open(self) -> None:

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 from perdure._wire.calls import Call
 from perdure._wire.connection import BATCH_BYTES_MAX
-from perdure._wire.retry import retry_delay_s
+from perdure._wire.errors import copy_of
+from perdure._wire.retry import is_too_large, retry_delay_s
 from perdure._wire.surroundings import Surroundings
 from perdure.errors import RPCError, RPCStatusCode
 
@@ -109,6 +110,13 @@ class Coalescer:
         return batch
 
     async def _carry(self, batch: list[_Pending]) -> None:
+        try:
+            await self._exchange(batch)
+        finally:
+            self._in_flight -= 1
+        self._flush()
+
+    async def _exchange(self, batch: list[_Pending]) -> None:
         latest_s = max(pending.deadline_s for pending in batch)
         outcomes: Sequence[Any]
         try:
@@ -116,45 +124,52 @@ class Coalescer:
                 [pending.call for pending in batch], max(0.0, latest_s - self._loop.time())
             )
         except RPCError as error:
-            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED and len(batch) > 1:
-                # One message was too much, be it the request or the answers: each for itself is
-                # small enough, or its caller must know.
-                await self._carry(batch[: len(batch) // 2])
-                await self._carry(batch[len(batch) // 2 :])
-                self._in_flight += 1
-                outcomes = ()
-            else:
-                outcomes = [error] * len(batch)
-        self._in_flight -= 1
+            if is_too_large(error) and len(batch) > 1:
+                # Request or answers were too much for one message: in halves each gets through,
+                # or the one that is too large by itself learns it.
+                await self._exchange(batch[: len(batch) // 2])
+                await self._exchange(batch[len(batch) // 2 :])
+                return
+            outcomes = [error] * len(batch)
+        except Exception as error:  # a defect of ours: the callers must hear of it, not wait
+            outcomes = [error] * len(batch)
         self._settle(batch, outcomes)
-        self._flush()
 
     def _settle(self, batch: list[_Pending], outcomes: Sequence[Any]) -> None:
         again: dict[int, tuple[float, list[_Pending]]] = {}
-        for pending, outcome in zip(batch, outcomes, strict=False):
-            if not isinstance(outcome, RPCError):
+        for pending, outcome in zip(batch, outcomes, strict=True):
+            if not isinstance(outcome, Exception):
                 self._pending.discard(pending)
                 if not pending.future.done():
                     pending.future.set_result(outcome)
                 continue
-            pending.attempt += 1
-            delay_s = retry_delay_s(outcome, pending.attempt, self._surroundings.random)
-            if delay_s is None or self._loop.time() + delay_s >= pending.deadline_s:
+            delay_s = self._delay_before_retry_s(pending, outcome)
+            if delay_s is None:
                 self._fail(pending, outcome)
             else:  # what failed together waits together
                 again.setdefault(id(outcome), (delay_s, []))[1].append(pending)
         for delay_s, group in again.values():
             self._start_task(self._send_later(delay_s, group))
 
+    def _delay_before_retry_s(self, pending: _Pending, error: Exception) -> float | None:
+        """None: the call has failed, for good or because its time does not suffice."""
+        if not isinstance(error, RPCError) or pending.future.done():
+            return None
+        pending.attempt += 1
+        delay_s = retry_delay_s(error, pending.attempt, self._surroundings.random)
+        if delay_s is None or self._loop.time() + delay_s >= pending.deadline_s:
+            return None
+        return delay_s
+
     async def _send_later(self, delay_s: float, group: list[_Pending]) -> None:
         await self._surroundings.sleep(delay_s)
         for pending in group:
             self._enqueue(pending)
 
-    def _fail(self, pending: _Pending, error: RPCError) -> None:
+    def _fail(self, pending: _Pending, error: Exception) -> None:
         self._pending.discard(pending)
         if not pending.future.done():
-            pending.future.set_exception(error)
+            pending.future.set_exception(copy_of(error) if isinstance(error, RPCError) else error)
 
     def _watch_deadline(self, deadline_s: float) -> None:
         """One timer for the earliest deadline of all, so that a call costs no timer of its own."""

@@ -62,7 +62,7 @@ class ActivityTaskCompleted(Event, frozen=True, kw_only=True):
 
 
 class ActivityTaskFailed(Event, frozen=True, kw_only=True):
-    """Failed or timed out for good: `failure` is the outermost (activity) failure with its cause."""
+    """Failed or timed out for good: `failure` is the activity failure, with what caused it."""
 
     scheduled_event_id: int
     failure: FailureInfo
@@ -104,7 +104,7 @@ class WorkflowExecutionCancelRequested(Event, frozen=True, kw_only=True):
 
 
 class WorkflowExecutionClosed(Event, frozen=True, kw_only=True):
-    """Completed, failed, canceled, timed out or terminated; `kind` is the event's name on the wire."""
+    """`kind` is the event's name: "WorkflowExecutionCompleted", …Failed, …Canceled, …TimedOut, …"""
 
     kind: str
 

@@ -17,7 +17,8 @@ BATCH_BYTES_MAX = 2 * 1024 * 1024
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # The engine's own limit for what it sends: one task may bring two payloads of 2 MiB and more.
+    ("grpc.max_receive_message_length", 2 * MESSAGE_BYTES_MAX),
     # An engine that vanished without closing its connection is noticed after 40 s even though
     # nothing but parked polls is under way; without calls under way nobody needs to know.
     ("grpc.keepalive_time_ms", 30_000),

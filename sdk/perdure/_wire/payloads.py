@@ -1,4 +1,4 @@
-"""Payloads as the wire carries them: encoded messages in `bytes` fields, never read by the engine."""
+"""Payloads as the wire carries them: encoded messages in `bytes` fields, unread by the engine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from google.protobuf.message import DecodeError
 
-from perdure._wire.errors import MalformedMessageError
 from perdure.converter import Payload
+from perdure.errors import PayloadDecodeError
 from perdure_api.v1 import common_pb2 as pb
 
 
@@ -23,7 +23,7 @@ def payloads_from_bytes(data: bytes) -> list[Payload]:
     try:
         message = pb.Payloads.FromString(data)
     except DecodeError as error:
-        raise MalformedMessageError("Payloads", str(error)) from None
+        raise PayloadDecodeError(f"not an encoded Payloads message: {error}") from None
     return [_from_message(one) for one in message.payloads]
 
 
@@ -37,7 +37,7 @@ def payload_from_bytes(data: bytes) -> Payload | None:
     try:
         return _from_message(pb.Payload.FromString(data))
     except DecodeError as error:
-        raise MalformedMessageError("Payload", str(error)) from None
+        raise PayloadDecodeError(f"not an encoded Payload message: {error}") from None
 
 
 def fields_to_bytes(fields: Mapping[str, Payload]) -> bytes:
@@ -54,15 +54,13 @@ def fields_from_bytes(data: bytes) -> dict[str, Payload]:
     try:
         message = pb.Header.FromString(data)
     except DecodeError as error:
-        raise MalformedMessageError("Header", str(error)) from None
+        raise PayloadDecodeError(f"not an encoded Header message: {error}") from None
     return {name: _from_message(one) for name, one in message.fields.items()}
 
 
 def _to_message(payload: Payload) -> pb.Payload:
     if payload.metadata:
-        return pb.Payload(
-            encoding=payload.encoding, data=payload.data, metadata=payload.metadata
-        )
+        return pb.Payload(encoding=payload.encoding, data=payload.data, metadata=payload.metadata)
     return pb.Payload(encoding=payload.encoding, data=payload.data)
 
 

@@ -18,7 +18,7 @@ REASON_MOVED = "MOVED"
 
 def backoff_s(attempt: int, random: Callable[[], float]) -> float:
     """How long to wait after failure number `attempt` (from 1): doubling, half of it by chance."""
-    whole_s = min(DELAY_S_MAX, FIRST_DELAY_S * 2 ** min(attempt - 1, _DOUBLINGS_MAX))
+    whole_s = min(DELAY_S_MAX, FIRST_DELAY_S * 2.0 ** min(attempt - 1, _DOUBLINGS_MAX))
     return whole_s * (0.5 + 0.5 * random())
 
 
@@ -34,3 +34,8 @@ def retry_delay_s(error: RPCError, attempt: int, random: Callable[[], float]) ->
         # together. Without its word (a message that is too large) trying again is no use.
         return error.retry_delay_s * (1.0 + 0.2 * random())
     return None
+
+
+def is_too_large(error: RPCError) -> bool:
+    """A message that is over the limit. An engine that is merely busy says when to come back."""
+    return error.status is RPCStatusCode.RESOURCE_EXHAUSTED and error.retry_delay_s is None

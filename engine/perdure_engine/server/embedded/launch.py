@@ -26,7 +26,9 @@ INITDB_DEADLINE_S = 120
 # The server answers in 0.1 s, except after a crash: then it first reads up to max_wal_size and more
 # of its log. Its death ends the waiting at once.
 READY_DEADLINE_S = 300
+# Seldom in the end, because the server logs each attempt that comes while it recovers.
 READY_POLL_S = 0.01
+READY_POLL_MAX_S = 0.2
 CONNECT_TIMEOUT_S = 5
 PROBE_DEADLINE_S = 20
 
@@ -142,14 +144,16 @@ class Launcher:
 
     def wait_until_ready(self, process: WatchedProcess, dsn: str) -> None:
         deadline_s = time.monotonic() + READY_DEADLINE_S
+        poll_s = READY_POLL_S
         while True:
             try:
                 psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_S).close()
                 return
             except psycopg.OperationalError as error:
                 reason = str(error)
-            if process.ended_within(READY_POLL_S):
+            if process.ended_within(poll_s):
                 raise self._failure("PostgreSQL ended while it was starting.")
+            poll_s = min(1.5 * poll_s, READY_POLL_MAX_S)
             if time.monotonic() > deadline_s:
                 raise self._failure(
                     f"PostgreSQL was not ready after {READY_DEADLINE_S} s: {reason}"

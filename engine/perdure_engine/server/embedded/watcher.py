@@ -120,7 +120,7 @@ def _watch_owner(owner: int) -> int | None:
     return descriptor
 
 
-def _start(account: str, folder: str, command: Sequence[str]) -> tuple[int, str]:
+def _start(account: str, folder: str, command: list[str]) -> tuple[int, str]:
     """The child's pid, and why it could not run the command (empty when it does)."""
     watcher = os.getpid()
     read_fd, write_fd = os.pipe()
@@ -136,7 +136,7 @@ def _start(account: str, folder: str, command: Sequence[str]) -> tuple[int, str]
         return child, reader.read()
 
 
-def _run(watcher: int, account: str, folder: str, command: Sequence[str]) -> None:
+def _run(watcher: int, account: str, folder: str, command: list[str]) -> None:
     """In the child: becomes the command, or raises."""
     for number in (*IGNORED, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
@@ -145,7 +145,7 @@ def _run(watcher: int, account: str, folder: str, command: Sequence[str]) -> Non
     null_fd = os.open(os.devnull, os.O_RDWR)
     os.dup2(null_fd, CONTROL_FD)
     os.dup2(ERROR_FD, STATUS_FD)
-    _become(account)
+    become(account)
     if sys.platform == "linux":
         # After the change of account, which resets it.
         _libc_call("prctl", PR_SET_PDEATHSIG, int(signal.SIGQUIT), 0, 0, 0)
@@ -155,7 +155,7 @@ def _run(watcher: int, account: str, folder: str, command: Sequence[str]) -> Non
     os.execv(command[0], command)
 
 
-def _become(account: str) -> None:
+def become(account: str) -> None:
     """`same`, `user:UID:GID`, or `namespace:UID:GID`: ourselves, but called UID and GID.
 
     In a user namespace that maps our id to another one and nothing else a process of root's still

@@ -1,0 +1,190 @@
+"""`apply(folded, event)`: one function for live and replayed events. It never refuses what `decide` emitted.
+
+Each function below changes the fold in place, after the transition table has allowed the move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from perdure_engine.core import events as ev
+from perdure_engine.core.events import Event, EventType
+from perdure_engine.core.state import Activity, Folded, Timer
+from perdure_engine.core.transitions import (
+    ACTIVITY,
+    TIMER,
+    WORKFLOW,
+    WORKFLOW_TASK,
+    IllegalMove,
+    TimerPhase,
+    WorkflowTaskPhase,
+    move,
+)
+
+
+def begin(event: ev.WorkflowExecutionStarted) -> Folded:
+    """The fold of the first event."""
+    return Folded(event, last_time_us=event.time_us, activities={}, timers={}, request_ids={})
+
+
+def fold(history: Iterable[Event], base: Folded | None = None) -> Folded:
+    """Fold events from the first one on, or on top of `base`."""
+    folded = base
+    for event in history:
+        if folded is None:
+            if not isinstance(event, ev.WorkflowExecutionStarted):
+                raise IllegalMove("a history begins with WorkflowExecutionStarted")
+            folded = begin(event)
+        else:
+            apply(folded, event)
+    if folded is None:
+        raise IllegalMove("a history has at least one event")
+    return folded
+
+
+def apply(folded: Folded, event: Event) -> None:
+    if event.event_id != folded.next_event_id:
+        raise IllegalMove(f"event {event.event_id} where {folded.next_event_id} is next")
+    _APPLY[type(event)](folded, event)
+    folded.next_event_id += 1
+    folded.last_time_us = event.time_us
+
+
+def _close(event_type: EventType) -> Callable[[Folded, Any], None]:
+    def close(folded: Folded, event: Any) -> None:
+        folded.status = move(WORKFLOW, folded.status, event_type)
+        folded.closed = event
+        folded.activities.clear()
+        folded.timers.clear()
+        folded.workflow_task = WorkflowTaskPhase.NONE
+        folded.workflow_task_scheduled_id = 0
+
+    return close
+
+
+def _signaled(folded: Folded, event: ev.WorkflowExecutionSignaled) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_SIGNALED)
+    folded.signals += 1
+    folded.request_ids[event.request_id] = event.body_hash
+
+
+def _cancel_requested(folded: Folded, event: ev.WorkflowExecutionCancelRequested) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_CANCEL_REQUESTED)
+    folded.cancel_requested = True
+    folded.request_ids[event.request_id] = event.body_hash
+
+
+def _task_scheduled(folded: Folded, event: ev.WorkflowTaskScheduled) -> None:
+    folded.workflow_task = move(
+        WORKFLOW_TASK, folded.workflow_task, EventType.WORKFLOW_TASK_SCHEDULED
+    )
+    folded.workflow_task_scheduled_id = event.event_id
+
+
+def _task_started(folded: Folded, event: ev.WorkflowTaskStarted) -> None:
+    folded.workflow_task = move(
+        WORKFLOW_TASK, folded.workflow_task, EventType.WORKFLOW_TASK_STARTED
+    )
+    folded.workflow_task_started_id = event.event_id
+
+
+def _task_completed(folded: Folded, event: ev.WorkflowTaskCompleted) -> None:
+    _task_ended(folded, EventType.WORKFLOW_TASK_COMPLETED)
+    folded.previous_started_id = event.started_event_id
+
+
+def _task_failed(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
+    _task_ended(folded, EventType.WORKFLOW_TASK_FAILED)
+
+
+def _task_timed_out(folded: Folded, event: ev.WorkflowTaskTimedOut) -> None:
+    _task_ended(folded, EventType.WORKFLOW_TASK_TIMED_OUT)
+
+
+def _task_ended(folded: Folded, event_type: EventType) -> None:
+    folded.workflow_task = move(WORKFLOW_TASK, folded.workflow_task, event_type)
+    folded.workflow_task_scheduled_id = 0
+    folded.workflow_task_started_id = 0
+
+
+def _activity_scheduled(folded: Folded, event: ev.ActivityTaskScheduled) -> None:
+    folded.activities[event.event_id] = Activity(event)
+
+
+def _activity(folded: Folded, scheduled_event_id: int) -> Activity:
+    activity = folded.activities.get(scheduled_event_id)
+    if activity is None:
+        raise IllegalMove(f"no pending activity was scheduled by event {scheduled_event_id}")
+    return activity
+
+
+def _activity_started(folded: Folded, event: ev.ActivityTaskStarted) -> None:
+    activity = _activity(folded, event.scheduled_event_id)
+    activity.phase = move(ACTIVITY, activity.phase, EventType.ACTIVITY_TASK_STARTED)
+
+
+def _activity_cancel_requested(folded: Folded, event: ev.ActivityTaskCancelRequested) -> None:
+    activity = _activity(folded, event.scheduled_event_id)
+    activity.phase = move(ACTIVITY, activity.phase, EventType.ACTIVITY_TASK_CANCEL_REQUESTED)
+    activity.cancel_requested_event_id = event.event_id
+
+
+def _activity_closed(event_type: EventType) -> Callable[[Folded, Any], None]:
+    def closed(folded: Folded, event: Any) -> None:
+        activity = _activity(folded, event.scheduled_event_id)
+        activity.phase = move(ACTIVITY, activity.phase, event_type)
+        del folded.activities[event.scheduled_event_id]
+
+    return closed
+
+
+def _timer_started(folded: Folded, event: ev.TimerStarted) -> None:
+    if event.timer_id in folded.timers:
+        raise IllegalMove(f"timer {event.timer_id!r} is pending already")
+    fire_us = event.time_us + event.start_to_fire_ms * 1000
+    folded.timers[event.timer_id] = Timer(event.event_id, event.timer_id, fire_us)
+
+
+def _timer_ended(event_type: EventType) -> Callable[[Folded, Any], None]:
+    def ended(folded: Folded, event: Any) -> None:
+        timer = folded.timers.get(event.timer_id)
+        if timer is None or timer.started_event_id != event.started_event_id:
+            raise IllegalMove(
+                f"no pending timer {event.timer_id!r} of event {event.started_event_id}"
+            )
+        move(TIMER, TimerPhase.PENDING, event_type)
+        del folded.timers[event.timer_id]
+
+    return ended
+
+
+def _started_twice(folded: Folded, event: ev.WorkflowExecutionStarted) -> None:
+    raise IllegalMove("WorkflowExecutionStarted is the first event and comes once")
+
+
+_APPLY: dict[type, Callable[[Folded, Any], None]] = {
+    ev.WorkflowExecutionStarted: _started_twice,
+    ev.WorkflowExecutionCompleted: _close(EventType.WORKFLOW_EXECUTION_COMPLETED),
+    ev.WorkflowExecutionFailed: _close(EventType.WORKFLOW_EXECUTION_FAILED),
+    ev.WorkflowExecutionTimedOut: _close(EventType.WORKFLOW_EXECUTION_TIMED_OUT),
+    ev.WorkflowExecutionCanceled: _close(EventType.WORKFLOW_EXECUTION_CANCELED),
+    ev.WorkflowExecutionTerminated: _close(EventType.WORKFLOW_EXECUTION_TERMINATED),
+    ev.WorkflowExecutionSignaled: _signaled,
+    ev.WorkflowExecutionCancelRequested: _cancel_requested,
+    ev.WorkflowTaskScheduled: _task_scheduled,
+    ev.WorkflowTaskStarted: _task_started,
+    ev.WorkflowTaskCompleted: _task_completed,
+    ev.WorkflowTaskFailed: _task_failed,
+    ev.WorkflowTaskTimedOut: _task_timed_out,
+    ev.ActivityTaskScheduled: _activity_scheduled,
+    ev.ActivityTaskStarted: _activity_started,
+    ev.ActivityTaskCancelRequested: _activity_cancel_requested,
+    ev.ActivityTaskCompleted: _activity_closed(EventType.ACTIVITY_TASK_COMPLETED),
+    ev.ActivityTaskFailed: _activity_closed(EventType.ACTIVITY_TASK_FAILED),
+    ev.ActivityTaskTimedOut: _activity_closed(EventType.ACTIVITY_TASK_TIMED_OUT),
+    ev.ActivityTaskCanceled: _activity_closed(EventType.ACTIVITY_TASK_CANCELED),
+    ev.TimerStarted: _timer_started,
+    ev.TimerFired: _timer_ended(EventType.TIMER_FIRED),
+    ev.TimerCanceled: _timer_ended(EventType.TIMER_CANCELED),
+}

@@ -1,0 +1,51 @@
+"""One module per intent: what it changes of a run, and what it is answered with.
+
+`decide(draft, intent)` is the single door. Starting a run has its own (`start_workflow`), because it concerns two
+runs: the one that may exist and the one that begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure_engine.core import intents
+from perdure_engine.core.decide import (
+    activity_outcome,
+    cancel_workflow,
+    complete_workflow_task,
+    fail_workflow_task,
+    fire_timer,
+    put_back_task,
+    save_progress,
+    save_start,
+    signal_workflow,
+    terminate_workflow,
+    time_out_task,
+)
+from perdure_engine.core.decide.history_limit import enforce_history_limit
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.replies import Reply
+
+_DECIDE: dict[type, Callable[[Draft, Any], Reply]] = {
+    intents.SignalWorkflow: signal_workflow.decide,
+    intents.CancelWorkflow: cancel_workflow.decide,
+    intents.TerminateWorkflow: terminate_workflow.decide,
+    intents.CompleteWorkflowTask: complete_workflow_task.decide,
+    intents.FailWorkflowTask: fail_workflow_task.decide,
+    intents.CompleteActivity: activity_outcome.complete,
+    intents.FailActivity: activity_outcome.fail,
+    intents.CancelActivity: activity_outcome.cancel,
+    intents.FireTimer: fire_timer.decide,
+    intents.SaveStart: save_start.decide,
+    intents.SaveProgress: save_progress.decide,
+    intents.PutBackTask: put_back_task.decide,
+    intents.TimeOutTask: time_out_task.decide,
+}
+
+
+def decide(draft: Draft, intent: intents.Intent) -> Reply:
+    """Change the draft's run as the intent asks. Raises Rejected before any change."""
+    reply = _DECIDE[type(intent)](draft, intent)
+    enforce_history_limit(draft)
+    return reply

@@ -1,0 +1,124 @@
+"""An attempt of an activity ends: completed, failed, canceled, timed out or lost with its worker.
+
+Each outcome is applied at most once, for the attempt it was handed out for.
+"""
+
+from __future__ import annotations
+
+from perdure_engine.core import events as ev
+from perdure_engine.core.decide.attempts import activity_failure, activity_of, close_by_us, holder
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.failures import Failure, RetryState
+from perdure_engine.core.intents import CancelActivity, CompleteActivity, FailActivity
+from perdure_engine.core.retry import next_attempt
+from perdure_engine.core.state import Activity
+from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
+
+
+def complete(draft: Draft, intent: CompleteActivity) -> None:
+    record = holder(draft, intent.token)
+    end(
+        draft,
+        record,
+        intent.identity,
+        ev.ActivityTaskCompleted(
+            0, draft.env.now_us, intent.result, record.scheduled_event_id, 0, intent.identity
+        ),
+    )
+
+
+def fail(draft: Draft, intent: FailActivity) -> None:
+    record = holder(draft, intent.token)
+    activity = activity_of(draft, record.scheduled_event_id)
+    if intent.progress:
+        record.progress = intent.progress
+        record.progress_version += 1
+    retry_state = retry_or_not(draft, record, activity, intent.failure)
+    if retry_state is RetryState.IN_PROGRESS:
+        return
+    failure = activity_failure(activity, intent.failure, intent.identity, retry_state)
+    end(
+        draft,
+        record,
+        intent.identity,
+        ev.ActivityTaskFailed(
+            0, draft.env.now_us, failure, record.scheduled_event_id, 0, intent.identity, retry_state
+        ),
+    )
+
+
+def cancel(draft: Draft, intent: CancelActivity) -> None:
+    record = holder(draft, intent.token)
+    activity = activity_of(draft, record.scheduled_event_id)
+    if not activity.cancel_requested_event_id:
+        raise Rejected(
+            Code.FAILED_PRECONDITION,
+            "CANCEL_NOT_REQUESTED",
+            "an activity can end as canceled only after the workflow asked for it",
+        )
+    end(
+        draft,
+        record,
+        intent.identity,
+        ev.ActivityTaskCanceled(
+            0,
+            draft.env.now_us,
+            intent.details,
+            activity.cancel_requested_event_id,
+            record.scheduled_event_id,
+            0,
+            intent.identity,
+        ),
+    )
+
+
+def retry_or_not(
+    draft: Draft, record: TaskRecord, activity: Activity, failure: Failure
+) -> RetryState:
+    """Arrange the next attempt and return IN_PROGRESS, or say why there is none."""
+    if activity.cancel_requested_event_id:
+        return RetryState.CANCEL_REQUESTED
+    policy = activity.scheduled.retry_policy
+    verdict = next_attempt(policy, record.attempt, failure, draft.env.now_us, close_by_us(activity))
+    if verdict.state is not RetryState.IN_PROGRESS:
+        return verdict.state
+    record.attempt += 1
+    record.last_failure = failure
+    record.handout = None
+    if verdict.delay_ms == 0:
+        draft.ready_again(record.scheduled_event_id)
+        return verdict.state
+    record.state = TaskState.BACKOFF
+    record.worker_id, record.identity, record.started_us = b"", "", 0
+    record.next_attempt_us = draft.env.now_us + verdict.delay_ms * 1000
+    draft.touch(record)
+    draft.put_timer(TimerKind.ACTIVITY_RETRY, record.scheduled_event_id, record.next_attempt_us)
+    return verdict.state
+
+
+def end(draft: Draft, record: TaskRecord, identity: str, outcome: ev.BufferedEvent) -> None:
+    """Write Started (with what only the row knew: attempt and last failure) and the outcome together."""
+    scheduled_event_id = record.scheduled_event_id
+    drop_activity_rows(draft, scheduled_event_id)
+    started = ev.ActivityTaskStarted(
+        0, draft.env.now_us, scheduled_event_id, identity, record.attempt, record.last_failure
+    )
+    draft.record(started, outcome)
+
+
+def end_unstarted(draft: Draft, scheduled_event_id: int, outcome: ev.BufferedEvent) -> None:
+    """The activity ends without a running attempt (canceled or timed out while it waited)."""
+    drop_activity_rows(draft, scheduled_event_id)
+    draft.record(outcome)
+
+
+def drop_activity_rows(draft: Draft, scheduled_event_id: int) -> None:
+    draft.drop_task(scheduled_event_id)
+    if draft.state.timer_rows:
+        for kind in (
+            TimerKind.ACTIVITY_RETRY,
+            TimerKind.SCHEDULE_TO_START,
+            TimerKind.SCHEDULE_TO_CLOSE,
+        ):
+            draft.drop_timer(kind, scheduled_event_id)

@@ -1,0 +1,67 @@
+"""Who may report on an attempt: only the holder of the highest accepted start number."""
+
+from __future__ import annotations
+
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.errors import Rejected, not_found
+from perdure_engine.core.failures import Failure, FailureKind, RetryState
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
+from perdure_engine.core.tasks import TaskKind, TaskRecord
+from perdure_engine.core.tokens import TaskToken
+
+
+def key_of(kind: TaskKind, scheduled_event_id: int) -> int:
+    return WORKFLOW_TASK_KEY if kind is TaskKind.WORKFLOW else scheduled_event_id
+
+
+def stale() -> Rejected:
+    return not_found("TASK", "the task is over, or its attempt has another owner")
+
+
+def holder(draft: Draft, token: TaskToken) -> TaskRecord:
+    """The record that the token's hand-out is valid for. Raises NOT_FOUND: nothing changes.
+
+    After a take-over the hand-out is not in memory: a token that is not older than the last accepted start
+    adopts the task (design §6).
+    """
+    record = draft.state.tasks.get(key_of(token.kind, token.scheduled_event_id))
+    if record is None or record.kind is not token.kind or record.attempt != token.attempt:
+        raise stale()
+    if record.scheduled_event_id != token.scheduled_event_id:
+        raise stale()
+    if record.handout is not None:
+        if record.handout.start_no != token.start_no:
+            raise stale()
+    elif token.start_no < record.start_no:
+        raise stale()
+    return record
+
+
+def activity_of(draft: Draft, scheduled_event_id: int) -> Activity:
+    activity = draft.state.folded.activities.get(scheduled_event_id)
+    if activity is None:
+        raise stale()
+    return activity
+
+
+def activity_failure(
+    activity: Activity, cause: Failure, identity: str, retry_state: RetryState
+) -> Failure:
+    """What the workflow sees: the activity's failure, with the reason as its cause."""
+    scheduled = activity.scheduled
+    return Failure(
+        FailureKind.ACTIVITY,
+        "activity error",
+        cause=cause,
+        type=scheduled.activity_type,
+        scheduled_event_id=scheduled.event_id,
+        identity=identity,
+        activity_id=scheduled.activity_id,
+        retry_state=retry_state,
+    )
+
+
+def close_by_us(activity: Activity) -> int:
+    """Schedule-to-close as an instant; 0: none."""
+    timeout_ms = activity.scheduled.schedule_to_close_timeout_ms
+    return activity.scheduled.time_us + timeout_ms * 1000 if timeout_ms else 0

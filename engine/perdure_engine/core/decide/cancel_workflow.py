@@ -1,0 +1,23 @@
+"""Cancellation is asked for once; the run may clean up, or go on."""
+
+from __future__ import annotations
+
+from perdure_engine.core.decide.requests import require_open, seen
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.events import WorkflowExecutionCancelRequested
+from perdure_engine.core.intents import CancelWorkflow
+
+
+def decide(draft: Draft, intent: CancelWorkflow) -> None:
+    if seen(draft, intent.request_id, intent.body_hash):
+        return
+    require_open(draft.state)
+    if draft.state.folded.cancel_requested or any(
+        isinstance(event, WorkflowExecutionCancelRequested) for event in draft.state.buffered
+    ):
+        return
+    draft.record(
+        WorkflowExecutionCancelRequested(
+            0, draft.env.now_us, intent.reason, intent.identity, intent.request_id, intent.body_hash
+        )
+    )

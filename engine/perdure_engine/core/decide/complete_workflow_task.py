@@ -1,0 +1,232 @@
+"""A workflow task comes back: its commands become events, what waited meanwhile gets its numbers.
+
+Nothing stands between Started and Completed; a closing command with unseen events waiting is refused and the task
+runs again; a bad command fails the task with its cause, never the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure_engine.core import commands as cmd
+from perdure_engine.core import events as ev
+from perdure_engine.core import limits
+from perdure_engine.core.decide import attempts, check_commands
+from perdure_engine.core.decide.activity_outcome import end_unstarted
+from perdure_engine.core.decide.fail_workflow_task import fail_task, written_schedule
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.events import WorkflowTaskFailedCause
+from perdure_engine.core.failures import Failure, FailureKind, RetryState
+from perdure_engine.core.intents import CompleteWorkflowTask
+from perdure_engine.core.limits import RunLimits
+from perdure_engine.core.retry import DEFAULT_ACTIVITY_RETRY
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
+from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
+
+
+def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
+    require_current(draft, intent)
+    refusal = check_commands.check(draft.state, draft.env.limits, intent.commands)
+    if refusal is not None:
+        fail_task(draft, WorkflowTaskFailedCause.BAD_COMMAND, _bug(refusal), intent.identity)
+        return
+    closes = bool(intent.commands) and isinstance(intent.commands[-1], cmd.ClosingCommand)
+    if closes and draft.state.buffered:
+        _run_again(draft, intent)
+        return
+    scheduled_id, started_id = write_started(draft, intent.token.started_us, intent.identity)
+    completed_id, time_us = draft.stamp()
+    draft.emit(
+        ev.WorkflowTaskCompleted(
+            completed_id, time_us, scheduled_id, started_id, intent.identity, intent.build_id
+        )
+    )
+    if draft.state.tasks[WORKFLOW_TASK_KEY].attempt > limits.WORKFLOW_TASK_STUCK_ATTEMPTS:
+        draft.listed = True
+    draft.drop_task(WORKFLOW_TASK_KEY)
+    draft.state.sticky_worker_id = intent.worker_id if intent.cached else b""
+    for command in intent.commands:
+        _PERFORM[type(command)](draft, command, completed_id, intent)
+    if draft.number_buffered():
+        draft.schedule_workflow_task()
+
+
+def require_current(draft: Draft, intent: CompleteWorkflowTask) -> None:
+    """The task was handed out for exactly this state of the history (design §6)."""
+    record = attempts.holder(draft, intent.token)
+    expected = draft.state.folded.next_event_id + (0 if record.scheduled_event_id else 1)
+    if intent.token.started_event_id != expected:
+        raise attempts.stale()
+
+
+def write_started(draft: Draft, started_us: int, identity: str) -> tuple[int, int]:
+    """Emit the (of a transient task, Scheduled and) Started event. Returns both ids."""
+    suggest = suggest_continue_as_new(draft.state, draft.env.limits)
+    scheduled_id = written_schedule(draft)
+    folded = draft.state.folded
+    started_id, _ = draft.stamp()
+    time_us = max(started_us, folded.last_time_us)
+    draft.emit(
+        ev.WorkflowTaskStarted(
+            started_id, time_us, scheduled_id, identity, draft.state.history_bytes, suggest
+        )
+    )
+    return scheduled_id, started_id
+
+
+def suggest_continue_as_new(state: RunState, run_limits: RunLimits) -> bool:
+    """Whether the workflow should start afresh soon. The same at hand-out and at completion: nothing is numbered
+    in between."""
+    return (
+        state.folded.next_event_id > run_limits.history_events_suggest
+        or state.history_bytes > run_limits.history_bytes_suggest
+    )
+
+
+def _run_again(draft: Draft, intent: CompleteWorkflowTask) -> None:
+    """UNHANDLED_COMMAND: the workflow wanted to end without having seen what came in meanwhile."""
+    scheduled_id, started_id = write_started(draft, intent.token.started_us, intent.identity)
+    event_id, time_us = draft.stamp()
+    cause = WorkflowTaskFailedCause.UNHANDLED_COMMAND
+    draft.emit(
+        ev.WorkflowTaskFailed(
+            event_id, time_us, scheduled_id, started_id, cause, None, intent.identity
+        )
+    )
+    draft.drop_task(WORKFLOW_TASK_KEY)
+    draft.state.sticky_worker_id = b""
+    draft.number_buffered()
+    draft.schedule_workflow_task()
+
+
+def _bug(message: str) -> Failure:
+    return Failure(FailureKind.SERVER, message, non_retryable=True)
+
+
+# ---- commands, in their order
+
+
+def _schedule_activity(
+    draft: Draft, command: cmd.ScheduleActivity, completed_id: int, _: Any
+) -> None:
+    event_id, time_us = draft.stamp()
+    started = draft.state.folded.started
+    queue = command.task_queue or started.task_queue
+    priority = command.priority or started.priority
+    to_close, to_start = command.schedule_to_close_timeout_ms, command.schedule_to_start_timeout_ms
+    draft.emit(
+        ev.ActivityTaskScheduled(
+            event_id,
+            time_us,
+            command.activity_id,
+            command.activity_type,
+            queue,
+            command.input,
+            command.header,
+            to_close,
+            to_start,
+            command.start_to_close_timeout_ms or to_close,
+            command.heartbeat_timeout_ms,
+            completed_id,
+            command.retry_policy or DEFAULT_ACTIVITY_RETRY,
+            priority,
+        )
+    )
+    record = draft.new_task(TaskKind.ACTIVITY, queue, event_id, event_id)
+    record.priority = priority
+    if to_start:
+        draft.put_timer(TimerKind.SCHEDULE_TO_START, event_id, time_us + to_start * 1000)
+    if to_close:
+        draft.put_timer(TimerKind.SCHEDULE_TO_CLOSE, event_id, time_us + to_close * 1000)
+
+
+def _request_cancel_activity(
+    draft: Draft,
+    command: cmd.RequestCancelActivity,
+    completed_id: int,
+    intent: CompleteWorkflowTask,
+) -> None:
+    activity = draft.state.folded.activities.get(command.scheduled_event_id)
+    if activity is None or activity.cancel_requested_event_id:
+        return
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.ActivityTaskCancelRequested(event_id, time_us, command.scheduled_event_id, completed_id)
+    )
+    record = draft.state.tasks.get(command.scheduled_event_id)
+    if record is None or record.handout is not None or record.state is TaskState.STARTED:
+        return  # its outcome waits in the inbox, or a worker has it and hears of the request in its next heartbeat
+    end_unstarted(
+        draft,
+        command.scheduled_event_id,
+        ev.ActivityTaskCanceled(
+            0, time_us, b"", event_id, command.scheduled_event_id, 0, intent.identity
+        ),
+    )
+
+
+def _start_timer(draft: Draft, command: cmd.StartTimer, completed_id: int, _: Any) -> None:
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.TimerStarted(event_id, time_us, command.timer_id, command.start_to_fire_ms, completed_id)
+    )
+    draft.put_timer(TimerKind.USER, event_id, time_us + command.start_to_fire_ms * 1000)
+
+
+def _cancel_timer(
+    draft: Draft, command: cmd.CancelTimer, completed_id: int, intent: CompleteWorkflowTask
+) -> None:
+    """A timer that fired unseen is canceled all the same: the workflow knows of one outcome only."""
+    state = draft.state
+    timer = state.folded.timers[command.timer_id]
+    state.buffered = [
+        event
+        for event in state.buffered
+        if not (
+            isinstance(event, ev.TimerFired) and event.started_event_id == timer.started_event_id
+        )
+    ]
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.TimerCanceled(
+            event_id,
+            time_us,
+            command.timer_id,
+            timer.started_event_id,
+            completed_id,
+            intent.identity,
+        )
+    )
+    draft.drop_timer(TimerKind.USER, timer.started_event_id)
+    if not state.buffered:
+        state.inbox_done = state.inbox_seq
+
+
+def _complete(draft: Draft, command: cmd.CompleteWorkflow, completed_id: int, _: Any) -> None:
+    event_id, time_us = draft.stamp()
+    draft.close(ev.WorkflowExecutionCompleted(event_id, time_us, command.result, completed_id))
+
+
+def _fail(draft: Draft, command: cmd.FailWorkflow, completed_id: int, _: Any) -> None:
+    event_id, time_us = draft.stamp()
+    retry_state = RetryState.RETRY_POLICY_NOT_SET
+    draft.close(
+        ev.WorkflowExecutionFailed(event_id, time_us, command.failure, retry_state, completed_id)
+    )
+
+
+def _cancel(draft: Draft, command: cmd.CancelWorkflow, completed_id: int, _: Any) -> None:
+    event_id, time_us = draft.stamp()
+    draft.close(ev.WorkflowExecutionCanceled(event_id, time_us, command.details, completed_id))
+
+
+_PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = {
+    cmd.ScheduleActivity: _schedule_activity,
+    cmd.RequestCancelActivity: _request_cancel_activity,
+    cmd.StartTimer: _start_timer,
+    cmd.CancelTimer: _cancel_timer,
+    cmd.CompleteWorkflow: _complete,
+    cmd.FailWorkflow: _fail,
+    cmd.CancelWorkflow: _cancel,
+}

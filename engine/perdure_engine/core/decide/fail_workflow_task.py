@@ -1,0 +1,100 @@
+"""A workflow task failed or timed out: the first time is written down, further attempts only count (semantics §3).
+
+Between attempts 1 s, doubling to 10 minutes. The next attempt is transient: its Scheduled and Started events are
+written when it succeeds.
+"""
+
+from __future__ import annotations
+
+from perdure_engine.core import events as ev
+from perdure_engine.core import limits
+from perdure_engine.core.decide import attempts
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.events import WorkflowTaskFailedCause
+from perdure_engine.core.failures import Failure, TimeoutType
+from perdure_engine.core.intents import FailWorkflowTask
+from perdure_engine.core.state import WORKFLOW_TASK_KEY
+from perdure_engine.core.tasks import TaskState, TimerKind
+
+
+def decide(draft: Draft, intent: FailWorkflowTask) -> None:
+    attempts.holder(draft, intent.token)
+    fail_task(draft, intent.cause, intent.failure, intent.identity)
+
+
+def fail_task(
+    draft: Draft, cause: WorkflowTaskFailedCause, failure: Failure | None, identity: str
+) -> None:
+    record = draft.state.tasks[WORKFLOW_TASK_KEY]
+    if record.scheduled_event_id:
+        scheduled_id, started_id = _write_plain_started(draft, identity)
+        event_id, time_us = draft.stamp()
+        draft.emit(
+            ev.WorkflowTaskFailed(
+                event_id, time_us, scheduled_id, started_id, cause, failure, identity
+            )
+        )
+    _next_attempt(draft, failure)
+
+
+def time_out_task(draft: Draft, timeout_type: TimeoutType) -> None:
+    record = draft.state.tasks[WORKFLOW_TASK_KEY]
+    if record.scheduled_event_id:
+        scheduled_id, started_id = _write_plain_started(draft, record.identity)
+        event_id, time_us = draft.stamp()
+        draft.emit(
+            ev.WorkflowTaskTimedOut(event_id, time_us, scheduled_id, started_id, timeout_type)
+        )
+    _next_attempt(draft, record.last_failure)
+
+
+def written_schedule(draft: Draft) -> int:
+    """Id of the task's Scheduled event; a transient task's is written now."""
+    record = draft.state.tasks[WORKFLOW_TASK_KEY]
+    if record.scheduled_event_id:
+        return record.scheduled_event_id
+    started = draft.state.folded.started
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.WorkflowTaskScheduled(
+            event_id, time_us, started.task_queue, started.task_timeout_ms, record.attempt
+        )
+    )
+    return event_id
+
+
+def backoff_ms(attempt: int) -> int:
+    """Delay after the failed attempt number `attempt`."""
+    return min(
+        limits.WORKFLOW_TASK_BACKOFF_MS_FIRST << min(attempt - 1, 20),
+        limits.WORKFLOW_TASK_BACKOFF_MS_MAX,
+    )
+
+
+def _write_plain_started(draft: Draft, identity: str) -> tuple[int, int]:
+    scheduled_id = draft.state.tasks[WORKFLOW_TASK_KEY].scheduled_event_id
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.WorkflowTaskStarted(
+            event_id, time_us, scheduled_id, identity, draft.state.history_bytes, False
+        )
+    )
+    return scheduled_id, event_id
+
+
+def _next_attempt(draft: Draft, failure: Failure | None) -> None:
+    record = draft.state.tasks[WORKFLOW_TASK_KEY]
+    delay_ms = backoff_ms(record.attempt)
+    record.attempt += 1
+    if record.attempt == limits.WORKFLOW_TASK_STUCK_ATTEMPTS + 1:
+        draft.listed = True
+    record.scheduled_event_id = 0
+    record.handout = None
+    record.last_failure = failure
+    record.worker_id, record.identity, record.started_us = b"", "", 0
+    record.state = TaskState.BACKOFF
+    record.next_attempt_us = draft.env.now_us + delay_ms * 1000
+    draft.touch(record)
+    draft.state.sticky_worker_id = b""
+    draft.number_buffered()
+    draft.put_timer(TimerKind.WORKFLOW_TASK_BACKOFF, 0, record.next_attempt_us)

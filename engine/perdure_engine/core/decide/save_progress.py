@@ -1,0 +1,14 @@
+"""An activity's progress, saved by compare-and-set: a stale worker's write changes no row."""
+
+from __future__ import annotations
+
+from perdure_engine.core.decide import attempts
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.intents import SaveProgress
+
+
+def decide(draft: Draft, intent: SaveProgress) -> None:
+    record = attempts.holder(draft, intent.token)
+    record.progress = intent.details
+    record.progress_version += 1
+    draft.touch(record)

@@ -1,0 +1,38 @@
+"""A signal is saved before it is acknowledged, once per request id."""
+
+from __future__ import annotations
+
+from perdure_engine.core.decide.requests import require_open, seen
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.events import WorkflowExecutionSignaled
+from perdure_engine.core.intents import SignalWorkflow
+
+
+def decide(draft: Draft, intent: SignalWorkflow) -> None:
+    if seen(draft, intent.request_id, intent.body_hash):
+        return
+    require_open(draft.state)
+    require_room(draft)
+    draft.record(
+        WorkflowExecutionSignaled(
+            0,
+            draft.env.now_us,
+            intent.signal_name,
+            intent.input,
+            intent.identity,
+            intent.header,
+            intent.request_id,
+            intent.body_hash,
+        )
+    )
+
+
+def require_room(draft: Draft) -> None:
+    state = draft.state
+    if state.folded.signals + len(state.buffered) >= draft.env.limits.signals_max:
+        raise Rejected(
+            Code.RESOURCE_EXHAUSTED,
+            "TOO_MANY_SIGNALS",
+            f"a run takes at most {draft.env.limits.signals_max} signals",
+        )

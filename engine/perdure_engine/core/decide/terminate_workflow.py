@@ -1,0 +1,32 @@
+"""Terminate wins over everything, needs no worker and reads no payload."""
+
+from __future__ import annotations
+
+from perdure_engine.core.decide.requests import require_open, same_body
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.events import WorkflowExecutionTerminated
+from perdure_engine.core.intents import TerminateWorkflow
+
+
+def decide(draft: Draft, intent: TerminateWorkflow) -> None:
+    closed = draft.state.folded.closed
+    if isinstance(closed, WorkflowExecutionTerminated) and closed.request_id == intent.request_id:
+        same_body(closed.body_hash, intent.body_hash)
+        return
+    require_open(draft.state)
+    terminate(
+        draft, intent.reason, intent.details, intent.identity, intent.request_id, intent.body_hash
+    )
+
+
+def terminate(
+    draft: Draft, reason: str, details: bytes, identity: str, request_id: bytes, body_hash: bytes
+) -> None:
+    """End an open run. What was acknowledged before stands in history before the end."""
+    draft.number_buffered()
+    event_id, time_us = draft.stamp()
+    draft.close(
+        WorkflowExecutionTerminated(
+            event_id, time_us, reason, details, identity, request_id, body_hash
+        )
+    )

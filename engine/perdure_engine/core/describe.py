@@ -1,0 +1,89 @@
+"""What a run looks like to people: read only."""
+
+from __future__ import annotations
+
+from perdure_engine.core import limits
+from perdure_engine.core.replies import (
+    Closed,
+    Description,
+    PendingActivity,
+    PendingTimer,
+    PendingWorkflowTask,
+    RunInfo,
+)
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState
+from perdure_engine.core.tasks import TaskRecord, TaskState
+
+
+def describe(state: RunState) -> Description:
+    folded, started = state.folded, state.folded.started
+    task = state.tasks.get(WORKFLOW_TASK_KEY)
+    return Description(
+        info=run_info(state),
+        execution_timeout_ms=started.execution_timeout_ms,
+        run_timeout_ms=started.run_timeout_ms,
+        task_timeout_ms=started.task_timeout_ms,
+        activities=[_activity(a, state.tasks.get(key)) for key, a in folded.activities.items()],
+        timers=[PendingTimer(t.timer_id, t.fire_us) for t in folded.timers.values()],
+        workflow_task=None if task is None else _workflow_task(task),
+        cancel_requested=folded.cancel_requested,
+        buffered_events=len(state.buffered),
+    )
+
+
+def run_info(state: RunState) -> RunInfo:
+    folded, started = state.folded, state.folded.started
+    task = state.tasks.get(WORKFLOW_TASK_KEY)
+    stuck = task is not None and task.attempt > limits.WORKFLOW_TASK_STUCK_ATTEMPTS
+    failure = task.last_failure if task is not None and stuck else None
+    return RunInfo(
+        workflow_id=started.workflow_id,
+        run_id=started.run_id,
+        workflow_type=started.workflow_type,
+        task_queue=started.task_queue,
+        status=folded.status,
+        start_us=started.time_us,
+        close_us=folded.closed.time_us if folded.closed is not None else 0,
+        history_events=folded.next_event_id - 1,
+        history_bytes=state.history_bytes,
+        memo=started.memo,
+        stuck=stuck,
+        stuck_reason=failure.message if failure is not None else "",
+    )
+
+
+def closed_reply(state: RunState) -> Closed:
+    """The answer to whoever waits for the result of a closed run."""
+    assert state.folded.closed is not None
+    return Closed(state.run_id, state.folded.status, state.folded.closed)
+
+
+def _activity(activity: Activity, record: TaskRecord | None) -> PendingActivity:
+    scheduled = activity.scheduled
+    handout = record.handout if record is not None else None
+    if activity.cancel_requested_event_id:
+        state = "CANCEL_REQUESTED"
+    elif record is None or handout is not None or record.state is TaskState.STARTED:
+        state = "STARTED"
+    else:
+        state = "BACKING_OFF" if record.state is TaskState.BACKOFF else "SCHEDULED"
+    return PendingActivity(
+        activity_id=scheduled.activity_id,
+        activity_type=scheduled.activity_type,
+        task_queue=scheduled.task_queue,
+        state=state,
+        attempt=record.attempt if record is not None else 1,
+        maximum_attempts=scheduled.retry_policy.maximum_attempts,
+        scheduled_us=scheduled.time_us,
+        started_us=record.started_us if record is not None else 0,
+        next_attempt_us=record.next_attempt_us if record is not None else 0,
+        worker_identity=record.identity if record is not None else "",
+        last_failure=record.last_failure if record is not None else None,
+        progress=record.progress if record is not None else b"",
+    )
+
+
+def _workflow_task(record: TaskRecord) -> PendingWorkflowTask:
+    return PendingWorkflowTask(
+        record.attempt, record.ready_us, record.started_us, record.identity, record.last_failure
+    )

@@ -1,0 +1,238 @@
+"""What one batch changes of one run.
+
+The decisions of a batch share one draft a run: a row that is made and ended within the batch is never written,
+and a row that changes twice is written once. `emit` applies each event as it is made, so that what a later
+decision of the batch sees is what history will say. A decision refuses before its first change or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from perdure_engine.core import events as ev
+from perdure_engine.core.apply import apply
+from perdure_engine.core.events import BufferedEvent, Event
+from perdure_engine.core.ids import queue_number
+from perdure_engine.core.limits import RunLimits
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind, TimerRecord
+
+
+class Env(msgspec.Struct):
+    """What a decision may know of the world: brought in, so that core stays pure.
+
+    `new_number` gives task, timer and start numbers (ids.SEQUENCE_BITS).
+    """
+
+    now_us: int
+    new_number: Callable[[], int]
+    limits: RunLimits
+
+
+class Draft:
+    __slots__ = (
+        "buffered",
+        "env",
+        "events",
+        "gone_tasks",
+        "gone_timers",
+        "inbox",
+        "is_new",
+        "listed",
+        "state",
+        "tasks",
+        "timers",
+    )
+
+    def __init__(self, state: RunState, env: Env, *, is_new: bool = False) -> None:
+        self.state = state
+        self.env = env
+        self.is_new = is_new
+        self.listed = (
+            False  # what lists say of the run has changed otherwise than by start or close
+        )
+        self.events: list[Event] = []
+        self.inbox: list[tuple[int, BufferedEvent]] = []
+        self.tasks: list[
+            TaskRecord
+        ] = []  # changed or new; may hold one twice, and ones that are gone by now
+        self.gone_tasks: list[TaskRecord] = []
+        self.timers: list[TimerRecord] = []  # new
+        self.gone_timers: list[TimerRecord] = []
+
+    @property
+    def empty(self) -> bool:
+        return not (
+            self.events
+            or self.inbox
+            or self.tasks
+            or self.gone_tasks
+            or self.timers
+            or self.gone_timers
+            or self.is_new
+        )
+
+    # ---- events
+
+    def stamp(self) -> tuple[int, int]:
+        """Id and time of the next event. Time never decreases inside a run."""
+        folded = self.state.folded
+        return folded.next_event_id, max(self.env.now_us, folded.last_time_us)
+
+    def emit(self, event: Event) -> None:
+        apply(self.state.folded, event)
+        self.events.append(event)
+
+    def buffer(self, event: BufferedEvent) -> None:
+        """Save the event without a number until the workflow task that is out comes back."""
+        state = self.state
+        state.inbox_seq += 1
+        state.buffered.append(event)
+        self.inbox.append((state.inbox_seq, event))
+
+    def number_buffered(self) -> bool:
+        """Give the buffered events their numbers. Returns whether there were any."""
+        state = self.state
+        if not state.buffered:
+            return False
+        waiting, state.buffered = state.buffered, []
+        state.inbox_done = state.inbox_seq
+        started: dict[int, int] = {}
+        for event in waiting:
+            event_id, _ = self.stamp()
+            numbered = _numbered(
+                event, event_id, max(event.time_us, state.folded.last_time_us), started
+            )
+            self.emit(numbered)
+        return True
+
+    # ---- tasks
+
+    def put_task(self, record: TaskRecord, key: int) -> None:
+        self.state.tasks[key] = record
+        self.tasks.append(record)
+
+    def touch(self, record: TaskRecord) -> None:
+        self.tasks.append(record)
+
+    def drop_task(self, key: int) -> None:
+        record = self.state.tasks.pop(key, None)
+        if record is not None:
+            record.state = TaskState.GONE
+            record.handout = None
+            self.gone_tasks.append(record)
+
+    def ready_again(self, key: int, *, queue: str = "") -> None:
+        """The old row is marked gone and a new one, with a new id, becomes ready: the key says its age."""
+        old = self.state.tasks[key]
+        self.drop_task(key)
+        record = TaskRecord(
+            old.kind,
+            queue or old.queue,
+            old.queue_no,
+            self.env.new_number(),
+            old.scheduled_event_id,
+            attempt=old.attempt,
+            start_no=old.start_no,
+            priority=old.priority,
+            last_failure=old.last_failure,
+            progress=old.progress,
+            progress_version=old.progress_version,
+            ready_us=self.env.now_us,
+        )
+        self.put_task(record, key)
+
+    def new_task(
+        self, kind: TaskKind, queue: str, key: int, scheduled_event_id: int, attempt: int = 1
+    ) -> TaskRecord:
+        started = self.state.folded.started
+        record = TaskRecord(
+            kind,
+            queue,
+            queue_number(started.namespace_id, kind, queue),
+            self.env.new_number(),
+            scheduled_event_id,
+            attempt=attempt,
+            priority=started.priority,
+            ready_us=self.env.now_us,
+        )
+        self.put_task(record, key)
+        return record
+
+    # ---- timers
+
+    def put_timer(self, kind: TimerKind, reference: int, due_us: int) -> None:
+        record = TimerRecord(kind, reference, due_us, self.env.new_number(), due_us)
+        self.state.timer_rows[kind, reference] = record
+        self.timers.append(record)
+
+    def drop_timer(self, kind: TimerKind, reference: int) -> None:
+        record = self.state.timer_rows.pop((kind, reference), None)
+        if record is not None:
+            record.gone = True
+            self.gone_timers.append(record)
+
+    # ---- the workflow task
+
+    def schedule_workflow_task(self) -> None:
+        """Have the workflow look at what happened, unless a task for it is there or the run has closed."""
+        state = self.state
+        if not state.open or WORKFLOW_TASK_KEY in state.tasks:
+            return
+        self.drop_timer(TimerKind.START_DELAY, 0)
+        started = state.folded.started
+        event_id, time_us = self.stamp()
+        self.emit(
+            ev.WorkflowTaskScheduled(
+                event_id, time_us, started.task_queue, started.task_timeout_ms, 1
+            )
+        )
+        self.new_task(TaskKind.WORKFLOW, started.task_queue, WORKFLOW_TASK_KEY, event_id)
+
+    def record(self, *happened: BufferedEvent) -> None:
+        """Something happened to the run: number it now, or buffer it while a worker has the workflow task.
+
+        The events come with event_id 0, an activity's Started before its outcome.
+        """
+        if self.state.workflow_task_out:
+            for event in happened:
+                self.buffer(event)
+            return
+        started: dict[int, int] = {}
+        for event in happened:
+            event_id, time_us = self.stamp()
+            self.emit(_numbered(event, event_id, time_us, started))
+        self.schedule_workflow_task()
+
+    def close(self, event: Event) -> None:
+        """Emit the terminal event; every task and timer of the run is over."""
+        self.emit(event)
+        state = self.state
+        for key in list(state.tasks):
+            self.drop_task(key)
+        for kind, reference in list(state.timer_rows):
+            self.drop_timer(kind, reference)
+
+
+def _numbered(event: BufferedEvent, event_id: int, time_us: int, started: dict[int, int]) -> Event:
+    """The event with its number. An activity's outcome learns here which number its Started event got."""
+    match event:
+        case ev.ActivityTaskStarted():
+            started[event.scheduled_event_id] = event_id
+        case (
+            ev.ActivityTaskCompleted()
+            | ev.ActivityTaskFailed()
+            | ev.ActivityTaskTimedOut()
+            | ev.ActivityTaskCanceled()
+        ):
+            return msgspec.structs.replace(
+                event,
+                event_id=event_id,
+                time_us=time_us,
+                started_event_id=started.get(event.scheduled_event_id, 0),
+            )
+        case _:
+            pass
+    return msgspec.structs.replace(event, event_id=event_id, time_us=time_us)

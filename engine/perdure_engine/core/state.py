@@ -1,0 +1,120 @@
+"""A run in memory. Each field says where it comes from: history, inbox, rows.
+
+    state = fold(apply, history) + live inbox rows + task and timer rows
+
+`tests/…/test_rebuild.py` rebuilds every state from those three and compares. The object belongs to its shard,
+which changes it between two awaits only.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure_engine.core.events import (
+    ActivityTaskScheduled,
+    BufferedEvent,
+    ClosingEvent,
+    WorkflowExecutionStarted,
+)
+from perdure_engine.core.status import Status
+from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind, TimerRecord
+from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
+
+WORKFLOW_TASK_KEY = 0
+"""Key of the workflow task in `RunState.tasks`; activities are keyed by their Scheduled event id."""
+
+
+class Activity(msgspec.Struct, array_like=True):
+    """A scheduled activity whose outcome history does not have yet."""
+
+    scheduled: ActivityTaskScheduled
+    phase: ActivityPhase = ActivityPhase.SCHEDULED
+    cancel_requested_event_id: int = 0
+
+
+class Timer(msgspec.Struct, array_like=True):
+    started_event_id: int
+    timer_id: str
+    fire_us: int
+    phase: TimerPhase = TimerPhase.PENDING
+
+
+class Folded(msgspec.Struct, array_like=True):
+    """What history says: the fold of events 1 … next_event_id - 1. A snapshot is this, saved."""
+
+    started: WorkflowExecutionStarted
+    status: Status = Status.RUNNING
+    next_event_id: int = 2
+    last_time_us: int = 0
+    closed: ClosingEvent | None = None
+    cancel_requested: bool = False
+    activities: dict[int, Activity] = {}  # by ActivityTaskScheduled's event id
+    timers: dict[str, Timer] = {}
+    workflow_task: WorkflowTaskPhase = WorkflowTaskPhase.NONE
+    workflow_task_scheduled_id: int = 0  # 0: none, or a transient one
+    workflow_task_started_id: int = 0
+    previous_started_id: int = 0  # Started of the last completed workflow task
+    signals: int = 0
+    request_ids: dict[bytes, bytes] = {}  # request id -> body hash, of signals and cancels
+
+
+class RunState(msgspec.Struct, eq=False):
+    """A run: the fold of its history, its buffered events, its rows, and what only the head row keeps."""
+
+    folded: Folded
+    # from the inbox
+    buffered: list[BufferedEvent] = []
+    inbox_seq: int = 0  # the last one used
+    inbox_done: int = 0
+    # from rows (keys in the head, contents in `tasks` and `timers`)
+    tasks: dict[int, TaskRecord] = {}
+    timer_rows: dict[tuple[TimerKind, int], TimerRecord] = {}
+    # the head row's own
+    history_bytes: int = 0
+    snapshot_event_id: int = 0
+    version: int = 0  # of the executions row; 0: not saved yet
+    # a hint, lost without harm
+    sticky_worker_id: bytes = b""
+
+    @property
+    def run_id(self) -> bytes:
+        return self.folded.started.run_id
+
+    @property
+    def open(self) -> bool:
+        return self.folded.status is Status.RUNNING
+
+    @property
+    def workflow_task_out(self) -> bool:
+        """Whether a worker has (or, after a take-over, may have) the workflow task: then events are buffered.
+
+        Events that wait in the inbox say so too: whoever takes the task back numbers them first.
+        """
+        record = self.tasks.get(WORKFLOW_TASK_KEY)
+        return record is not None and (
+            record.handout is not None or record.state is TaskState.STARTED or bool(self.buffered)
+        )
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """The head row's own part: where the run's rows are, and what neither history nor rows keep."""
+
+    task_keys: list[tuple[int, int, int]]  # (key in RunState.tasks, queue_no, task_id)
+    timer_keys: list[
+        tuple[TimerKind, int, int, int, int]
+    ]  # (kind, reference, wake_us, timer_id, due_us)
+    inbox_seq: int
+    history_bytes: int
+    snapshot_event_id: int
+    sticky_worker_id: bytes = b""
+
+
+def head_of(state: RunState) -> Head:
+    return Head(
+        [(key, t.queue_no, t.task_id) for key, t in state.tasks.items()],
+        [(t.kind, t.reference, t.wake_us, t.timer_id, t.due_us) for t in state.timer_rows.values()],
+        state.inbox_seq,
+        state.history_bytes,
+        state.snapshot_event_id,
+        state.sticky_worker_id,
+    )

@@ -1,0 +1,17 @@
+"""GetResult: waits until the run has closed, for a while."""
+
+from __future__ import annotations
+
+from perdure_engine.core.intents import WaitResult
+from perdure_engine.core.replies import Closed
+from perdure_engine.frontend import checks
+from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.frontend.handlers.wait_results import wait_result
+
+
+async def get_result(frontend: Frontend, wait: WaitResult, timeout_ms: int) -> Closed | None:
+    """None: still open after `timeout_ms` (0: the most); the caller asks again."""
+    timeout_s = checks.wait_s("timeout_ms", timeout_ms)
+    reply = await frontend.parking.wait(wait_result(frontend, wait), timeout_s)
+    assert reply is None or isinstance(reply, Closed)
+    return reply

@@ -1,0 +1,86 @@
+"""QueryWorkflow: a worker's answer about the run's state, within a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure_engine.core import limits
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.intents import QueryWorkflow
+from perdure_engine.core.replies import QueryAnswer, Reply
+from perdure_engine.frontend import checks
+from perdure_engine.frontend.frontend import Frontend
+
+QUERY_TIMEOUT_S = 10.0  # a worker that has not answered by then holds the caller up for nothing
+
+
+def query_workflow(frontend: Frontend, query: QueryWorkflow) -> asyncio.Future[Reply]:
+    """Answered with a `QueryAnswer` without failure.
+
+    Fails with INVALID_ARGUMENT when the query's code raised and DEADLINE_EXCEEDED after
+    `QUERY_TIMEOUT_S`.
+    """
+    checks.workflow_id("workflow_id", query.workflow_id)
+    checks.name("query_type", query.query_type)
+    checks.size("args", query.args)
+    checks.size("header", query.header, limits.HEADER_BYTES_MAX)
+    return _limited(frontend.submit(query))
+
+
+def _limited(asked: asyncio.Future[Reply]) -> asyncio.Future[Reply]:
+    """A future for the answer that never waits longer than a query may.
+
+    Not a task: a batch of queries would make as many. Whoever stops waiting cancels what was asked,
+    so that a query nobody waits for pins nothing.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Reply] = loop.create_future()
+
+    def answered(done: asyncio.Future[Reply]) -> None:
+        if answer.done():
+            if not done.cancelled():
+                done.exception()
+        elif done.cancelled():
+            answer.cancel()
+        elif (error := done.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            _settle(answer, done.result())
+
+    def expire() -> None:
+        if not answer.done():
+            answer.set_exception(_too_late())
+
+    expiry = loop.call_later(QUERY_TIMEOUT_S, expire)
+
+    def settled(_: asyncio.Future[Reply]) -> None:
+        expiry.cancel()
+        asked.cancel()
+
+    answer.add_done_callback(settled)
+    asked.add_done_callback(answered)
+    return answer
+
+
+def _settle(answer: asyncio.Future[Reply], reply: Reply) -> None:
+    assert isinstance(reply, QueryAnswer)
+    if reply.failure is None:
+        answer.set_result(reply)
+        return
+    message = reply.failure.message or "the query raised"
+    answer.set_exception(
+        Rejected(
+            Code.INVALID_ARGUMENT,
+            "QUERY_FAILED",
+            message,
+            metadata={"type": reply.failure.type[: limits.NAME_BYTES_MAX]},
+        )
+    )
+
+
+def _too_late() -> Rejected:
+    return Rejected(
+        Code.DEADLINE_EXCEEDED,
+        "QUERY_TIMEOUT",
+        f"no worker answered the query within {QUERY_TIMEOUT_S:g} s",
+    )

@@ -1,0 +1,35 @@
+"""StartWorkflow: a new run, unless the id's policies give another answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure_engine.core import limits
+from perdure_engine.core.intents import StartWorkflow
+from perdure_engine.core.replies import Reply
+from perdure_engine.frontend import checks
+from perdure_engine.frontend.frontend import Frontend
+
+
+def start_workflow(frontend: Frontend, start: StartWorkflow) -> asyncio.Future[Reply]:
+    """Answered with `Started`."""
+    check_start(start)
+    return frontend.submit(start)
+
+
+def check_start(start: StartWorkflow) -> None:
+    checks.workflow_id("workflow_id", start.workflow_id)
+    checks.type_name("workflow_type", start.workflow_type)
+    checks.name("task_queue", start.task_queue)
+    checks.label("identity", start.identity)
+    checks.size("input", start.input)
+    checks.size("header", start.header, limits.HEADER_BYTES_MAX)
+    checks.size("memo", start.memo, limits.MEMO_BYTES_MAX)
+    checks.size("static_summary", start.static_summary, limits.REASON_BYTES_MAX)
+    checks.size("static_details", start.static_details, limits.HEADER_BYTES_MAX)
+    checks.duration("execution_timeout_ms", start.execution_timeout_ms)
+    checks.duration("run_timeout_ms", start.run_timeout_ms)
+    checks.duration("task_timeout_ms", start.task_timeout_ms, limits.TASK_TIMEOUT_MS_MAX)
+    checks.duration("start_delay_ms", start.start_delay_ms)
+    checks.priority("priority", start.priority)
+    checks.retry_policy("retry_policy", start.retry_policy)

@@ -1,0 +1,33 @@
+"""UpdateNamespace: change what is given, if nobody was faster."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure_engine.frontend import checks
+from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.frontend.handlers.create_namespace import check_retention
+from perdure_engine.ports.store import NamespaceRow
+
+
+async def update_namespace(
+    frontend: Frontend,
+    name: str,
+    description: str | None,
+    retention_ms: int | None,
+    conflict_token: int,
+) -> NamespaceRow:
+    """None leaves a field as it is. Raises ABORTED when another update came first."""
+    if description is not None:
+        checks.prose("description", description)
+    if retention_ms is not None:
+        check_retention(retention_ms)
+    row = await frontend.namespaces.describe(name)
+    return await frontend.namespaces.update(
+        msgspec.structs.replace(
+            row,
+            description=row.description if description is None else description,
+            retention_ms=row.retention_ms if retention_ms is None else retention_ms,
+            conflict_token=conflict_token,
+        )
+    )

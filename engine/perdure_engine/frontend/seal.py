@@ -1,0 +1,121 @@
+"""Tokens that leave the engine and come back: sealed, so that nobody else can make or change one.
+
+A sealed token is `key id (4 bytes) | MAC (16 bytes) | content (msgpack)`. The MAC is HMAC-SHA256
+cut to 16 bytes, over the token's purpose, its scope and its content: a token for one purpose,
+namespace or query opens for no other. Sealing is not encryption; what is inside may be read. Keys
+are the same on all nodes and never leave the database.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import logging
+from typing import TypeVar
+
+import msgspec
+
+from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.tokens import QueryToken, TaskToken
+from perdure_engine.ports.clock import IdSource
+from perdure_engine.ports.store import MembershipStore, TokenKeyRow
+
+log = logging.getLogger(__name__)
+
+KEY_ID_BYTES = 4
+MAC_BYTES = 16
+BODY_AT = KEY_ID_BYTES + MAC_BYTES
+SEALED_BYTES_MAX = 64 * 1024  # ours are under 1 KiB; what is longer is not hashed at all
+FIRST_KEY_ID = 1
+
+PageT = TypeVar("PageT")
+
+encode = msgspec.msgpack.Encoder().encode
+decode_task = msgspec.msgpack.Decoder(TaskToken).decode
+decode_query = msgspec.msgpack.Decoder(QueryToken).decode
+
+
+class Purpose(bytes, enum.Enum):
+    TASK = b"T"
+    QUERY = b"Q"
+    PAGE = b"P"
+
+
+async def load_sealer(store: MembershipStore, ids: IdSource) -> Sealer:
+    """The sealer with the cluster's keys. Makes the first one.
+
+    Of nodes that start together one wins, and the others read its key.
+    """
+    keys = await store.list_token_keys()
+    if not keys:
+        await store.put_token_key(FIRST_KEY_ID, ids.new_id() + ids.new_id())
+        keys = await store.list_token_keys()
+    return Sealer(keys)
+
+
+class Sealer:
+    """Opens what any of the keys sealed; seals with the newest."""
+
+    def __init__(self, keys: list[TokenKeyRow]) -> None:
+        assert keys, "load_sealer makes the first key"
+        self._secrets = {key.key_id.to_bytes(KEY_ID_BYTES, "big"): key.secret for key in keys}
+        self._key_id = max(self._secrets)
+
+    def seal_task(self, token: TaskToken) -> bytes:
+        return self._seal(Purpose.TASK, b"", encode(token))
+
+    def open_task(self, field: str, sealed: bytes, namespace_id: bytes) -> TaskToken:
+        """Raises INVALID_ARGUMENT for what we did not seal and for another namespace's token."""
+        try:
+            token = decode_task(self._open(Purpose.TASK, b"", sealed, field))
+        except msgspec.MsgspecError:
+            raise _not_ours(field) from None
+        if token.namespace_id != namespace_id:
+            log.warning("a task token of another namespace was presented")
+            raise _not_ours(field)
+        return token
+
+    def seal_query(self, token: QueryToken, namespace_id: bytes) -> bytes:
+        return self._seal(Purpose.QUERY, namespace_id, encode(token))
+
+    def open_query(self, field: str, sealed: bytes, namespace_id: bytes) -> QueryToken:
+        try:
+            return decode_query(self._open(Purpose.QUERY, namespace_id, sealed, field))
+        except msgspec.MsgspecError:
+            raise _not_ours(field) from None
+
+    def seal_page(self, page: msgspec.Struct, scope: bytes) -> bytes:
+        """`scope` names everything the next page must have in common with this one."""
+        return self._seal(Purpose.PAGE, scope, encode(page))
+
+    def open_page(self, field: str, sealed: bytes, scope: bytes, page: type[PageT]) -> PageT:
+        try:
+            return msgspec.msgpack.decode(self._open(Purpose.PAGE, scope, sealed, field), type=page)
+        except msgspec.MsgspecError:
+            raise _not_ours(field) from None
+
+    def _seal(self, purpose: Purpose, scope: bytes, content: bytes) -> bytes:
+        key_id = self._key_id
+        return key_id + _mac(self._secrets[key_id], purpose, scope, content) + content
+
+    def _open(self, purpose: Purpose, scope: bytes, sealed: bytes, field: str) -> bytes:
+        if len(sealed) <= BODY_AT or len(sealed) > SEALED_BYTES_MAX:
+            raise _not_ours(field)
+        secret = self._secrets.get(sealed[:KEY_ID_BYTES])
+        content = sealed[BODY_AT:]
+        if secret is None or not hmac.compare_digest(
+            sealed[KEY_ID_BYTES:BODY_AT], _mac(secret, purpose, scope, content)
+        ):
+            log.warning("a token that this cluster did not seal was presented: %s", purpose.name)
+            raise _not_ours(field)
+        return content
+
+
+def _mac(secret: bytes, purpose: Purpose, scope: bytes, content: bytes) -> bytes:
+    # The scope's length keeps it apart from the content.
+    head = purpose.value + len(scope).to_bytes(2, "big") + scope
+    return hmac.digest(secret, head + content, "sha256")[:MAC_BYTES]
+
+
+def _not_ours(field: str) -> Rejected:
+    return invalid(field, "is not a token of this cluster and namespace, or was changed")

@@ -1,0 +1,324 @@
+"""Handing tasks to workers: the shard decides the start (design §6).
+
+A start may be handed out before it is saved, unless its retry policy allows one attempt only. Nothing of a run
+that is busy is handed out, and nothing at all while the node's lease may be over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure_engine.core import events as ev
+from perdure_engine.core import limits
+from perdure_engine.core.decide.attempts import key_of
+from perdure_engine.core.decide.complete_workflow_task import suggest_continue_as_new
+from perdure_engine.core.errors import Rejected
+from perdure_engine.core.events import Event
+from perdure_engine.core.intents import DescribeWorkflow, PutBackTask, SaveStart
+from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
+from perdure_engine.core.tokens import TaskToken
+from perdure_engine.history.reading import read_task_events
+from perdure_engine.history.run import Run
+from perdure_engine.ports.history import (
+    Handed,
+    HandedActivityTask,
+    HandedQuery,
+    HandedWorkflowTask,
+    WorkerRef,
+)
+from perdure_engine.ports.matching import TaskOffer
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+
+def start_task(
+    shard: Shard, offer: TaskOffer, worker: WorkerRef
+) -> Handed | asyncio.Future[Handed | None] | None:
+    run = shard.runs.get(offer.run_id)
+    if run is None or run.busy or shard.unproven or not shard.rooms.lease_valid():
+        return asyncio.ensure_future(_start_later(shard, offer, worker))
+    if offer.query_no:
+        return shard.queries.hand_out(run, offer, worker)
+    record = run.state.tasks.get(key_of(offer.kind, offer.scheduled_event_id))
+    if not _startable(record, offer):
+        shard.queues.forget(offer)
+        return None
+    assert record is not None
+    if offer.kind is TaskKind.WORKFLOW:
+        return _start_workflow_task(shard, run, record, worker)
+    return _start_activity(shard, run, record, worker)
+
+
+def _startable(record: TaskRecord | None, offer: TaskOffer) -> bool:
+    return (
+        record is not None
+        and record.task_id == offer.task_id
+        and record.state is TaskState.READY
+        and record.handout is None
+    )
+
+
+async def _start_later(shard: Shard, offer: TaskOffer, worker: WorkerRef) -> Handed | None:
+    """Have the run loaded, or its commit ended, or the lease proved by a fence step; then start."""
+    run = shard.runs.get(offer.run_id)
+    if run is not None and run.busy:
+        free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        run.then.append(free)
+        await free
+    else:
+        intent = DescribeWorkflow(
+            namespace_id=offer.namespace_id, workflow_id="", run_id=offer.run_id
+        )
+        try:
+            await shard.submit(intent)
+        except Rejected:
+            return None
+    run = shard.runs.get(offer.run_id)
+    if shard.closed or shard.unproven or run is None or run.busy or not shard.rooms.lease_valid():
+        return None  # the offer comes again
+    handed = start_task(shard, offer, worker)
+    return await handed if isinstance(handed, asyncio.Future) else handed
+
+
+def _hand_out(
+    shard: Shard,
+    run: Run,
+    record: TaskRecord,
+    worker: WorkerRef,
+    timeout_ms: int,
+    started_event_id: int,
+) -> TaskToken:
+    """Mark the record as started by this worker, in memory, and make the token that says so."""
+    start_no = shard.new_number()
+    started_us = max(shard.rooms.database_clock.low_us(), run.state.folded.last_time_us)
+    lease_until = shard.rooms.clock.monotonic() + shard.rooms.config.lease_s
+    record.start_no = start_no
+    record.worker_id, record.identity, record.started_us = (
+        worker.worker_id,
+        worker.identity,
+        started_us,
+    )
+    record.handout = Handout(
+        start_no,
+        worker.worker_id,
+        worker.identity,
+        started_us,
+        lease_until,
+        started_event_id,
+        beat_us=started_us,
+    )
+    token = TaskToken(
+        shard.shard_id,
+        run.state.folded.started.namespace_id,
+        run.state.run_id,
+        record.kind,
+        record.scheduled_event_id,
+        record.attempt,
+        start_no,
+        started_us,
+        started_us + timeout_ms * 1000 if timeout_ms else 0,
+        started_event_id,
+    )
+    shard.queues.taken(record)
+    shard.leases.hand_out(run, key_of(record.kind, record.scheduled_event_id), record, token)
+    return token
+
+
+def _start_activity(
+    shard: Shard, run: Run, record: TaskRecord, worker: WorkerRef
+) -> Handed | asyncio.Future[Handed | None]:
+    activity = run.state.folded.activities[record.scheduled_event_id]
+    scheduled = activity.scheduled
+    token = _hand_out(shard, run, record, worker, scheduled.start_to_close_timeout_ms, 0)
+    started = run.state.folded.started
+    handed = HandedActivityTask(
+        token,
+        started.namespace_id,
+        started.workflow_id,
+        started.run_id,
+        started.workflow_type,
+        scheduled,
+        record.attempt,
+        token.started_us,
+        record.progress,
+    )
+    if scheduled.retry_policy.maximum_attempts == 1:
+        return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))
+    return handed
+
+
+async def _saved_first(shard: Shard, key: int, handed: HandedActivityTask) -> Handed | None:
+    """An activity that may run once only: the start is saved before a worker hears of it."""
+    try:
+        await shard.submit(SaveStart(handed.run_id, key, handed.token.start_no))
+    except Rejected:
+        return None
+    return handed
+
+
+def _start_workflow_task(
+    shard: Shard, run: Run, record: TaskRecord, worker: WorkerRef
+) -> Handed | asyncio.Future[Handed | None] | None:
+    state = run.state
+    if state.buffered:
+        # events wait since before a take-over for a task nobody claimed: number them first
+        shard.tell(
+            PutBackTask(
+                state.run_id, TaskKind.WORKFLOW, record.scheduled_event_id, record.start_no, False
+            )
+        )
+        return None
+    folded = state.folded
+    sticky = worker.worker_id == state.sticky_worker_id and record.scheduled_event_id != 0
+    events = run.events_past(folded.previous_started_id if sticky else 0)
+    if events is None and sticky:
+        events = run.events_past(0)
+    transient = record.scheduled_event_id == 0
+    started_event_id = folded.next_event_id + (1 if transient else 0)
+    suggest = suggest_continue_as_new(state, shard.rooms.run_limits)
+    token = _hand_out(shard, run, record, worker, folded.started.task_timeout_ms, started_event_id)
+    tail = _tail(run, record, token, suggest)
+    queries = shard.queries.attach(run)
+    handed = _workflow_task(run, record, token, events, tail, queries, suggest)
+    if handed.next_event_id:
+        return asyncio.ensure_future(_with_first_page(shard, handed))
+    return handed
+
+
+def _tail(run: Run, record: TaskRecord, token: TaskToken, suggest: bool) -> list[Event]:
+    """The events the worker sees and history does not have yet: they are written when the task completes."""
+    started = run.state.folded.started
+    scheduled_id = record.scheduled_event_id or token.started_event_id - 1
+    tail: list[Event] = []
+    if not record.scheduled_event_id:
+        tail.append(
+            ev.WorkflowTaskScheduled(
+                scheduled_id,
+                token.started_us,
+                started.task_queue,
+                started.task_timeout_ms,
+                record.attempt,
+            )
+        )
+    tail.append(
+        ev.WorkflowTaskStarted(
+            token.started_event_id,
+            token.started_us,
+            scheduled_id,
+            record.identity,
+            run.state.history_bytes,
+            suggest,
+        )
+    )
+    return tail
+
+
+def _workflow_task(
+    run: Run,
+    record: TaskRecord,
+    token: TaskToken,
+    events: list[Event] | None,
+    tail: list[Event],
+    queries: list[HandedQuery],
+    suggest: bool,
+) -> HandedWorkflowTask:
+    folded = run.state.folded
+    started = folded.started
+    return HandedWorkflowTask(
+        token=token,
+        shard_id=token.shard_id,
+        namespace_id=started.namespace_id,
+        workflow_id=started.workflow_id,
+        run_id=started.run_id,
+        workflow_type=started.workflow_type,
+        attempt=record.attempt,
+        previous_started_event_id=folded.previous_started_id,
+        started_event_id=token.started_event_id,
+        events=[] if events is None else [*events, *tail],
+        next_event_id=1 if events is None else 0,
+        tail=tail,
+        queries=queries,
+        task_timeout_ms=started.task_timeout_ms,
+        history_bytes=run.state.history_bytes,
+        suggest_continue_as_new=suggest,
+    )
+
+
+async def _with_first_page(shard: Shard, handed: HandedWorkflowTask) -> Handed | None:
+    """Events that are not in memory come from the database, a page with the task and the rest on request."""
+    last_saved = handed.tail[0].event_id - 1 if handed.tail else handed.started_event_id
+    events, next_event_id = await read_task_events(
+        shard, handed.run_id, 1, last_saved, limits.TASK_HISTORY_PAGE_BYTES_MAX
+    )
+    if not next_event_id:
+        events += handed.tail
+    return msgspec.structs.replace(handed, events=events, next_event_id=next_event_id)
+
+
+def query_only_task(
+    shard: Shard, run: Run, worker: WorkerRef, queries: list[HandedQuery]
+) -> HandedWorkflowTask | asyncio.Future[Handed | None]:
+    """A task that brings nothing but queries: the worker's cache, or the whole history, answers them."""
+    folded = run.state.folded
+    sticky = worker.worker_id == run.state.sticky_worker_id
+    events = run.events_past(folded.next_event_id - 1 if sticky else 0)
+    started = folded.started
+    handed = HandedWorkflowTask(
+        token=None,
+        shard_id=shard.shard_id,
+        namespace_id=started.namespace_id,
+        workflow_id=started.workflow_id,
+        run_id=started.run_id,
+        workflow_type=started.workflow_type,
+        attempt=1,
+        previous_started_event_id=folded.previous_started_id,
+        started_event_id=folded.next_event_id - 1,
+        events=events if events is not None else [],
+        next_event_id=1 if events is None else 0,
+        tail=[],
+        queries=queries,
+        task_timeout_ms=started.task_timeout_ms,
+        history_bytes=run.state.history_bytes,
+        suggest_continue_as_new=False,
+    )
+    if handed.next_event_id:
+        return asyncio.ensure_future(_with_first_page(shard, handed))
+    return handed
+
+
+def undo(shard: Shard, handed: Handed) -> None:
+    """The worker never got it."""
+    if isinstance(handed, HandedWorkflowTask):
+        shard.queries.put_back(handed)
+    token = handed.token
+    if token is None:
+        return
+    run = shard.runs.get(token.run_id)
+    key = key_of(token.kind, token.scheduled_event_id)
+    record = run.state.tasks.get(key) if run is not None else None
+    if (
+        run is None
+        or record is None
+        or record.handout is None
+        or record.handout.start_no != token.start_no
+    ):
+        return
+    if record.handout.saved or run.busy or run.state.buffered:
+        # the database knows of the start, or events wait for it: only a commit takes it back
+        shard.tell(
+            PutBackTask(
+                token.run_id,
+                token.kind,
+                token.scheduled_event_id,
+                token.start_no,
+                worker_dead=False,
+            )
+        )
+        return
+    record.handout = None
+    shard.leases.drop(token.start_no)
+    shard.queues.offer(run, record)

@@ -1,0 +1,151 @@
+"""Queries: they read a state that includes every write acknowledged before the call, and never write.
+
+A run whose workflow task is scheduled or out answers with that task; any other answers a task that carries only
+the query. Queries live in memory: a caller whose shard moves asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.ids import queue_number
+from perdure_engine.core.intents import QueryWorkflow
+from perdure_engine.core.replies import QueryAnswer
+from perdure_engine.core.state import WORKFLOW_TASK_KEY
+from perdure_engine.core.tasks import TaskKind, TaskState
+from perdure_engine.core.tokens import QueryToken
+from perdure_engine.history import handout
+from perdure_engine.history.run import PendingQuery, Run
+from perdure_engine.history.work import Item
+from perdure_engine.ports.history import Handed, HandedQuery, HandedWorkflowTask, WorkerRef
+from perdure_engine.ports.matching import TaskOffer
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+
+class Queries:
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._runs: dict[int, Run] = {}  # by query number
+
+    def ask(self, run: Run, item: Item) -> None:
+        """After the commit of everything decided before: route the query to a worker."""
+        intent, future = item.intent, item.future
+        assert isinstance(intent, QueryWorkflow)
+        if future is None or future.done():
+            return
+        queue = run.state.folded.started.task_queue
+        if not self._shard.rooms.matching.has_pollers(
+            intent.namespace_id, queue, TaskKind.WORKFLOW
+        ):
+            item.refuse(
+                Rejected(
+                    Code.FAILED_PRECONDITION,
+                    "NO_POLLERS",
+                    f"no worker polls the task queue {queue!r}",
+                )
+            )
+            return
+        query = PendingQuery(self._shard.new_number(), intent, item)
+        run.queries[query.query_no] = query
+        self._runs[query.query_no] = run
+        future.add_done_callback(lambda _: self._over(run, query.query_no))
+        self._route(run, query)
+
+    def answer(self, token: QueryToken, answer: QueryAnswer) -> bool:
+        run = self._runs.get(token.query_no)
+        query = run.queries.get(token.query_no) if run is not None else None
+        if query is None or query.item.future is None or query.item.future.done():
+            return False
+        query.item.answer(answer)
+        return True
+
+    def attach(self, run: Run) -> list[HandedQuery]:
+        """Queries that travel with the workflow task that is handed out now."""
+        return [self._hand(query) for query in run.queries.values() if not query.out]
+
+    def run_changed(self, run: Run) -> None:
+        """A commit may have ended the workflow task that queries waited for, or failed it."""
+        for query in list(run.queries.values()):
+            if not query.out:
+                self._route(run, query)
+
+    def hand_out(
+        self, run: Run, offer: TaskOffer, worker: WorkerRef
+    ) -> HandedWorkflowTask | asyncio.Future[Handed | None] | None:
+        query = run.queries.get(offer.query_no)
+        if query is None or query.out or self._task_will_carry(run):
+            return None
+        return handout.query_only_task(self._shard, run, worker, [self._hand(query)])
+
+    def put_back(self, handed: HandedWorkflowTask) -> None:
+        for given in handed.queries:
+            run = self._runs.get(given.token.query_no)
+            query = run.queries.get(given.token.query_no) if run is not None else None
+            if run is not None and query is not None:
+                query.out = False
+                self._route(run, query)
+
+    def worker_gone(self, run: Run) -> None:
+        """Whoever had the run's queries will not answer them."""
+        for query in run.queries.values():
+            query.out = False
+
+    def take_back(self, run: Run) -> list[Item]:
+        """The run leaves memory: its unanswered queries start over."""
+        items = [query.item for query in run.queries.values()]
+        for query_no in run.queries:
+            self._runs.pop(query_no, None)
+        run.queries.clear()
+        return items
+
+    def _over(self, run: Run, query_no: int) -> None:
+        run.queries.pop(query_no, None)
+        self._runs.pop(query_no, None)
+
+    def _hand(self, query: PendingQuery) -> HandedQuery:
+        query.out = True
+        token = QueryToken(self._shard.shard_id, query.intent.run_id, query.query_no)
+        return HandedQuery(token, query.intent.query_type, query.intent.args, query.intent.header)
+
+    def _task_will_carry(self, run: Run) -> bool:
+        return WORKFLOW_TASK_KEY in run.state.tasks
+
+    def _route(self, run: Run, query: PendingQuery) -> None:
+        task = run.state.tasks.get(WORKFLOW_TASK_KEY)
+        if task is not None:
+            if task.state is TaskState.BACKOFF:
+                reason = (
+                    task.last_failure.message if task.last_failure is not None else "it timed out"
+                )
+                query.item.refuse(
+                    Rejected(
+                        Code.FAILED_PRECONDITION,
+                        "WORKFLOW_TASK_FAILING",
+                        f"the workflow task keeps failing: {reason}",
+                    )
+                )
+            return
+        started = run.state.folded.started
+        queue_no = queue_number(started.namespace_id, TaskKind.WORKFLOW, started.task_queue)
+        self._shard.rooms.matching.offer(
+            [
+                TaskOffer(
+                    self._shard.shard_id,
+                    started.namespace_id,
+                    TaskKind.WORKFLOW,
+                    started.task_queue,
+                    queue_no,
+                    0,
+                    started.run_id,
+                    0,
+                    1,
+                    run.state.sticky_worker_id,
+                    self._shard.rooms.database_clock.low_us(),
+                    query.query_no,
+                )
+            ]
+        )

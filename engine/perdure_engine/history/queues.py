@@ -1,0 +1,206 @@
+"""Which ready tasks of a shard matching knows of: credit per queue, and paging from saved rows.
+
+One queue with a million rows and no workers costs the others nothing: at most CREDIT of its tasks are in memory,
+and a cursor says where the rest begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
+from perdure_engine.history.run import Run
+from perdure_engine.ports.matching import TaskOffer
+from perdure_engine.ports.rows import TaskRow
+from perdure_engine.ports.store import StoreError
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+CREDIT = 1_000  # offers of one queue that are in memory
+PAGE = 500
+
+
+class Book(msgspec.Struct, eq=False):
+    offered: dict[int, TaskOffer] = {}
+    more: bool = False  # saved rows past the cursor are not offered
+    cursor: int = 0  # task id of the last row known
+    loading: bool = False
+
+
+class QueueBooks:
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._books: dict[int, Book] = {}
+        self._held_back = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---- after a commit
+
+    def publish(self, run: Run, draft: Draft) -> None:
+        for record in draft.gone_tasks:
+            self._forget(record.queue_no, record.task_id)
+        if not draft.tasks:
+            return
+        offers = [
+            offer
+            for record in dict.fromkeys(draft.tasks)
+            if record.state is TaskState.READY
+            and record.handout is None
+            and (offer := self._admit(run, record)) is not None
+        ]
+        if offers:
+            self._shard.rooms.matching.offer(offers)
+
+    def offer(self, run: Run, record: TaskRecord) -> None:
+        """Offer one ready task (again)."""
+        offer = self._admit(run, record)
+        if offer is not None:
+            self._shard.rooms.matching.offer([offer])
+
+    def taken(self, record: TaskRecord) -> None:
+        self._forget(record.queue_no, record.task_id)
+
+    def forget(self, offer: TaskOffer) -> None:
+        self._forget(offer.queue_no, offer.task_id)
+
+    def _admit(self, run: Run, record: TaskRecord) -> TaskOffer | None:
+        book = self._books.get(record.queue_no)
+        if book is None:
+            book = self._books[record.queue_no] = Book(offered={})
+        if book.more or len(book.offered) >= CREDIT:
+            book.more = True
+            return None
+        started = run.state.folded.started
+        sticky = run.state.sticky_worker_id if record.kind is TaskKind.WORKFLOW else b""
+        offer = TaskOffer(
+            self._shard.shard_id,
+            started.namespace_id,
+            record.kind,
+            record.queue,
+            record.queue_no,
+            record.task_id,
+            started.run_id,
+            record.scheduled_event_id,
+            record.priority,
+            sticky,
+            record.ready_us,
+        )
+        self._put(book, offer)
+        return offer
+
+    def _put(self, book: Book, offer: TaskOffer) -> None:
+        book.offered[offer.task_id] = offer
+        book.cursor = max(book.cursor, offer.task_id)
+        self._watch()
+
+    def _forget(self, queue_no: int, task_id: int) -> None:
+        book = self._books.get(queue_no)
+        if book is None:
+            return
+        book.offered.pop(task_id, None)
+        if book.more and not book.loading and len(book.offered) < CREDIT // 2:
+            self.refill(queue_no)
+
+    # ---- paging
+
+    def refill(self, queue_no: int) -> None:
+        book = self._books.get(queue_no)
+        if book is None or not book.more or book.loading or self._shard.closed:
+            return
+        book.loading = True
+        task = asyncio.get_running_loop().create_task(self._load_page(queue_no, book))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _load_page(self, queue_no: int, book: Book) -> None:
+        """The next page of saved rows. New tasks of the queue come after it: the key is their age."""
+        shard = self._shard
+        try:
+            rows = await shard.rooms.store.load_queue_tasks(
+                shard.shard_id, queue_no, book.cursor, PAGE
+            )
+        except StoreError:
+            return  # asked for again by the next tick
+        finally:
+            book.loading = False
+        offers: list[TaskOffer] = []
+        for row in rows:
+            book.cursor = max(book.cursor, row.task_id)
+            if row.state == TaskState.READY:
+                offers.append(self._offer_of_row(row))
+        if len(rows) < PAGE:
+            book.more = False
+        for offer in offers:
+            self._put(book, offer)
+        if offers and not self._held_back:
+            shard.rooms.matching.offer(offers)
+
+    def _offer_of_row(self, row: TaskRow) -> TaskOffer:
+        codec = self._shard.rooms.codec
+        record = codec.decode_task(row)
+        return TaskOffer(
+            row.shard_id,
+            codec.namespace_of_task(row),
+            record.kind,
+            record.queue,
+            row.queue_no,
+            row.task_id,
+            row.run_id,
+            record.scheduled_event_id,
+            row.priority,
+            b"",
+            record.ready_us,
+        )
+
+    # ---- take-over
+
+    def found(self, row: TaskRow) -> None:
+        """A ready row of before the take-over, in key order."""
+        book = self._books.get(row.queue_no)
+        if book is None:
+            book = self._books[row.queue_no] = Book(offered={})
+        if book.more or len(book.offered) >= CREDIT:
+            book.more = True
+        elif row.task_id not in book.offered:
+            self._put(book, self._offer_of_row(row))
+
+    def hold_back(self, seconds: float) -> None:
+        """Ready rows of before may be running, their start unsaved: give their workers time to claim them."""
+        self._held_back = True
+        asyncio.get_running_loop().call_later(seconds, self.let_go)
+
+    def let_go(self) -> None:
+        self._held_back = False
+        if not self._shard.closed:
+            self.offer_all()
+
+    def offer_all(self) -> None:
+        """Offer everything again: doubled harmlessly, because the shard decides the start."""
+        for queue_no, book in self._books.items():
+            if book.offered and not self._held_back:
+                self._shard.rooms.matching.offer(list(book.offered.values()))
+            if book.more and len(book.offered) < CREDIT // 2:
+                self.refill(queue_no)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    def _watch(self) -> None:
+        if self._timer is None and not self._shard.closed:
+            after = self._shard.rooms.config.offer_again_after_s
+            self._timer = asyncio.get_running_loop().call_later(after, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.offer_all()
+        if any(book.offered or book.more for book in self._books.values()):
+            self._watch()

@@ -1,0 +1,71 @@
+"""Saved events, straight from the store: history is append-only, so what is read is true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure_engine.core.errors import Code, Rejected, unavailable
+from perdure_engine.core.events import Event
+from perdure_engine.history.loading import decode_history
+from perdure_engine.ports.codec import CorruptRow
+from perdure_engine.ports.store import StoreError
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+BATCHES_PER_READ = 64
+EVENT_BYTES_GUESS = 64  # of an event's own fields; payload bytes are counted by their batch
+
+
+async def read_events(
+    shard: Shard, run_id: bytes, from_event_id: int, limit: int
+) -> tuple[list[Event], bool]:
+    """At least `limit` events from an id on, if there are as many, and whether more follow what was read."""
+    events: list[Event] = []
+    more = True
+    next_id = from_event_id
+    while more and len(events) < limit:
+        page, more, _ = await _page(shard, run_id, next_id)
+        if not page:
+            break
+        events += page
+        next_id = page[-1].event_id + 1
+    return events, more
+
+
+async def read_task_events(
+    shard: Shard, run_id: bytes, from_event_id: int, to_event_id: int, limit_bytes: int
+) -> tuple[list[Event], int]:
+    """Events from .. to (inclusive), cut at about `limit_bytes`; and the id to go on from, 0 when all were read."""
+    events: list[Event] = []
+    size = 0
+    next_id = from_event_id
+    while next_id <= to_event_id and size < limit_bytes:
+        page, _, page_bytes = await _page(shard, run_id, next_id)
+        if not page:
+            raise Rejected(Code.DATA_LOSS, "HISTORY_INCOMPLETE", f"event {next_id} is missing")
+        events += [event for event in page if event.event_id <= to_event_id]
+        size += page_bytes
+        next_id = page[-1].event_id + 1
+    return events, next_id if next_id <= to_event_id else 0
+
+
+async def _page(shard: Shard, run_id: bytes, from_event_id: int) -> tuple[list[Event], bool, int]:
+    rooms = shard.rooms
+    try:
+        page = await rooms.store.load_history(
+            shard.shard_id, run_id, from_event_id, BATCHES_PER_READ
+        )
+        events = decode_history(page.rows, rooms.codec)
+    except StoreError as error:
+        raise unavailable(
+            "DATABASE_UNAVAILABLE", f"the database did not answer a read: {error}"
+        ) from error
+    except CorruptRow as error:
+        raise Rejected(Code.DATA_LOSS, "HISTORY_CORRUPT", str(error)) from error
+    wanted = [event for event in events if event.event_id >= from_event_id]
+    return (
+        wanted,
+        page.more,
+        sum(len(row.payload) for row in page.rows) + EVENT_BYTES_GUESS * len(wanted),
+    )

@@ -1,0 +1,87 @@
+"""What every shard of a process shares: the doors to other rooms, and the process's own parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
+from perdure_engine.history.database_clock import DatabaseClock
+from perdure_engine.history.loading import CurrentLoader
+from perdure_engine.ports.clock import Clock, IdSource
+from perdure_engine.ports.codec import Codec
+from perdure_engine.ports.matching import Matching
+from perdure_engine.ports.store import CommitStore, RunStore
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+
+class HistoryStore(CommitStore, RunStore, Protocol):
+    """What history needs of the store."""
+
+
+class Alarm(Protocol):
+    """Told of what must never happen (and is survived). `server` logs and counts it."""
+
+    def __call__(self, what: str, **facts: object) -> None: ...
+
+
+class Readiness(Protocol):
+    """The writer, as a shard sees it."""
+
+    def ready(self, shard: Shard) -> None: ...
+
+
+class HistoryConfig(msgspec.Struct, frozen=True):
+    """Times in seconds unless their name says otherwise."""
+
+    group_intents_max: int = 128  # of one statement; more only adds latency (FLOOR.md F, point 4)
+    writers: int = 2  # statements in flight at once, on different shards
+    runs_cached_max: int = 10_000  # per process
+    loads_in_flight_max: int = 16  # per shard
+    lease_s: float = 10.0  # of a started task
+    start_save_after_s: float = 1.0
+    unlisted_after_s: float = 2.0
+    adopt_ready_s: float = 3.0  # after a take-over: tasks whose start may not have been saved
+    adopt_started_s: float = 10.0  # after a take-over: tasks whose start was saved
+    offer_again_after_s: float = 5.0
+    judge_every_s: float = 0.5
+    window_s: float = 120.0  # of timers in memory
+    window_load_every_s: float = 60.0
+    timers_in_memory_max: int = 200_000  # per shard
+    fires_per_s_max: int = 20_000  # per shard: a mass wake-up is drained, not stampeded
+    sweep_every_s: float = 5.0
+
+
+class Rooms:
+    """`matching` and `writer` are set once both sides exist: they know each other."""
+
+    def __init__(
+        self,
+        *,
+        node_id: bytes,
+        store: HistoryStore,
+        codec: Codec,
+        clock: Clock,
+        ids: IdSource,
+        lease_valid: Callable[[], bool],
+        alarm: Alarm,
+        config: HistoryConfig,
+        run_limits: RunLimits = DEFAULT_RUN_LIMITS,
+    ) -> None:
+        self.node_id = node_id  # whose fences these are
+        self.store = store
+        self.codec = codec
+        self.clock = clock
+        self.ids = ids
+        self.lease_valid = lease_valid
+        self.alarm = alarm
+        self.config = config
+        self.run_limits = run_limits
+        self.database_clock = DatabaseClock(clock)
+        self.current_loader = CurrentLoader(self)
+        self.matching: Matching
+        self.writer: Readiness

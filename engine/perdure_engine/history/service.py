@@ -1,0 +1,265 @@
+"""All shards of this process, behind history's door; and their acquisition and release."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from perdure_engine.core.events import Event
+from perdure_engine.core.intents import ClientIntent, DescribeWorkflow, WorkerIntent
+from perdure_engine.core.replies import Description, QueryAnswer, Reply
+from perdure_engine.core.status import Status
+from perdure_engine.core.tasks import TaskState
+from perdure_engine.core.tokens import QueryToken, TaskToken
+from perdure_engine.history import handout, reading
+from perdure_engine.history.rooms import Rooms
+from perdure_engine.history.shard import Shard, moved
+from perdure_engine.ports.history import EventsPage, Handed, HeldTask, HeldVerdict, WorkerRef
+from perdure_engine.ports.matching import TaskOffer
+from perdure_engine.ports.store import (
+    NO_NODE,
+    Batch,
+    Fence,
+    FenceState,
+    MembershipStore,
+    OutcomeUnknown,
+    StoreError,
+)
+
+SCAN_PAGE = 1_000
+RETRY_S = 0.5
+
+
+class OwnershipStore(MembershipStore, Protocol):
+    """What taking and giving up shards needs, besides the commit side in `rooms.store`."""
+
+
+class HistoryService:
+    """Implements ports.history.History and ports.shards.OwnedShards."""
+
+    def __init__(
+        self, rooms: Rooms, ownership: OwnershipStore, *, number_of_shards: int, address: str
+    ) -> None:
+        self.number_of_shards = number_of_shards
+        self._rooms = rooms
+        self._ownership = ownership
+        self._address = address
+        self._shards: dict[int, Shard] = {}
+        self._scans: set[asyncio.Task[None]] = set()
+
+    # ---- History
+
+    def submit(self, shard_id: int, intent: ClientIntent) -> asyncio.Future[Reply]:
+        shard = self._shards.get(shard_id)
+        return _refused(shard_id) if shard is None else shard.submit(intent)
+
+    def complete(self, intent: WorkerIntent) -> asyncio.Future[Reply]:
+        shard = self._shards.get(intent.token.shard_id)
+        return _refused(intent.token.shard_id) if shard is None else shard.submit(intent)
+
+    def answer_query(self, token: QueryToken, answer: QueryAnswer) -> bool:
+        shard = self._shards.get(token.shard_id)
+        return shard is not None and shard.queries.answer(token, answer)
+
+    def start_task(
+        self, offer: TaskOffer, worker: WorkerRef
+    ) -> Handed | asyncio.Future[Handed | None] | None:
+        shard = self._shards.get(offer.shard_id)
+        if shard is None or shard.closed or shard.draining:
+            return None
+        return handout.start_task(shard, offer, worker)
+
+    def undo_start(self, handed: Handed) -> None:
+        shard_id = (
+            handed.token.shard_id if handed.token is not None else getattr(handed, "shard_id", 0)
+        )
+        shard = self._shards.get(shard_id)
+        if shard is not None and not shard.closed:
+            handout.undo(shard, handed)
+
+    def heartbeat(self, worker: WorkerRef, held: list[HeldTask]) -> list[HeldVerdict | None]:
+        verdicts: list[HeldVerdict | None] = []
+        listed: dict[int, set[int]] = {shard_id: set() for shard_id in self._shards}
+        for task in held:
+            token = task.token
+            shard = self._shards.get(token.shard_id)
+            if shard is None:
+                verdicts.append(
+                    None
+                )  # its owner is elsewhere, or not known yet: the worker goes on
+                continue
+            listed[token.shard_id].add(token.start_no)
+            verdicts.append(shard.leases.renew(worker, token, task.details))
+        for shard_id, start_nos in listed.items():
+            self._shards[shard_id].leases.listed(worker.worker_id, start_nos)
+        return verdicts
+
+    def goodbye(self, worker: WorkerRef, released: list[TaskToken]) -> None:
+        self._rooms.matching.forget_worker(worker.worker_id)
+        for shard in self._shards.values():
+            shard.leases.release(worker.worker_id)
+
+    def poll_broken(self, worker_id: bytes) -> None:
+        """A poll's connection broke: the worker may be dead, or its network. Its next heartbeat tells."""
+        for shard in self._shards.values():
+            shard.leases.suspect(worker_id)
+
+    def refill(self, shard_id: int, queue_no: int) -> None:
+        shard = self._shards.get(shard_id)
+        if shard is not None:
+            shard.queues.refill(queue_no)
+
+    async def read_events(
+        self,
+        shard_id: int,
+        namespace_id: bytes,
+        workflow_id: str,
+        run_id: bytes,
+        from_event_id: int,
+        limit: int,
+    ) -> EventsPage:
+        shard = self._shards.get(shard_id)
+        if shard is None:
+            raise moved(shard_id)
+        described = await shard.submit(
+            DescribeWorkflow(namespace_id=namespace_id, workflow_id=workflow_id, run_id=run_id)
+        )
+        assert isinstance(described, Description)
+        info = described.info
+        events, _ = await reading.read_events(shard, info.run_id, from_event_id, limit)
+        events = events[:limit]
+        next_event_id = events[-1].event_id + 1 if events else from_event_id
+        more = next_event_id <= info.history_events
+        closed = info.status is not Status.RUNNING
+        return EventsPage(events, next_event_id if more else 0, closed, info.run_id)
+
+    async def read_task_events(
+        self, shard_id: int, run_id: bytes, from_event_id: int, to_event_id: int, limit_bytes: int
+    ) -> tuple[list[Event], int]:
+        shard = self._shards.get(shard_id)
+        if shard is None:
+            raise moved(shard_id)
+        return await reading.read_task_events(
+            shard, run_id, from_event_id, to_event_id, limit_bytes
+        )
+
+    # ---- OwnedShards
+
+    def owned(self) -> frozenset[int]:
+        return frozenset(shard_id for shard_id, shard in self._shards.items() if not shard.closed)
+
+    async def acquire_many(self, shard_ids: list[int]) -> frozenset[int]:
+        wanted = [shard_id for shard_id in shard_ids if shard_id not in self.owned()]
+        stored = await self._rooms.store.read_fences(wanted)
+        alive = {node.node_id for node in await self._ownership.list_nodes() if node.alive}
+        free = {
+            f.shard_id: f
+            for f in stored
+            if f.owner_id not in alive or f.owner_id == self._rooms.node_id
+        }
+        if not free:
+            return frozenset()
+        bumped = await self._bump(list(free.values()))
+        marks = {row.shard_id: row.timer_mark_us for row in await self._ownership.list_shards()}
+        await self._first_step(bumped)
+        for fence in bumped:
+            clean = free[fence.shard_id].owner_id == NO_NODE
+            self._begin(fence, marks.get(fence.shard_id, 0), clean=clean)
+        for fence in bumped:
+            await self._ownership.put_shard(fence.shard_id, self._rooms.node_id, self._address)
+        return frozenset(fence.shard_id for fence in bumped)
+
+    async def _bump(self, found: list[FenceState]) -> list[FenceState]:
+        """Take the fences as they were found. An outcome that is not known is read."""
+        fences = [Fence(f.shard_id, f.range_id, f.commit_seq, f.owner_id) for f in found]
+        try:
+            return await self._rooms.store.bump_fences(fences, self._rooms.node_id)
+        except OutcomeUnknown:
+            ranges = {f.shard_id: f.range_id for f in found}
+            stored = await self._rooms.store.read_fences(list(ranges))
+            ours = self._rooms.node_id
+            return [
+                f for f in stored if f.owner_id == ours and f.range_id == ranges[f.shard_id] + 1
+            ]
+
+    async def _first_step(self, bumped: list[FenceState]) -> None:
+        """An empty fence step: it proves the take-over, and brings the first sample of database time."""
+        fences = [Fence(f.shard_id, f.range_id, f.commit_seq, f.owner_id) for f in bumped]
+        batch = Batch(self._rooms.ids.new_id(), fences, [], [], [], [], [], [], [], [])
+        self._rooms.database_clock.sample(await self._rooms.store.commit(batch))
+
+    def _begin(self, fence: FenceState, mark_us: int, *, clean: bool) -> None:
+        ours = Fence(fence.shard_id, fence.range_id, fence.commit_seq + 1, fence.owner_id)
+        shard = Shard(ours, self._rooms, mark_us)
+        self._shards[fence.shard_id] = shard
+        if not clean:
+            shard.queues.hold_back(self._rooms.config.adopt_ready_s)
+        shard.timers.start()
+        scan = asyncio.get_running_loop().create_task(self._scan(shard))
+        self._scans.add(scan)
+        scan.add_done_callback(self._scans.discard)
+
+    async def _scan(self, shard: Shard) -> None:
+        """Read the shard's task rows once, in pages: ready ones are offered, started ones wait to be claimed."""
+        codec = self._rooms.codec
+        first_number = shard.fence.range_id << 24  # rows from here on are our own
+        until = self._rooms.clock.monotonic() + self._rooms.config.adopt_started_s
+        after = (-1, -1)
+        while not shard.closed:
+            try:
+                rows = await self._rooms.store.load_tasks(shard.shard_id, after, SCAN_PAGE)
+            except StoreError:
+                await self._rooms.clock.sleep(RETRY_S)
+                continue
+            for row in rows:
+                if row.task_id > first_number:
+                    continue
+                if row.state == TaskState.READY:
+                    shard.queues.found(row)
+                elif row.state == TaskState.STARTED:
+                    shard.leases.add_orphan(row.run_id, codec.decode_task(row), until)
+                elif row.state == TaskState.GONE:
+                    shard.sweeping.found(row)
+            if len(rows) < SCAN_PAGE:
+                shard.queues.offer_all()
+                return
+            after = (rows[-1].queue_no, rows[-1].task_id)
+
+    async def release_many(self, shard_ids: list[int]) -> None:
+        shards = [self._shards[s] for s in shard_ids if s in self._shards]
+        await asyncio.gather(*(self._drain(shard) for shard in shards if not shard.closed))
+        given = [shard.fence for shard in shards if not shard.closed]
+        for shard in shards:
+            shard.close()
+            self._shards.pop(shard.shard_id, None)
+        if given:
+            await self._rooms.store.bump_fences(given, NO_NODE)
+        for fence in given:
+            await self._ownership.put_shard(fence.shard_id, NO_NODE, "")
+
+    async def _drain(self, shard: Shard) -> None:
+        """What was handed out is written down, what was taken in is decided; then nothing more comes in."""
+        await shard.leases.save_all_starts()
+        shard.draining = True
+        while not shard.closed and (shard.in_flight or len(shard.inbox)):
+            shard.work_waits()
+            await shard.between_steps()
+
+    def lapsed(self) -> None:
+        for shard in self._shards.values():
+            shard.unproven = True
+            shard.work_waits()
+
+    async def stop(self) -> None:
+        for scan in list(self._scans):
+            scan.cancel()
+        await asyncio.gather(*self._scans, return_exceptions=True)
+        for shard in self._shards.values():
+            shard.close()
+        self._shards.clear()
+
+
+def _refused(shard_id: int) -> asyncio.Future[Reply]:
+    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    future.set_exception(moved(shard_id))
+    return future

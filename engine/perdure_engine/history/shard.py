@@ -1,0 +1,514 @@
+"""The shard: an actor that decides, has it saved, and publishes (design §3).
+
+Theory of operation. `submit` puts an intent into the inbox and tells the writer that there is work. The writer
+calls `decide` on every shard that is ready and not in flight, sends all they decided in one statement, and then
+calls `publish` (or `redo`, or `lose`). Between `decide` and `publish` the state in memory runs ahead of the database:
+such runs are `busy`, nothing of them is shown to anybody, and nothing else is decided for this shard.
+Whatever cannot be decided yet because its run is not in memory waits parked, in order, while it is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+from perdure_engine.core import intents
+from perdure_engine.core.decide import decide, start_workflow
+from perdure_engine.core.describe import closed_reply, describe
+from perdure_engine.core.draft import Draft, Env
+from perdure_engine.core.errors import Code, Rejected, not_found
+from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
+from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
+from perdure_engine.core.replies import EventsReady, Reply
+from perdure_engine.core.state import RunState
+from perdure_engine.core.tasks import Handout
+from perdure_engine.history import rows
+from perdure_engine.history.inbox import Inbox
+from perdure_engine.history.leases import LeaseBook
+from perdure_engine.history.loading import Loading
+from perdure_engine.history.queries import Queries
+from perdure_engine.history.queues import QueueBooks
+from perdure_engine.history.rooms import Rooms
+from perdure_engine.history.run import CurrentRun, Run
+from perdure_engine.history.sweeping import Sweeping
+from perdure_engine.history.timers import ShardTimers
+from perdure_engine.history.work import Item, ShardStep
+from perdure_engine.ports.store import Batch, Fence
+
+TRIES_MAX = 3  # of an intent whose batch of one is refused; then its run is quarantined
+NUMBERS_SPARE = 1 << 16  # left of the sequence when the shard asks for a new range
+
+
+class Shard:
+    def __init__(self, fence: Fence, rooms: Rooms, timer_mark_us: int) -> None:
+        self.shard_id = fence.shard_id
+        self.fence = fence
+        self.rooms = rooms
+        self.inbox = Inbox()
+        self.runs: OrderedDict[bytes, Run] = OrderedDict()
+        self.currents: OrderedDict[tuple[bytes, str], CurrentRun] = OrderedDict()
+        self.kept_handouts: dict[bytes, dict[int, tuple[int, Handout]]] = {}
+        self.quarantined: dict[bytes, str] = {}
+        self._failures: dict[bytes, int] = {}
+        self.in_flight = False
+        self.in_flight_since = 0.0
+        self.closed = False  # released or lost: takes nothing any more
+        self.draining = False  # about to be released: takes nothing new
+        self.unproven = (
+            False  # the node's lease had ended: nothing is answered before the fence was bumped
+        )
+        self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
+        self.runs_max = rooms.config.runs_cached_max
+        self._sequence = 0
+        self.loading = Loading(self)
+        self.leases = LeaseBook(self)
+        self.queues = QueueBooks(self)
+        self.queries = Queries(self)
+        self.timers = ShardTimers(self, timer_mark_us)
+        self.sweeping = Sweeping(self)
+        self._step_ends: list[asyncio.Future[None]] = []
+
+    # ---- intake
+
+    def submit(self, intent: intents.Intent) -> asyncio.Future[Reply]:
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.put(Item(intent, future))
+        return future
+
+    def tell(self, intent: intents.Intent) -> None:
+        """An intent of the shard's own: nobody waits for its answer."""
+        self.put(Item(intent, None))
+
+    def put(self, item: Item) -> None:
+        if self.closed or self.draining:
+            item.refuse(moved(self.shard_id))
+        elif self.inbox.put(item):
+            self.work_waits()
+
+    def work_waits(self) -> None:
+        if not self.in_flight and not self.closed:
+            self.rooms.writer.ready(self)
+
+    def new_number(self) -> int:
+        self._sequence += 1
+        return self.fence.range_id << SEQUENCE_BITS | self._sequence
+
+    async def between_steps(self) -> None:
+        """Wait until the writer has finished with this shard once more."""
+        end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._step_ends.append(end)
+        await end
+
+    def step_ended(self) -> None:
+        self.in_flight = False
+        ends, self._step_ends = self._step_ends, []
+        for end in ends:
+            if not end.done():
+                end.set_result(None)
+
+    @property
+    def needs_new_range(self) -> bool:
+        return self.unproven or self.numbers_run_out
+
+    @property
+    def numbers_run_out(self) -> bool:
+        return self._sequence > SEQUENCE_MAX - NUMBERS_SPARE
+
+    def new_range(self, fence: Fence) -> None:
+        """The fence was bumped by ourselves: same memory, new numbers."""
+        self.fence = fence
+        self._sequence = 0
+        self.unproven = False
+
+    # ---- decide
+
+    def decide(self, count: int) -> ShardStep:
+        """Take up to `count` intents and decide them. Nothing leaves here: answers wait in the step."""
+        step = ShardStep(self)
+        env = Env(self.rooms.database_clock.low_us(), self.new_number, self.rooms.run_limits)
+        waiting = deque(self.inbox.take(min(count, self.group_max)))
+        taken: dict[bytes, int] = {}
+        too_many: list[Item] = []
+        while waiting:
+            item = waiting.popleft()
+            run = self._run_of(item)
+            if run is None:
+                continue
+            if isinstance(run, Run):
+                run_id = run.state.run_id
+                taken[run_id] = taken.get(run_id, 0) + 1
+                if taken[run_id] > RUN_INTENTS_PER_BATCH_MAX:
+                    too_many.append(item)
+                    continue
+            try:
+                self._decide_one(step, item, run, env)
+            except Exception as error:  # a bug: the run's memory can no longer be trusted
+                self.inbox.put_again(too_many + list(waiting))
+                return self._spoiled(step, item, run, error)
+        self.inbox.put_again(too_many)
+        for run, draft in step.drafts.values():
+            run.busy = not draft.empty
+        return step
+
+    def _decide_one(self, step: ShardStep, item: Item, run: Run | CurrentRun, env: Env) -> None:
+        step.items.append(item)
+        try:
+            reply = self._reply(step, item, run, env)
+        except Rejected as refusal:
+            step.answers.append((item, refusal))
+        else:
+            if not isinstance(reply, _Later):
+                step.answers.append((item, reply))
+
+    def _spoiled(
+        self, step: ShardStep, item: Item, run: Run | CurrentRun, error: Exception
+    ) -> ShardStep:
+        """A decision raised what is not a refusal: all but its intent is decided again on reloaded state."""
+        self._refuse_internal(item, "DECISION_FAILED", repr(error))
+        step.items.remove(item)
+        if isinstance(run, Run):
+            self.evict(run)
+            self._count_failure(run.state.run_id, repr(error))
+        self.redo(step)
+        return ShardStep(self)
+
+    def _refuse_internal(self, item: Item, reason: str, why: str) -> None:
+        error_id = self.rooms.ids.new_id().hex()
+        self.rooms.alarm(
+            "intent_failed",
+            error_id=error_id,
+            intent=type(item.intent).__name__,
+            reason=reason,
+            why=why,
+        )
+        item.refuse(
+            Rejected(Code.INTERNAL, reason, f"internal error {error_id}; the engine's log has it")
+        )
+
+    def _reply(
+        self, step: ShardStep, item: Item, run: Run | CurrentRun, env: Env
+    ) -> Reply | _Later:
+        intent = item.intent
+        if isinstance(intent, intents.StartWorkflow):
+            return self._start(step, intent, run, env)
+        assert isinstance(run, Run)
+        match intent:
+            case intents.DescribeWorkflow():
+                return describe(run.state)
+            case intents.WaitResult():
+                step.after.append(lambda: self._wait_result(run, item))
+                return LATER
+            case intents.WaitEvents():
+                step.after.append(lambda: self._wait_events(run, item, intent.after_event_id))
+                return LATER
+            case intents.QueryWorkflow():
+                step.after.append(lambda: self.queries.ask(run, item))
+                return LATER
+            case _:
+                return decide(self._draft(step, run, env), intent)
+
+    def _wait_result(self, run: Run, item: Item) -> None:
+        if run.state.open:
+            run.wait(run.result_waiters, item)
+        else:
+            item.answer(closed_reply(run.state))
+
+    def _wait_events(self, run: Run, item: Item, after_event_id: int) -> None:
+        last = run.state.folded.next_event_id - 1
+        if last > after_event_id or not run.state.open:
+            item.answer(EventsReady(run.state.run_id, last, not run.state.open))
+        else:
+            run.wait(run.event_waiters, item)
+
+    def _draft(self, step: ShardStep, run: Run, env: Env) -> Draft:
+        entry = step.drafts.get(run.state.run_id)
+        if entry is None:
+            entry = step.drafts[run.state.run_id] = (run, Draft(run.state, env))
+        return entry[1]
+
+    def _start(
+        self, step: ShardStep, intent: intents.StartWorkflow, found: Run | CurrentRun, env: Env
+    ) -> Reply:
+        current = found.current if isinstance(found, Run) else found
+        existing = self._draft(step, found, env) if isinstance(found, Run) else None
+        reply, draft = start_workflow.decide(intent, env, existing)
+        if draft is not None:
+            run = Run(draft.state, current, [], 1)
+            self.runs[intent.run_id] = run
+            step.drafts[intent.run_id] = (run, draft)
+            current.run_id = intent.run_id
+            current.status = draft.state.folded.status
+            step.currents[intent.namespace_id, intent.workflow_id] = current
+        return reply
+
+    # ---- which run an intent is for
+
+    def _run_of(self, item: Item) -> Run | CurrentRun | None:
+        """The run in memory (for a start of a new id: its empty current row). None: answered or parked."""
+        intent = item.intent
+        run_id, key = address_of(intent)
+        if key is not None:
+            current = self._current(key)
+            if current is None:
+                self.loading.park_for_current(key, item)
+                return None
+            if current.version == 0 and not current.run_id:
+                if isinstance(intent, intents.StartWorkflow):
+                    return current
+                item.refuse(not_found("WORKFLOW", f"workflow {key[1]!r} does not exist"))
+                return None
+            run_id = current.run_id
+        run = self.runs.get(run_id)
+        if run is not None:
+            self.runs.move_to_end(run_id)
+            return run
+        if run_id in self.quarantined:
+            item.refuse(Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", self.quarantined[run_id]))
+            return None
+        self.loading.park_for_run(run_id, item)
+        return None
+
+    def _current(self, key: tuple[bytes, str]) -> CurrentRun | None:
+        current = self.currents.get(key)
+        if current is not None:
+            self.currents.move_to_end(key)
+        return current
+
+    # ---- after the commit
+
+    def rows_of(self, step: ShardStep, batch: Batch) -> None:
+        """Append what the step decided to the statement."""
+        for _, draft in step.drafts.values():
+            if not draft.empty:
+                rows.add_run(batch, self.shard_id, draft, self.rooms.codec)
+                started = draft.state.folded.started
+                if not draft.state.open:
+                    self._closed_current(
+                        step, draft.state, (started.namespace_id, started.workflow_id)
+                    )
+        for key, current in step.currents.items():
+            rows.add_current(batch, self.shard_id, key, current)
+
+    def _closed_current(self, step: ShardStep, state: RunState, key: tuple[bytes, str]) -> None:
+        run = self.runs.get(state.run_id)
+        if run is not None and run.current.run_id == state.run_id:
+            run.current.status = state.folded.status
+            step.currents[key] = run.current
+
+    def publish(self, step: ShardStep) -> None:
+        """The step is saved: say so to everybody."""
+        for key, current in step.currents.items():
+            current.version += 1
+            self.currents[key] = current
+        for item, answer in step.answers:
+            if isinstance(answer, Rejected):
+                item.refuse(answer)
+            else:
+                item.answer(answer)
+        for run, draft in step.drafts.values():
+            if not draft.empty:
+                self._publish_run(run, draft)
+        for action in step.after:
+            action()
+        self._trim()
+
+    def _publish_run(self, run: Run, draft: Draft) -> None:
+        rows.saved(draft)
+        run.busy = False
+        run.add_events(draft.events)
+        self.timers.publish(run, draft)
+        self.leases.publish(run, draft)
+        self.queues.publish(run, draft)
+        self.sweeping.publish(run, draft)
+        state = run.state
+        if not state.open:
+            for item in run.result_waiters:
+                item.answer(closed_reply(state))
+            run.result_waiters.clear()
+        if draft.events and run.event_waiters:
+            self._wake_event_waiters(run)
+        if run.queries:
+            self.queries.run_changed(run)
+        run_is_free(run)
+
+    def _wake_event_waiters(self, run: Run) -> None:
+        last = run.state.folded.next_event_id - 1
+        waiters, run.event_waiters = run.event_waiters, []
+        for item in waiters:
+            item.answer(EventsReady(run.state.run_id, last, not run.state.open))
+
+    def _trim(self) -> None:
+        """Forget the runs that were used least, but none whose memory holds more than the database."""
+        spare = len(self.runs) - self.runs_max
+        for _ in range(max(0, spare)):
+            run_id, run = next(iter(self.runs.items()))
+            if run.pinned:
+                self.runs.move_to_end(run_id)
+            else:
+                self._forget(run_id, run)
+        while len(self.currents) > self.runs_max * 2:
+            self.currents.popitem(last=False)
+
+    def _forget(self, run_id: bytes, run: Run) -> None:
+        del self.runs[run_id]
+        started = run.state.folded.started
+        if run.current.run_id == run_id:
+            self.currents.pop((started.namespace_id, started.workflow_id), None)
+
+    # ---- when the step was not saved
+
+    def redo(self, step: ShardStep) -> None:
+        """Nothing was written: forget what was decided, and decide it again on reloaded state."""
+        for run, _ in step.drafts.values():
+            self.evict(run)
+        for key in step.currents:
+            self.currents.pop(key, None)
+        self.inbox.put_again(step.items)
+
+    def evict(self, run: Run) -> None:
+        """Drop a run from memory; who waits for it waits on through the inbox, its hand-outs are kept aside."""
+        run_id = run.state.run_id
+        if self.runs.pop(run_id, None) is None:
+            return
+        started = run.state.folded.started
+        self.currents.pop((started.namespace_id, started.workflow_id), None)
+        kept = {
+            key: (record.attempt, record.handout)
+            for key, record in run.state.tasks.items()
+            if record.handout is not None
+        }
+        if kept:
+            self.kept_handouts.setdefault(run_id, {}).update(kept)
+        self.inbox.put_again(run.result_waiters + run.event_waiters + self.queries.take_back(run))
+        run.busy = False
+        run_is_free(run)
+
+    def blame(self, step: ShardStep, reason: str) -> None:
+        """A batch of one intent was refused: it is the culprit. Its caller hears INTERNAL."""
+        for item in step.items:
+            self._refuse_internal(item, "WRITE_REFUSED", reason)
+        for run, _ in step.drafts.values():
+            self.evict(run)
+            self._count_failure(run.state.run_id, reason)
+        for key in step.currents:
+            self.currents.pop(key, None)
+
+    def shrink_group(self, failed: int) -> None:
+        """A batch with `failed` of our intents was refused: look for the culprit in its half."""
+        self.group_max = max(1, failed // 2)
+
+    def grow_group(self) -> None:
+        """A batch went through: the groups grow back."""
+        whole = self.rooms.config.group_intents_max
+        if self.group_max < whole:
+            self.group_max = min(whole, self.group_max * 2)
+
+    def _count_failure(self, run_id: bytes, reason: str) -> None:
+        tries = self._failures.get(run_id, 0) + 1
+        self._failures[run_id] = tries
+        if tries >= TRIES_MAX:
+            self.quarantine(run_id, reason)
+
+    def quarantine(self, run_id: bytes, reason: str) -> None:
+        self.quarantined[run_id] = f"the run is quarantined: {reason}"
+        self.rooms.alarm("run_quarantined", run_id=run_id.hex(), reason=reason)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Released or lost: forget everything; whoever waits is told to ask elsewhere."""
+        if self.closed:
+            return
+        self.closed = True
+        self.timers.stop()
+        self.leases.stop()
+        self.queues.stop()
+        self.sweeping.stop()
+        self.rooms.matching.withdraw(self.shard_id)
+        for item in self.inbox.drain() + self.loading.drain():
+            item.refuse(moved(self.shard_id))
+        for run in self.runs.values():
+            for item in run.result_waiters + run.event_waiters + self.queries.take_back(run):
+                item.refuse(moved(self.shard_id))
+            run_is_free(run)
+        self.runs.clear()
+        self.currents.clear()
+
+
+class _Later:
+    """The answer comes when something else happens."""
+
+
+LATER = _Later()
+
+
+def moved(shard_id: int) -> Rejected:
+    return Rejected(
+        Code.UNAVAILABLE,
+        "SHARD_MOVED",
+        f"shard {shard_id} is not served by this node",
+        metadata={"shard_id": str(shard_id)},
+    )
+
+
+def run_is_free(run: Run) -> None:
+    waiting, run.then = run.then, []
+    for future in waiting:
+        if not future.done():
+            future.set_result(None)
+
+
+def address_of(intent: Any) -> tuple[bytes, tuple[bytes, str] | None]:
+    """(run id, None) or (b"", key of the current run): where the intent wants to go."""
+    return _ADDRESS[type(intent)](intent)
+
+
+def _by_token(intent: Any) -> tuple[bytes, None]:
+    return intent.token.run_id, None
+
+
+def _by_run(intent: Any) -> tuple[bytes, None]:
+    return intent.run_id, None
+
+
+def _by_workflow(intent: Any) -> tuple[bytes, tuple[bytes, str] | None]:
+    if intent.run_id:
+        return intent.run_id, None
+    return b"", (intent.namespace_id, intent.workflow_id)
+
+
+def _start(intent: intents.StartWorkflow) -> tuple[bytes, tuple[bytes, str]]:
+    return b"", (intent.namespace_id, intent.workflow_id)
+
+
+_ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = {
+    **dict.fromkeys(
+        (
+            intents.CompleteWorkflowTask,
+            intents.FailWorkflowTask,
+            intents.CompleteActivity,
+            intents.FailActivity,
+            intents.CancelActivity,
+            intents.SaveProgress,
+        ),
+        _by_token,
+    ),
+    **dict.fromkeys(
+        (intents.FireTimer, intents.SaveStart, intents.PutBackTask, intents.TimeOutTask), _by_run
+    ),
+    **dict.fromkeys(
+        (
+            intents.SignalWorkflow,
+            intents.CancelWorkflow,
+            intents.TerminateWorkflow,
+            intents.DescribeWorkflow,
+            intents.QueryWorkflow,
+            intents.WaitResult,
+            intents.WaitEvents,
+        ),
+        _by_workflow,
+    ),
+    intents.StartWorkflow: _start,
+}

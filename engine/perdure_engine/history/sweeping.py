@@ -1,0 +1,84 @@
+"""Dead rows of a shard, deleted by exact key in the shard's turn (design §3: only the owner deletes)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from perdure_engine.core.draft import Draft
+from perdure_engine.history.run import Run
+from perdure_engine.ports.rows import TaskRow
+from perdure_engine.ports.store import Sweep
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+KEYS_MAX = 1_000  # of one kind in one statement
+KEPT_MAX = 200_000  # keys remembered; what is forgotten is found again at the next take-over
+
+
+class Sweeping:
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._tasks: list[tuple[int, int]] = []
+        self._timers: list[tuple[int, int]] = []
+        self._inbox: list[tuple[bytes, int]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self.due = False  # the writer sends a sweep in the shard's next turn
+
+    def publish(self, run: Run, draft: Draft) -> None:
+        for record in draft.gone_tasks:
+            if record.version and len(self._tasks) < KEPT_MAX:
+                self._tasks.append((record.queue_no, record.task_id))
+        for timer in draft.gone_timers:
+            if timer.version and len(self._timers) < KEPT_MAX:
+                self._timers.append((timer.wake_us, timer.timer_id))
+        for seq, _ in draft.inbox:
+            if len(self._inbox) < KEPT_MAX:
+                self._inbox.append((run.state.run_id, seq))
+        if self._timer is None and (self._tasks or self._timers):
+            self._watch(self._shard.rooms.config.sweep_every_s)
+
+    def found(self, row: TaskRow) -> None:
+        """A dead row of before the take-over."""
+        if len(self._tasks) < KEPT_MAX:
+            self._tasks.append((row.queue_no, row.task_id))
+
+    def take(self, batch_id: bytes) -> Sweep:
+        """The next statement's keys. Inbox rows are dead once their run's head has passed them."""
+        tasks, self._tasks = self._tasks[:KEYS_MAX], self._tasks[KEYS_MAX:]
+        timers, self._timers = self._timers[:KEYS_MAX], self._timers[KEYS_MAX:]
+        inbox: list[tuple[bytes, int]] = []
+        rest: list[tuple[bytes, int]] = []
+        for run_id, seq in self._inbox:
+            run = self._shard.runs.get(run_id)
+            dead = run is not None and not run.busy and seq <= run.state.inbox_done
+            (inbox if dead and len(inbox) < KEYS_MAX else rest).append((run_id, seq))
+        self._inbox = rest
+        return Sweep(batch_id, self._shard.fence, tasks, [], timers, None, inbox)
+
+    def give_back(self, sweep: Sweep) -> None:
+        """It was not deleted (or may not have been): deleting it once more is harmless."""
+        self._tasks += sweep.task_keys
+        self._timers += sweep.timer_keys
+        self._inbox += sweep.inbox_keys
+
+    def done(self) -> None:
+        self.due = False
+        if self._tasks or self._timers:
+            full = len(self._tasks) >= KEYS_MAX
+            self._watch(0.05 if full else self._shard.rooms.config.sweep_every_s)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _watch(self, seconds: float) -> None:
+        if self._timer is None and not self._shard.closed:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.due = True
+        self._shard.work_waits()

@@ -1,0 +1,188 @@
+"""A shard's timers: the database holds them all, a heap in memory holds the next minutes (design §5).
+
+Two phases. The loader reads, once a minute, what falls due in the next window; what is created inside the window goes
+straight onto the heap after its commit. So that nothing falls between the two:
+  * the window's end is raised in memory *before* the loader's read begins, so that a timer that commits during
+    the read and is not seen by it was published against the raised end;
+  * publish compares with the end as it is at publish time;
+  * a timer that comes both ways is known by its key, and taken once;
+  * when a page fills the budget, the end is lowered to the last key read, and the rest is read later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import TYPE_CHECKING
+
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.intents import FireTimer
+from perdure_engine.core.tasks import TimerKind
+from perdure_engine.history.run import Run
+from perdure_engine.ports.rows import ROW_GONE
+from perdure_engine.ports.store import StoreError
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+PAGE = 1_000
+RETRY_S = 1.0  # after a read that failed
+FIRE_TICK_S = 0.05  # while more are due than may fire at once
+EARLIEST_WAIT_S = 0.001
+
+Entry = tuple[int, int, TimerKind, int, bytes]  # wake_us, timer_id, kind, reference, run_id
+
+
+class ShardTimers:
+    def __init__(self, shard: Shard, mark_us: int) -> None:
+        self._shard = shard
+        self._heap: list[Entry] = []
+        self._known: set[tuple[int, int]] = set()  # keys on the heap
+        self.window_end_us = (
+            mark_us  # wake times below it are on the heap, or will be when a running read ends
+        )
+        self._loaded_to: tuple[int, int] = (mark_us, 0)  # last key read
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_us = 0
+        self._loader: asyncio.Task[None] | None = None
+        self._tokens = 0.0  # of the bucket that paces a mass wake-up
+        self._tokens_at = shard.rooms.clock.monotonic()
+
+    # ---- after a commit
+
+    def publish(self, run: Run, draft: Draft) -> None:
+        if not draft.timers:
+            return
+        for timer in draft.timers:
+            if not timer.gone and timer.wake_us < self.window_end_us:
+                self.add(
+                    (timer.wake_us, timer.timer_id, timer.kind, timer.reference, run.state.run_id)
+                )
+
+    def add(self, entry: Entry) -> None:
+        key = entry[:2]
+        if key in self._known:
+            return
+        self._known.add(key)
+        heapq.heappush(self._heap, entry)
+        if self._heap[0] is entry:
+            self._set_alarm()
+
+    def smallest_unfinished_us(self) -> int | None:
+        return self._heap[0][0] if self._heap else None
+
+    # ---- firing
+
+    def _set_alarm(self) -> None:
+        if not self._heap or self._shard.closed:
+            return
+        wake_us = self._heap[0][0]
+        if self._alarm is not None:
+            if self._alarm_us <= wake_us:
+                return
+            self._alarm.cancel()
+        wait_s = (wake_us - self._shard.rooms.database_clock.low_us()) / 1_000_000
+        self._alarm_us = wake_us
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.call_later(max(wait_s, EARLIEST_WAIT_S), self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self.fire_due():
+            self._alarm_us = 0
+            self._alarm = asyncio.get_running_loop().call_later(FIRE_TICK_S, self._ring)
+        else:
+            self._set_alarm()
+
+    def fire_due(self) -> bool:
+        """Hand what is due by the database's clock to the shard. True: more is due than the bucket allows."""
+        low_us = self._shard.rooms.database_clock.low_us()
+        allowed = self._take_tokens()
+        while self._heap and self._heap[0][0] <= low_us:
+            if allowed <= 0:
+                return True
+            wake_us, timer_id, kind, reference, run_id = heapq.heappop(self._heap)
+            self._known.discard((wake_us, timer_id))
+            if self._still_wanted(run_id, kind, reference, timer_id):
+                allowed -= 1
+                self._tokens -= 1
+                self._shard.tell(FireTimer(run_id, kind, reference, wake_us, timer_id))
+        return False
+
+    def _still_wanted(self, run_id: bytes, kind: TimerKind, reference: int, timer_id: int) -> bool:
+        """False only when memory knows better; a run that is not in memory is loaded and decides."""
+        run = self._shard.runs.get(run_id)
+        if run is None:
+            return True
+        record = run.state.timer_rows.get((kind, reference))
+        return record is not None and record.timer_id == timer_id
+
+    def _take_tokens(self) -> int:
+        per_s = self._shard.rooms.config.fires_per_s_max
+        now = self._shard.rooms.clock.monotonic()
+        self._tokens = (
+            min(per_s, self._tokens + (now - self._tokens_at) * per_s) if self._tokens_at else per_s
+        )
+        self._tokens_at = now
+        return max(int(self._tokens), 1)
+
+    # ---- loading
+
+    def start(self) -> None:
+        self._tokens = float(self._shard.rooms.config.fires_per_s_max)
+        self._loader = asyncio.get_running_loop().create_task(self._load_for_ever())
+
+    def stop(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if self._loader is not None:
+            self._loader.cancel()
+            self._loader = None
+
+    async def _load_for_ever(self) -> None:
+        config = self._shard.rooms.config
+        while True:
+            try:
+                whole = await self.load_window()
+                wait_s = config.window_load_every_s if whole else RETRY_S
+            except StoreError:
+                wait_s = RETRY_S
+            await self._shard.rooms.clock.sleep(wait_s)
+
+    async def load_window(self) -> bool:
+        """Read the next window. False: the memory budget cut it short."""
+        shard = self._shard
+        end_us = shard.rooms.database_clock.low_us() + int(shard.rooms.config.window_s * 1_000_000)
+        if end_us <= self.window_end_us:
+            return True
+        before = self.window_end_us
+        self.window_end_us = end_us
+        try:
+            whole = await self._read_to(end_us)
+        except StoreError:
+            # what was read is on the heap; the end goes back to what is known for certain
+            self.window_end_us = max(before, self._loaded_to[0])
+            raise
+        if not whole:
+            self.window_end_us = self._loaded_to[0]
+        return whole
+
+    async def _read_to(self, end_us: int) -> bool:
+        shard = self._shard
+        while True:
+            rows = await shard.rooms.store.load_timers(
+                shard.shard_id, self._loaded_to, end_us, PAGE
+            )
+            for row in rows:
+                if row.state != ROW_GONE:
+                    self.add(
+                        (row.wake_us, row.timer_id, TimerKind(row.kind), row.reference, row.run_id)
+                    )
+            if rows:
+                self._loaded_to = (rows[-1].wake_us, rows[-1].timer_id)
+            if len(rows) < PAGE:
+                self._loaded_to = max(self._loaded_to, (end_us - 1, 1 << 62))
+                return True
+            if len(self._heap) >= shard.rooms.config.timers_in_memory_max:
+                return False

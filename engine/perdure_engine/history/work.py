@@ -1,0 +1,66 @@
+"""What waits in a shard's inbox, and the step that takes a part of it to the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, get_args
+
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.errors import Rejected
+from perdure_engine.core.intents import Intent, ShardIntent, StartWorkflow, WorkerIntent
+from perdure_engine.core.replies import Reply
+
+if TYPE_CHECKING:
+    from perdure_engine.history.run import CurrentRun, Run
+    from perdure_engine.history.shard import Shard
+
+LANE_FIRST, LANE_CLIENT, LANE_START = 0, 1, 2
+LANES = 3
+LANE_QUOTAS = (96, 64, 64)  # intents of one lane in one batch, when the others have work too
+LANE_COUNTS_MAX = (
+    1_000_000,
+    20_000,
+    20_000,
+)  # the first lane never refuses: its work is bounded by what was handed out
+
+_LANE_OF: dict[type, int] = {
+    **dict.fromkeys((*get_args(WorkerIntent), *get_args(ShardIntent)), LANE_FIRST),
+    StartWorkflow: LANE_START,
+}
+
+
+def lane_of(intent: Intent) -> int:
+    return _LANE_OF.get(type(intent), LANE_CLIENT)
+
+
+class Item:
+    """An intent and who waits for its answer (None: nobody)."""
+
+    __slots__ = ("future", "intent")
+
+    def __init__(self, intent: Intent, future: asyncio.Future[Reply] | None) -> None:
+        self.intent = intent
+        self.future = future
+
+    def answer(self, reply: Reply) -> None:
+        if self.future is not None and not self.future.done():
+            self.future.set_result(reply)
+
+    def refuse(self, error: Rejected) -> None:
+        if self.future is not None and not self.future.done():
+            self.future.set_exception(error)
+
+
+class ShardStep:
+    """One shard's part of a step: what it took, what it decided, what it will say after the commit."""
+
+    __slots__ = ("after", "answers", "currents", "drafts", "items", "shard")
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.items: list[Item] = []  # decided, and answered after the commit
+        self.drafts: dict[bytes, tuple[Run, Draft]] = {}
+        self.currents: dict[tuple[bytes, str], CurrentRun] = {}
+        self.answers: list[tuple[Item, Reply | Rejected]] = []
+        self.after: list[Callable[[], None]] = []

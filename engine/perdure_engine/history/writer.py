@@ -1,0 +1,328 @@
+"""The process's writer: it carries the decided batches of all shards to the database, one statement for all of
+them (design §3), and finds out what happened when the database does not say.
+
+A shard is in at most one statement at a time; `config.writers` statements may be in flight, on different shards.
+The writer is a task of its own: no caller's deadline or cancellation reaches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from perdure_engine.core.errors import unavailable
+from perdure_engine.history.rooms import Rooms
+from perdure_engine.history.shard import Shard
+from perdure_engine.history.work import ShardStep
+from perdure_engine.ports.store import (
+    Batch,
+    BatchRefused,
+    Conflict,
+    Fence,
+    FenceLost,
+    FenceState,
+    GuardFailed,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+)
+
+CONFLICT_TRIES_MAX = 10
+CONFLICT_WAIT_S = 0.01  # times the try, times a jitter
+DATABASE_WAIT_S = 0.05  # first wait for a database that does not answer; doubles
+DATABASE_WAIT_S_MAX = 2.0
+GIVE_UP_AFTER_S = 5.0  # of StoreUnavailable: then the callers are told, and the work forgotten
+
+
+class Writer:
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._ready: OrderedDict[int, Shard] = OrderedDict()
+        self._work = asyncio.Event()
+        self._slots: list[asyncio.Task[None]] = []
+        self.statements = 0
+        self.intents = 0
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._slots = [loop.create_task(self._serve()) for _ in range(self._rooms.config.writers)]
+
+    async def stop(self) -> None:
+        for slot in self._slots:
+            slot.cancel()
+        await asyncio.gather(*self._slots, return_exceptions=True)
+        self._slots = []
+
+    def ready(self, shard: Shard) -> None:
+        self._ready[shard.shard_id] = shard
+        self._work.set()
+
+    async def _serve(self) -> None:
+        while True:
+            while not self._ready:
+                self._work.clear()
+                await self._work.wait()
+            steps = self._gather()
+            if not steps:
+                continue
+            try:
+                await self._save(steps)
+            except Exception as error:
+                self._rooms.alarm("writer_failed", error=error)
+                self._forget(steps)
+            finally:
+                for step in steps:
+                    self._free(step.shard)
+
+    def _gather(self) -> list[ShardStep]:
+        """Take work from the ready shards until the group is full. They are in flight from here on."""
+        steps: list[ShardStep] = []
+        room = self._rooms.config.group_intents_max
+        now = self._rooms.clock.monotonic()
+        while self._ready and room > 0:
+            _, shard = self._ready.popitem(last=False)
+            if shard.closed or shard.in_flight:
+                continue
+            suspect = shard.group_max < self._rooms.config.group_intents_max
+            if suspect and steps:
+                self._ready[shard.shard_id] = shard  # a culprit is looked for: the shard goes alone
+                self._ready.move_to_end(shard.shard_id, last=False)
+                break
+            step = shard.decide(room)
+            if step.items or shard.sweeping.due or shard.needs_new_range:
+                shard.in_flight, shard.in_flight_since = True, now
+                steps.append(step)
+                room -= len(step.items)
+            elif len(shard.inbox):
+                self._ready[shard.shard_id] = shard
+            if suspect:
+                break
+        return steps
+
+    def _free(self, shard: Shard) -> None:
+        shard.step_ended()
+        if len(shard.inbox) or shard.sweeping.due or shard.needs_new_range:
+            shard.work_waits()
+
+    # ---- saving
+
+    async def _save(self, steps: list[ShardStep]) -> None:
+        steps = await self._prove(steps)
+        if not steps:
+            return
+        batch = self._batch(steps)
+        if batch.executions or not self._rooms.lease_valid():
+            if await self._commit(steps, batch):
+                self._publish(steps)
+        else:
+            self._publish(
+                steps
+            )  # nothing to write, and nobody else can have the shards: memory is the truth
+        for step in steps:
+            if step.shard.sweeping.due and not step.shard.closed:
+                await self._sweep(step.shard)
+
+    async def _prove(self, steps: list[ShardStep]) -> list[ShardStep]:
+        """Shards that need a new range get it before anything of them is saved or answered. Lost ones fall out."""
+        needy = [step.shard for step in steps if step.shard.needs_new_range]
+        if not needy:
+            return steps
+        bumped = await self._bump(needy)
+        kept: list[ShardStep] = []
+        for step in steps:
+            fence = bumped.get(step.shard.shard_id)
+            if fence is not None:
+                step.shard.new_range(
+                    Fence(fence.shard_id, fence.range_id, fence.commit_seq, fence.owner_id)
+                )
+            elif step.shard in needy:
+                self._lose(step)
+                continue
+            kept.append(step)
+        return kept
+
+    def _batch(self, steps: list[ShardStep]) -> Batch:
+        steps.sort(key=lambda step: step.shard.shard_id)
+        fences = [step.shard.fence for step in steps]
+        batch = Batch(self._rooms.ids.new_id(), fences, [], [], [], [], [], [], [], [])
+        for step in steps:
+            step.shard.rows_of(step, batch)
+        return batch
+
+    def _publish(self, steps: list[ShardStep]) -> None:
+        for step in steps:
+            self.intents += len(step.items)
+            step.shard.grow_group()
+            step.shard.publish(step)
+
+    async def _commit(self, steps: list[ShardStep], batch: Batch) -> bool:
+        """Save the batch. False: it was not saved, and everybody concerned has been seen to."""
+        conflicts = 0
+        began = self._rooms.clock.monotonic()
+        wait_s = DATABASE_WAIT_S
+        while True:
+            self.statements += 1
+            try:
+                database_us = await self._rooms.store.commit(batch)
+            except Conflict:
+                conflicts += 1
+                if conflicts >= CONFLICT_TRIES_MAX:
+                    self._halve(steps, "the statement kept conflicting")
+                    return False
+                await self._rooms.clock.sleep(
+                    CONFLICT_WAIT_S * conflicts * self._rooms.ids.jitter()
+                )
+            except FenceLost:
+                await self._drop_lost(steps)
+                return False
+            except GuardFailed as error:
+                self._rooms.alarm("memory_and_database_differ", error=error)
+                self._halve(steps, str(error))
+                return False
+            except BatchRefused as error:
+                self._halve(steps, str(error))
+                return False
+            except OutcomeUnknown:
+                return await self._find_out(steps, batch.batch_id)
+            except StoreUnavailable:
+                if self._rooms.clock.monotonic() - began > GIVE_UP_AFTER_S:
+                    self._forget(steps)
+                    return False
+                await self._rooms.clock.sleep(wait_s * (0.5 + self._rooms.ids.jitter()))
+                wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
+            else:
+                self._rooms.database_clock.sample(database_us)
+                for step in steps:
+                    step.shard.fence.commit_seq += 1
+                return True
+
+    # ---- when it was not saved
+
+    def _halve(self, steps: list[ShardStep], reason: str) -> None:
+        """A definite error: decide again in halves until the culprit stands alone, shard by shard."""
+        if len(steps) == 1 and len(steps[0].items) == 1:
+            steps[0].shard.blame(steps[0], reason)
+            steps[0].shard.grow_group()
+            return
+        for step in steps:
+            step.shard.shrink_group(len(step.items) if len(steps) == 1 else 2 * len(step.items))
+            step.shard.redo(step)
+
+    def _forget(self, steps: list[ShardStep]) -> None:
+        """The database is away: memory goes back to what was saved, the callers repeat with the same request ids."""
+        refusal = unavailable("DATABASE_UNAVAILABLE", "the database does not answer; try again")
+        for step in steps:
+            waiting = list(step.items)
+            step.items.clear()
+            step.shard.redo(step)
+            for item in waiting:
+                item.refuse(refusal)
+
+    async def _drop_lost(self, steps: list[ShardStep]) -> None:
+        """Somebody else has one of the shards: forget it; the others' work is decided again."""
+        stored = await self._until_answered(
+            lambda: self._rooms.store.read_fences([s.shard.shard_id for s in steps])
+        )
+        by_shard = {fence.shard_id: fence for fence in stored}
+        lost = 0
+        for step in steps:
+            held = by_shard.get(step.shard.shard_id)
+            if held is not None and _is_ours(step.shard.fence, held):
+                step.shard.redo(step)
+            else:
+                lost += 1
+                self._lose(step)
+        if not lost:
+            self._rooms.alarm("fence_lost_but_ours", shards=[step.shard.shard_id for step in steps])
+            for step in steps:
+                self._lose(step)
+
+    def _lose(self, step: ShardStep) -> None:
+        for run, _ in step.drafts.values():
+            run.busy = False
+        step.shard.inbox.put_again(step.items)
+        step.shard.close()
+
+    async def _find_out(self, steps: list[ShardStep], batch_id: bytes) -> bool:
+        """The statement may have landed: bump the fences, which also makes sure that it cannot land any more."""
+        bumped = await self._bump([step.shard for step in steps])
+        saved: list[ShardStep] = []
+        for step in steps:
+            fence = bumped.get(step.shard.shard_id)
+            if fence is None:
+                self._lose(step)
+                continue
+            step.shard.new_range(
+                Fence(fence.shard_id, fence.range_id, fence.commit_seq, fence.owner_id)
+            )
+            if fence.batch_id == batch_id:
+                saved.append(step)
+            else:
+                step.shard.redo(step)
+        self._publish(saved)
+        return False
+
+    async def _bump(self, shards: list[Shard]) -> dict[int, FenceState]:
+        """Our fences after the bump; a shard that is missing is lost. Repeated until the rows say whose they are."""
+        node_id = self._rooms.node_id
+        fences = [shard.fence for shard in shards]
+        wait_s = DATABASE_WAIT_S
+        while True:
+            try:
+                changed = await self._rooms.store.bump_fences(fences, node_id)
+            except StoreError:
+                await self._rooms.clock.sleep(wait_s * (0.5 + self._rooms.ids.jitter()))
+                wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
+            else:
+                found = {fence.shard_id: fence for fence in changed}
+                if len(found) < len(fences):  # an earlier try of ours may have changed the others
+                    missing = {f.shard_id: f.range_id for f in fences if f.shard_id not in found}
+                    stored = await self._until_answered(
+                        lambda: self._rooms.store.read_fences(list(missing))
+                    )
+                    found |= {
+                        f.shard_id: f
+                        for f in stored
+                        if f.owner_id == node_id and f.range_id == missing[f.shard_id] + 1
+                    }
+                return found
+
+    async def _until_answered(
+        self, read: Callable[[], Awaitable[list[FenceState]]]
+    ) -> list[FenceState]:
+        wait_s = DATABASE_WAIT_S
+        while True:
+            try:
+                return await read()
+            except StoreError:
+                await self._rooms.clock.sleep(wait_s * (0.5 + self._rooms.ids.jitter()))
+                wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
+
+    # ---- sweeping
+
+    async def _sweep(self, shard: Shard) -> None:
+        sweep = shard.sweeping.take(self._rooms.ids.new_id())
+        try:
+            database_us = await self._rooms.store.sweep(sweep)
+        except FenceLost:
+            shard.close()
+        except OutcomeUnknown:
+            shard.sweeping.give_back(sweep)
+            shard.unproven = True  # the next turn bumps the fence, and so learns its sequence
+        except GuardFailed as error:
+            self._rooms.alarm("sweep_met_a_live_row", shard_id=shard.shard_id, error=error)
+        except StoreError:
+            shard.sweeping.give_back(sweep)
+        else:
+            shard.fence.commit_seq += 1
+            self._rooms.database_clock.sample(database_us)
+        shard.sweeping.done()
+
+
+def _is_ours(ours: Fence, stored: FenceState) -> bool:
+    return (ours.range_id, ours.owner_id, ours.commit_seq) == (
+        stored.range_id,
+        stored.owner_id,
+        stored.commit_seq,
+    )

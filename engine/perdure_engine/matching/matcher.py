@@ -1,0 +1,110 @@
+"""Matching's door: finds the queue, and pairs every queue that changed once per loop turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure_engine.core.tasks import TaskKind
+from perdure_engine.matching.queue import TaskQueue, TaskSource
+from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
+
+IDLE_QUEUES_MIN = 1_000  # queue names come from callers: past this many, idle queues are dropped
+FORGOTTEN_WORKERS_MAX = 1_000  # offers made before the shard heard of a death trail it by seconds
+
+NO_QUEUE = QueueInfo(backlog_count=0, oldest_ready_us=0, pollers=0)
+
+
+class Matcher:
+    """Implements ports.matching.Matching. Lives on one event loop; made while it runs.
+
+    History and matching know each other: the composition root makes the matcher, hands it to
+    history, then calls `connect`. Nothing may be offered or polled before that.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._source: TaskSource | None = None
+        self._queues: dict[tuple[bytes, str], TaskQueue] = {}
+        self._queues_max = IDLE_QUEUES_MIN
+        self._awake: dict[TaskQueue, None] = {}
+        self._forgotten: dict[bytes, None] = {}
+        self._stopped = False
+
+    def connect(self, source: TaskSource) -> None:
+        """Name the history that starts tasks."""
+        self._source = source
+
+    def stop(self) -> None:
+        """End all polls, and from now on each new one at once; stopping twice is fine."""
+        self._stopped = True
+        for queue in self._queues.values():
+            queue.end_polls()
+
+    def offer(self, offers: list[TaskOffer]) -> None:
+        for offer in offers:
+            worker_id = offer.sticky_worker_id
+            sticky = bool(worker_id) and worker_id not in self._forgotten
+            self._queue(offer.namespace_id, offer.queue).add(offer, sticky)
+
+    def withdraw(self, shard_id: int) -> None:
+        for queue in self._queues.values():
+            queue.withdraw(shard_id)
+
+    async def poll(self, request: PollRequest) -> PollAnswer:
+        """Wait for tasks; empty after `timeout_s`.
+
+        Cancelled, it has taken nothing. Await it directly: a task around it that is cancelled after
+        it has returned would lose the answer.
+        """
+        if self._stopped:
+            return PollAnswer([], [])
+        self._forgotten.pop(request.worker.worker_id, None)  # it lives
+        queue = self._queue(request.namespace_id, request.queue)
+        poll = queue.open(request)
+        try:
+            return await poll.answered
+        except BaseException:  # also GeneratorExit: a coroutine that is thrown away took nothing
+            queue.abandon(poll)
+            raise
+
+    def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
+        found = self._queues.get((namespace_id, queue))
+        return found is not None and found.has_pollers(kind)
+
+    def forget_worker(self, worker_id: bytes) -> None:
+        self._forgotten[worker_id] = None
+        if len(self._forgotten) > FORGOTTEN_WORKERS_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
+        for queue in self._queues.values():
+            queue.forget_worker(worker_id)
+
+    def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo:
+        found = self._queues.get((namespace_id, queue))
+        return NO_QUEUE if found is None else found.describe(kind)
+
+    def _queue(self, namespace_id: bytes, name: str) -> TaskQueue:
+        found = self._queues.get((namespace_id, name))
+        if found is not None:
+            return found
+        assert self._source is not None, "connect() comes first"
+        if len(self._queues) >= self._queues_max:
+            self._drop_idle_queues()
+        queue = TaskQueue(self._source, self._loop, self._wake)
+        self._queues[namespace_id, name] = queue
+        return queue
+
+    def _drop_idle_queues(self) -> None:
+        """The next drop comes when as many again have been made: amortised, it costs nothing."""
+        self._queues = {key: queue for key, queue in self._queues.items() if not queue.is_idle()}
+        self._queues_max = max(IDLE_QUEUES_MIN, 2 * len(self._queues))
+
+    def _wake(self, queue: TaskQueue) -> None:
+        """Pair once per loop turn: what one commit publishes must travel in one answer."""
+        if not self._awake:
+            self._loop.call_soon(self._pair)
+        self._awake[queue] = None
+
+    def _pair(self) -> None:
+        awake, self._awake = self._awake, {}
+        for queue in awake:
+            queue.pair()

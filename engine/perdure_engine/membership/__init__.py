@@ -1,0 +1,1 @@
+"""Which engine nodes live, and which of them should own which shard."""

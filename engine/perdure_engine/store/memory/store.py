@@ -1,0 +1,321 @@
+"""`MemoryStore`: ports.store.Store over dicts. Nothing here waits, so each call is one instant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from perdure_engine.ports.rows import (
+    CurrentRunRow,
+    SnapshotRow,
+    TaskRow,
+    TimerRow,
+    VisibilityRow,
+)
+from perdure_engine.ports.store import (
+    Batch,
+    BatchRefused,
+    Fence,
+    FenceLost,
+    FenceState,
+    HistoryPage,
+    NamespaceRow,
+    NodeRow,
+    RunRecord,
+    ShardRow,
+    Sweep,
+    TaskKeysOfHead,
+    TokenKeyRow,
+    VisibilityFilter,
+)
+from perdure_engine.store.memory.batch import apply_batch, apply_sweep
+from perdure_engine.store.memory.checks import UNIQUE_VIOLATION
+from perdure_engine.store.memory.faults import Faults, Moment
+from perdure_engine.store.memory.tables import Tables
+
+
+class MemoryCommits:
+    """`CommitStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+    clock: Callable[[], int]
+
+    async def commit(self, batch: Batch) -> int:
+        await self.faults.meet("commit", Moment.BEFORE)
+        apply_batch(self.tables, batch)
+        now_us = self.clock()
+        await self.faults.meet("commit", Moment.AFTER)
+        return now_us
+
+    async def sweep(self, sweep: Sweep) -> int:
+        await self.faults.meet("sweep", Moment.BEFORE)
+        apply_sweep(self.tables, sweep)
+        now_us = self.clock()
+        await self.faults.meet("sweep", Moment.AFTER)
+        return now_us
+
+    async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:
+        await self.faults.meet("bump_fences", Moment.BEFORE)
+        bumped = []
+        for fence in sorted(fences, key=lambda fence: fence.shard_id):
+            state = self.tables.fences.get(fence.shard_id)
+            if state is None or (state.range_id, state.owner_id) != (
+                fence.range_id,
+                fence.owner_id,
+            ):
+                continue
+            state = FenceState(
+                state.shard_id, state.range_id + 1, state.commit_seq, new_owner_id, state.batch_id
+            )
+            self.tables.fences[fence.shard_id] = state
+            bumped.append(state)
+        await self.faults.meet("bump_fences", Moment.AFTER)
+        return bumped
+
+    async def read_fences(self, shard_ids: list[int]) -> list[FenceState]:
+        await self.faults.meet("read_fences", Moment.BEFORE)
+        fences = self.tables.fences
+        return [fences[shard_id] for shard_id in sorted(set(shard_ids)) if shard_id in fences]
+
+
+class MemoryRuns:
+    """`RunStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+
+    async def load_run(
+        self, shard_id: int, run_id: bytes, task_keys_of_head: TaskKeysOfHead
+    ) -> RunRecord | None:
+        await self.faults.meet("load_run", Moment.BEFORE)
+        tables = self.tables
+        head = tables.executions.get(shard_id, run_id)
+        if head is None:
+            return None
+        snapshot = self._snapshot(shard_id, run_id)
+        snapshot_event_id = snapshot[0].event_id if snapshot else 0
+        run = (shard_id, run_id)
+        keys = sorted(set(task_keys_of_head(head.head)))
+        found = [tables.tasks.get(shard_id, key) for key in keys]
+        return RunRecord(
+            execution=head,
+            current=tables.current_runs.get(shard_id, (head.namespace_id, head.workflow_id)),
+            snapshot=snapshot,
+            history=[
+                row
+                for row in tables.history.in_order(run)
+                if row.first_event_id > snapshot_event_id
+            ],
+            inbox=[row for row in tables.inbox.in_order(run) if row.seq > head.inbox_done],
+            tasks=[task for task in found if task is not None],
+        )
+
+    async def load_current_runs(self, keys: list[tuple[int, bytes, str]]) -> list[CurrentRunRow]:
+        await self.faults.meet("load_current_runs", Moment.BEFORE)
+        table = self.tables.current_runs
+        found = [table.get(shard_id, (namespace, id_)) for shard_id, namespace, id_ in keys]
+        return [row for row in found if row is not None]
+
+    async def load_tasks(self, shard_id: int, after: tuple[int, int], limit: int) -> list[TaskRow]:
+        await self.faults.meet("load_tasks", Moment.BEFORE)
+        rows = self.tables.tasks.in_order(shard_id)
+        return [row for row in rows if (row.queue_no, row.task_id) > after][:limit]
+
+    async def load_queue_tasks(
+        self, shard_id: int, queue_no: int, after_task_id: int, limit: int
+    ) -> list[TaskRow]:
+        await self.faults.meet("load_queue_tasks", Moment.BEFORE)
+        rows = self.tables.tasks.in_order(shard_id)
+        return [row for row in rows if row.queue_no == queue_no and row.task_id > after_task_id][
+            :limit
+        ]
+
+    async def load_timers(
+        self, shard_id: int, after: tuple[int, int], to_wake_us: int, limit: int
+    ) -> list[TimerRow]:
+        await self.faults.meet("load_timers", Moment.BEFORE)
+        rows = self.tables.timers.in_order(shard_id)
+        return [
+            row for row in rows if (row.wake_us, row.timer_id) > after and row.wake_us < to_wake_us
+        ][:limit]
+
+    async def load_history(
+        self, shard_id: int, run_id: bytes, from_event_id: int, limit: int
+    ) -> HistoryPage:
+        await self.faults.meet("load_history", Moment.BEFORE)
+        rows = self.tables.history.in_order((shard_id, run_id))
+        firsts = sorted({row.first_event_id for row in rows})
+        begin = max((first for first in firsts if first <= from_event_id), default=1)
+        wanted = [first for first in firsts if first >= begin]
+        page = set(wanted[:limit])
+        return HistoryPage(
+            rows=[row for row in rows if row.first_event_id in page], more=len(wanted) > limit
+        )
+
+    def _snapshot(self, shard_id: int, run_id: bytes) -> list[SnapshotRow]:
+        """Without the parts that a longer one before it may have left behind."""
+        rows = self.tables.snapshots.in_order((shard_id, run_id))
+        return [row for row in rows if row.event_id == rows[0].event_id]
+
+
+class MemoryLists:
+    """`VisibilityStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+
+    async def list_runs(
+        self, where: VisibilityFilter, before: tuple[int, bytes] | None, limit: int
+    ) -> list[VisibilityRow]:
+        await self.faults.meet("list_runs", Moment.BEFORE)
+        rows = [
+            row
+            for row in self._matching(where)
+            if before is None or (row.start_us, row.run_id) < before
+        ]
+        rows.sort(key=lambda row: (row.start_us, row.run_id), reverse=True)
+        return rows[:limit]
+
+    async def count_runs(self, where: VisibilityFilter) -> int:
+        await self.faults.meet("count_runs", Moment.BEFORE)
+        return sum(1 for _ in self._matching(where))
+
+    def _matching(self, where: VisibilityFilter) -> Iterator[VisibilityRow]:
+        for row in self.tables.visibility.all():
+            if (
+                row.namespace_id == where.namespace_id
+                and (not where.statuses or row.status in where.statuses)
+                and where.workflow_type in ("", row.workflow_type)
+                and row.workflow_id.startswith(where.workflow_id_prefix)
+                and row.start_us >= where.start_min_us
+                and (not where.start_max_us or row.start_us < where.start_max_us)
+            ):
+                yield row
+
+
+class MemoryNamespaces:
+    """`NamespaceStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+
+    async def list_namespaces(self) -> list[NamespaceRow]:
+        await self.faults.meet("list_namespaces", Moment.BEFORE)
+        return sorted(self.tables.namespaces.values(), key=lambda row: row.name)
+
+    async def create_namespace(self, row: NamespaceRow) -> bool:
+        await self.faults.meet("create_namespace", Moment.BEFORE)
+        if any(row.name == other.name for other in self.tables.namespaces.values()):
+            return False
+        if row.namespace_id in self.tables.namespaces:
+            raise BatchRefused(UNIQUE_VIOLATION, "the namespace's id exists")
+        self.tables.namespaces[row.namespace_id] = row
+        await self.faults.meet("create_namespace", Moment.AFTER)
+        return True
+
+    async def update_namespace(self, row: NamespaceRow) -> bool:
+        await self.faults.meet("update_namespace", Moment.BEFORE)
+        stored = self.tables.namespaces.get(row.namespace_id)
+        if stored is None or stored.conflict_token != row.conflict_token:
+            return False
+        self.tables.namespaces[row.namespace_id] = NamespaceRow(
+            row.namespace_id,
+            row.name,
+            row.description,
+            row.retention_ms,
+            conflict_token=row.conflict_token + 1,
+        )
+        await self.faults.meet("update_namespace", Moment.AFTER)
+        return True
+
+
+class MemoryMembership:
+    """`MembershipStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+    clock: Callable[[], int]
+
+    async def renew_node(
+        self, node_id: bytes, address: str, region: str, roles: str, incarnation: int, lease_ms: int
+    ) -> int:
+        await self.faults.meet("renew_node", Moment.BEFORE)
+        stored = self.tables.nodes.get(node_id)
+        if stored is not None and stored.incarnation > incarnation:
+            raise FenceLost("a later incarnation of this node is alive")
+        now_us = self.clock()
+        self.tables.nodes[node_id] = NodeRow(
+            node_id,
+            address,
+            region,
+            roles,
+            incarnation,
+            lease_end_us=now_us + lease_ms * 1_000,
+            alive=True,
+        )
+        await self.faults.meet("renew_node", Moment.AFTER)
+        return now_us
+
+    async def release_node(self, node_id: bytes) -> None:
+        await self.faults.meet("release_node", Moment.BEFORE)
+        self.tables.nodes.pop(node_id, None)
+
+    async def list_nodes(self) -> list[NodeRow]:
+        await self.faults.meet("list_nodes", Moment.BEFORE)
+        now_us = self.clock()
+        return [
+            NodeRow(
+                node.node_id,
+                node.address,
+                node.region,
+                node.roles,
+                node.incarnation,
+                node.lease_end_us,
+                alive=node.lease_end_us > now_us,
+            )
+            for _, node in sorted(self.tables.nodes.items())
+        ]
+
+    async def list_shards(self) -> list[ShardRow]:
+        await self.faults.meet("list_shards", Moment.BEFORE)
+        return [self.tables.shards[shard_id] for shard_id in sorted(self.tables.fences)]
+
+    async def put_shard(self, shard_id: int, node_id: bytes, address: str) -> None:
+        await self.faults.meet("put_shard", Moment.BEFORE)
+        stored = self.tables.shards.get(shard_id)
+        mark_us = 0 if stored is None else stored.timer_mark_us
+        self.tables.shards[shard_id] = ShardRow(shard_id, node_id, address, mark_us)
+
+    async def list_token_keys(self) -> list[TokenKeyRow]:
+        await self.faults.meet("list_token_keys", Moment.BEFORE)
+        return [row for _, row in sorted(self.tables.token_keys.items())]
+
+    async def put_token_key(self, key_id: int, secret: bytes) -> bool:
+        await self.faults.meet("put_token_key", Moment.BEFORE)
+        if key_id in self.tables.token_keys:
+            return False
+        self.tables.token_keys[key_id] = TokenKeyRow(key_id, secret, self.clock())
+        await self.faults.meet("put_token_key", Moment.AFTER)
+        return True
+
+
+class MemoryStore(MemoryCommits, MemoryRuns, MemoryLists, MemoryNamespaces, MemoryMembership):
+    """ports.store.Store over dicts.
+
+    `clock` returns the database's time in µs. `faults` makes calls fail or wait. Several engine
+    nodes of one simulation share one store; `close` therefore keeps the rows.
+    """
+
+    def __init__(self, clock: Callable[[], int], number_of_shards: int = 4) -> None:
+        self.clock = clock
+        self.faults = Faults()
+        self.tables = Tables(number_of_shards)
+
+    async def open(self) -> None:
+        await self.faults.meet("open", Moment.BEFORE)
+
+    async def close(self) -> None:
+        pass
+
+    async def describe(self) -> str:
+        return "memory"

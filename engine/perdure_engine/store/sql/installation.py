@@ -1,0 +1,72 @@
+"""What belongs to no shard's batch: namespaces, nodes, who serves which shard, token keys."""
+
+from __future__ import annotations
+
+from perdure_engine.ports.store import (
+    FenceLost,
+    GuardFailed,
+    NamespaceRow,
+    NodeRow,
+    ShardRow,
+    TokenKeyRow,
+)
+from perdure_engine.store.sql import namespaces, nodes, shards, token_keys
+from perdure_engine.store.sql.access import Access
+from perdure_engine.store.sql.parameters import Int4, Int8, Uuid
+
+
+class SqlNamespaces:
+    """`NamespaceStore` on SQL."""
+
+    _access: Access
+
+    async def list_namespaces(self) -> list[NamespaceRow]:
+        return [NamespaceRow(*row) for row in await self._access.read(namespaces.LIST)]
+
+    async def create_namespace(self, row: NamespaceRow) -> bool:
+        values = namespaces.parameters(row)
+        return bool(await self._access.write_repeatedly(namespaces.CREATE, values))
+
+    async def update_namespace(self, row: NamespaceRow) -> bool:
+        values = namespaces.parameters(row)
+        try:
+            return bool(await self._access.write_repeatedly(namespaces.UPDATE, values))
+        except GuardFailed:  # there is no such namespace
+            return False
+
+
+class SqlMembership:
+    """`MembershipStore` on SQL."""
+
+    _access: Access
+
+    async def renew_node(
+        self, node_id: bytes, address: str, region: str, roles: str, incarnation: int, lease_ms: int
+    ) -> int:
+        """Raises FenceLost when a later incarnation of the node has renewed its lease."""
+        rows = await self._access.write_repeatedly(
+            nodes.RENEW,
+            (Uuid(node_id), address, region, roles, Int8(incarnation), Int8(lease_ms)),
+        )
+        if not rows:
+            raise FenceLost("a later incarnation of this node is alive")
+        return int(rows[0][0])
+
+    async def release_node(self, node_id: bytes) -> None:
+        await self._access.write_repeatedly(nodes.RELEASE, (Uuid(node_id),))
+
+    async def list_nodes(self) -> list[NodeRow]:
+        return [NodeRow(*row) for row in await self._access.read(nodes.LIST)]
+
+    async def list_shards(self) -> list[ShardRow]:
+        return [ShardRow(*row) for row in await self._access.read(shards.LIST)]
+
+    async def put_shard(self, shard_id: int, node_id: bytes, address: str) -> None:
+        values = (Int4(shard_id), Uuid(node_id), address)
+        await self._access.write_repeatedly(shards.PUT, values)
+
+    async def list_token_keys(self) -> list[TokenKeyRow]:
+        return [TokenKeyRow(*row) for row in await self._access.read(token_keys.LIST)]
+
+    async def put_token_key(self, key_id: int, secret: bytes) -> bool:
+        return bool(await self._access.write_repeatedly(token_keys.PUT, (Int8(key_id), secret)))

@@ -1,0 +1,73 @@
+"""The sweep: dead rows of one shard deleted under its fence, in one autocommit statement.
+
+Sent by the writer in the shard's turn: a table cannot be upserted and deleted from in one
+statement, and two sweeps of one range abort each other. Its guard raises (22012) when a row that is
+not gone was in a range, or a buffered event that its run has not consumed.
+
+It must be planned anew each time (not prepared): planned once on a young table, the deletes would
+go on reading a whole shard for each sweep.
+"""
+
+from __future__ import annotations
+
+from typing import Final, LiteralString
+
+from perdure_engine.ports.rows import ROW_GONE
+from perdure_engine.ports.store import Sweep
+from perdure_engine.store.sql import inbox, shard_fence, shards, tasks, timers
+from perdure_engine.store.sql.parameters import Instants, Int4s, Int8s, Uuids
+
+assert ROW_GONE == 9, "the text below says 9"
+
+SWEEP: Final[LiteralString] = (
+    "with "
+    + shard_fence.ADVANCE
+    + ",\n"
+    + tasks.SWEEP
+    + ",\n"
+    + timers.SWEEP
+    + ",\n"
+    + inbox.SWEEP
+    + ",\n"
+    + shards.MARK
+    + """
+select clock_timestamp() as db_now,
+  case when (select g.held from g)
+    then div(1::numeric, (case
+      when (select count(*) from d_tasks where d_tasks.state <> 9) = 0
+        and (select count(*) from d_timers where d_timers.state <> 9) = 0
+        and (select count(*) from d_inbox
+             join executions as e on e.shard_id = d_inbox.shard_id and e.run_id = d_inbox.run_id
+             where e.inbox_done < d_inbox.seq) = 0
+      then 1 else 0 end)::numeric)::int8
+    else """
+    + shard_fence.LOST
+    + """
+  end as guard"""
+)
+
+STATEMENTS: Final[dict[str, LiteralString]] = {"sweep": SWEEP}
+
+_INT8_MIN: Final = -(2**63)
+_INT8_MAX: Final = 2**63 - 1
+
+
+def parameters(sweep: Sweep) -> list[object]:
+    task_ranges = [(queue_no, task_id, task_id + 1) for queue_no, task_id in sweep.task_keys]
+    task_ranges += sweep.task_ranges
+    timer_ranges = [(wake, wake + 1, timer_id, timer_id) for wake, timer_id in sweep.timer_keys]
+    if sweep.timer_range is not None:
+        timer_ranges.append((*sweep.timer_range, _INT8_MIN, _INT8_MAX))
+    return [
+        *shard_fence.advance_parameters([sweep.fence], sweep.batch_id),
+        Int4s([queue_no for queue_no, _, _ in task_ranges]),
+        Int8s([first_id for _, first_id, _ in task_ranges]),
+        Int8s([end_id for _, _, end_id in task_ranges]),
+        Instants([first_wake for first_wake, _, _, _ in timer_ranges]),
+        Instants([end_wake for _, end_wake, _, _ in timer_ranges]),
+        Int8s([first_id for _, _, first_id, _ in timer_ranges]),
+        Int8s([last_id for _, _, _, last_id in timer_ranges]),
+        Uuids([run_id for run_id, _ in sweep.inbox_keys]),
+        Int8s([seq for _, seq in sweep.inbox_keys]),
+        Instants([] if sweep.timer_range is None else [sweep.timer_range[1]]),
+    ]

@@ -1,0 +1,1 @@
+"""Edges: the only engine code that speaks a protocol."""

@@ -1,0 +1,1 @@
+"""The API over gRPC: messages in, intents on; replies back, messages out."""

@@ -1,0 +1,114 @@
+"""What workers say of their tasks: completions, heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure_api.v1 import worker_service_pb2 as pb
+from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.events import WorkflowTaskFailedCause
+from perdure_engine.core.intents import (
+    CancelActivity,
+    CompleteActivity,
+    CompleteWorkflowTask,
+    FailActivity,
+    FailWorkflowTask,
+    WorkerIntent,
+)
+from perdure_engine.core.replies import QueryAnswer
+from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.tokens import QueryToken, TaskToken
+from perdure_engine.frontend.checks import under
+from perdure_engine.frontend.handlers.complete_tasks import Completion, refuse_commands
+from perdure_engine.frontend.seal import Sealer
+from perdure_engine.ports.history import HeldTask, WorkerRef
+from perdure_engine.transport.grpc.convert.commands import commands_of
+from perdure_engine.transport.grpc.convert.failures import failure_of
+
+CAUSES = {int(cause): cause for cause in WorkflowTaskFailedCause}
+
+
+def completion_of(
+    message: pb.TaskCompletion, sealer: Sealer, namespace_id: bytes, worker: WorkerRef
+) -> Completion:
+    """Raises INVALID_ARGUMENT when nothing of it can be taken."""
+    answers = _answers(message.query_results, sealer, namespace_id)
+    which = message.WhichOneof("outcome")
+    if which is None:
+        if message.token or not answers:
+            raise invalid("outcome", "is not set, or of a kind unknown to this version")
+        return Completion(None, answers)
+    token = sealer.open_task("token", message.token, namespace_id)
+    kind = TaskKind.WORKFLOW if which.startswith("workflow_task") else TaskKind.ACTIVITY
+    if token.kind != kind:
+        raise invalid("token", f"is not of a task that {which} can end")
+    if which == "workflow_task_success":
+        return _workflow_task_success(message.workflow_task_success, token, worker, answers)
+    return Completion(_plain(which, message, token, worker), answers)
+
+
+def _workflow_task_success(
+    message: pb.WorkflowTaskSuccess,
+    token: TaskToken,
+    worker: WorkerRef,
+    answers: list[tuple[QueryToken, QueryAnswer]],
+) -> Completion:
+    done = CompleteWorkflowTask(
+        token, [], message.cached, worker.worker_id, worker.identity, worker.build_id
+    )
+    try:
+        done.commands.extend(commands_of(message.commands))
+    except Rejected as rejected:
+        return refuse_commands(done, under("workflow_task_success", rejected), answers)
+    return Completion(done, answers)
+
+
+def _plain(
+    which: str, message: pb.TaskCompletion, token: TaskToken, worker: WorkerRef
+) -> WorkerIntent:
+    identity = worker.identity
+    match which:
+        case "workflow_task_failure":
+            failed = message.workflow_task_failure
+            cause = CAUSES.get(failed.cause, WorkflowTaskFailedCause.UNSPECIFIED)
+            failure = None
+            if failed.HasField("failure"):
+                failure = failure_of(f"{which}.failure", failed.failure)
+            return FailWorkflowTask(token, cause, failure, identity)
+        case "activity_success":
+            return CompleteActivity(token, message.activity_success.result, identity)
+        case "activity_failure":
+            failed_activity = message.activity_failure
+            return FailActivity(
+                token,
+                failure_of(f"{which}.failure", failed_activity.failure),
+                failed_activity.heartbeat_details,
+                identity,
+            )
+        case _:
+            assert which == "activity_cancellation"
+            return CancelActivity(token, message.activity_cancellation.details, identity)
+
+
+def _answers(
+    messages: Sequence[pb.QueryResult], sealer: Sealer, namespace_id: bytes
+) -> list[tuple[QueryToken, QueryAnswer]]:
+    answers = []
+    for index, message in enumerate(messages):
+        field = f"query_results[{index}]"
+        token = sealer.open_query(f"{field}.query_token", message.query_token, namespace_id)
+        failure = None
+        if message.HasField("failure"):
+            failure = failure_of(f"{field}.failure", message.failure)
+        answers.append((token, QueryAnswer(message.result, failure)))
+    return answers
+
+
+def held_of(messages: Sequence[pb.HeldTask], sealer: Sealer, namespace_id: bytes) -> list[HeldTask]:
+    return [
+        HeldTask(
+            sealer.open_task(f"held[{index}].token", message.token, namespace_id),
+            message.heartbeat_details if message.has_details else None,
+        )
+        for index, message in enumerate(messages)
+    ]

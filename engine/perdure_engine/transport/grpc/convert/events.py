@@ -1,0 +1,280 @@
+"""Events of a history, towards the wire. One table: the event's type, its field, its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure_api.v1 import event_pb2
+from perdure_engine.core import events as core
+from perdure_engine.core.ids import uuid_text
+from perdure_engine.transport.grpc.convert.failures import failure_fields
+from perdure_engine.transport.grpc.convert.fields import Fields
+from perdure_engine.transport.grpc.convert.retries import policy_fields
+
+
+def event_message(event: core.Event) -> event_pb2.HistoryEvent:
+    return event_pb2.HistoryEvent(**event_fields(event))
+
+
+def event_fields(event: core.Event) -> Fields:
+    name, attributes = ATTRIBUTES[type(event)]
+    return {"event_id": event.event_id, "time_us": event.time_us, name: attributes(event)}
+
+
+def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
+    return {
+        "workflow_type": e.workflow_type,
+        "task_queue": e.task_queue,
+        "input": e.input,
+        "header": e.header,
+        "execution_timeout_ms": e.execution_timeout_ms,
+        "run_timeout_ms": e.run_timeout_ms,
+        "task_timeout_ms": e.task_timeout_ms,
+        "retry_policy": policy_fields(e.retry_policy),
+        "attempt": e.attempt,
+        "memo": e.memo,
+        "identity": e.identity,
+        "request_id": uuid_text(e.request_id),
+        "workflow_id": e.workflow_id,
+        "run_id": uuid_text(e.run_id),
+        "first_run_id": uuid_text(e.first_run_id),
+        "start_delay_ms": e.start_delay_ms,
+        "priority": e.priority,
+        "static_summary": e.static_summary,
+        "static_details": e.static_details,
+    }
+
+
+def _workflow_execution_completed(e: core.WorkflowExecutionCompleted) -> Fields:
+    return {
+        "result": e.result,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
+def _workflow_execution_failed(e: core.WorkflowExecutionFailed) -> Fields:
+    return {
+        "failure": failure_fields(e.failure),
+        "retry_state": e.retry_state,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
+def _workflow_execution_timed_out(e: core.WorkflowExecutionTimedOut) -> Fields:
+    return {"retry_state": e.retry_state}
+
+
+def _workflow_task_scheduled(e: core.WorkflowTaskScheduled) -> Fields:
+    return {
+        "task_queue": e.task_queue,
+        "task_timeout_ms": e.task_timeout_ms,
+        "attempt": e.attempt,
+    }
+
+
+def _workflow_task_started(e: core.WorkflowTaskStarted) -> Fields:
+    return {
+        "scheduled_event_id": e.scheduled_event_id,
+        "identity": e.identity,
+        "history_size_bytes": e.history_bytes,
+        "suggest_continue_as_new": e.suggest_continue_as_new,
+    }
+
+
+def _workflow_task_completed(e: core.WorkflowTaskCompleted) -> Fields:
+    return {
+        "scheduled_event_id": e.scheduled_event_id,
+        "started_event_id": e.started_event_id,
+        "identity": e.identity,
+        "build_id": e.build_id,
+    }
+
+
+def _workflow_task_timed_out(e: core.WorkflowTaskTimedOut) -> Fields:
+    return {
+        "scheduled_event_id": e.scheduled_event_id,
+        "started_event_id": e.started_event_id,
+        "timeout_type": e.timeout_type,
+    }
+
+
+def _workflow_task_failed(e: core.WorkflowTaskFailed) -> Fields:
+    return {
+        "scheduled_event_id": e.scheduled_event_id,
+        "started_event_id": e.started_event_id,
+        "cause": e.cause,
+        "failure": failure_fields(e.failure),
+        "identity": e.identity,
+    }
+
+
+def _activity_task_scheduled(e: core.ActivityTaskScheduled) -> Fields:
+    return {
+        "activity_id": e.activity_id,
+        "activity_type": e.activity_type,
+        "task_queue": e.task_queue,
+        "input": e.input,
+        "header": e.header,
+        "schedule_to_close_timeout_ms": e.schedule_to_close_timeout_ms,
+        "schedule_to_start_timeout_ms": e.schedule_to_start_timeout_ms,
+        "start_to_close_timeout_ms": e.start_to_close_timeout_ms,
+        "heartbeat_timeout_ms": e.heartbeat_timeout_ms,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+        "retry_policy": policy_fields(e.retry_policy),
+        "priority": e.priority,
+    }
+
+
+def _activity_task_started(e: core.ActivityTaskStarted) -> Fields:
+    return {
+        "scheduled_event_id": e.scheduled_event_id,
+        "identity": e.identity,
+        "attempt": e.attempt,
+        "last_failure": failure_fields(e.last_failure),
+    }
+
+
+def _activity_task_completed(e: core.ActivityTaskCompleted) -> Fields:
+    return {
+        "result": e.result,
+        "scheduled_event_id": e.scheduled_event_id,
+        "started_event_id": e.started_event_id,
+        "identity": e.identity,
+    }
+
+
+def _activity_task_failed(e: core.ActivityTaskFailed) -> Fields:
+    return {
+        "failure": failure_fields(e.failure),
+        "scheduled_event_id": e.scheduled_event_id,
+        "started_event_id": e.started_event_id,
+        "identity": e.identity,
+        "retry_state": e.retry_state,
+    }
+
+
+def _activity_task_timed_out(e: core.ActivityTaskTimedOut) -> Fields:
+    return {
+        "failure": failure_fields(e.failure),
+        "scheduled_event_id": e.scheduled_event_id,
+        "started_event_id": e.started_event_id,
+        "retry_state": e.retry_state,
+    }
+
+
+def _activity_task_cancel_requested(e: core.ActivityTaskCancelRequested) -> Fields:
+    return {
+        "scheduled_event_id": e.scheduled_event_id,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
+def _activity_task_canceled(e: core.ActivityTaskCanceled) -> Fields:
+    return {
+        "details": e.details,
+        "latest_cancel_requested_event_id": e.latest_cancel_requested_event_id,
+        "scheduled_event_id": e.scheduled_event_id,
+        "started_event_id": e.started_event_id,
+        "identity": e.identity,
+    }
+
+
+def _timer_started(e: core.TimerStarted) -> Fields:
+    return {
+        "timer_id": e.timer_id,
+        "start_to_fire_ms": e.start_to_fire_ms,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
+def _timer_fired(e: core.TimerFired) -> Fields:
+    return {"timer_id": e.timer_id, "started_event_id": e.started_event_id}
+
+
+def _timer_canceled(e: core.TimerCanceled) -> Fields:
+    return {
+        "timer_id": e.timer_id,
+        "started_event_id": e.started_event_id,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+        "identity": e.identity,
+    }
+
+
+def _workflow_execution_cancel_requested(
+    e: core.WorkflowExecutionCancelRequested,
+) -> Fields:
+    return {
+        "reason": e.reason,
+        "identity": e.identity,
+        "request_id": uuid_text(e.request_id),
+    }
+
+
+def _workflow_execution_canceled(e: core.WorkflowExecutionCanceled) -> Fields:
+    return {
+        "details": e.details,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
+def _workflow_execution_signaled(e: core.WorkflowExecutionSignaled) -> Fields:
+    return {
+        "signal_name": e.signal_name,
+        "input": e.input,
+        "identity": e.identity,
+        "header": e.header,
+        "request_id": uuid_text(e.request_id),
+    }
+
+
+def _workflow_execution_terminated(e: core.WorkflowExecutionTerminated) -> Fields:
+    # The engine itself terminates without a request: a run at its history limit, for one.
+    return {
+        "reason": e.reason,
+        "details": e.details,
+        "identity": e.identity,
+        "request_id": uuid_text(e.request_id) if e.request_id else "",
+    }
+
+
+ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
+    core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
+    core.WorkflowExecutionCompleted: (
+        "workflow_execution_completed",
+        _workflow_execution_completed,
+    ),
+    core.WorkflowExecutionFailed: ("workflow_execution_failed", _workflow_execution_failed),
+    core.WorkflowExecutionTimedOut: (
+        "workflow_execution_timed_out",
+        _workflow_execution_timed_out,
+    ),
+    core.WorkflowTaskScheduled: ("workflow_task_scheduled", _workflow_task_scheduled),
+    core.WorkflowTaskStarted: ("workflow_task_started", _workflow_task_started),
+    core.WorkflowTaskCompleted: ("workflow_task_completed", _workflow_task_completed),
+    core.WorkflowTaskTimedOut: ("workflow_task_timed_out", _workflow_task_timed_out),
+    core.WorkflowTaskFailed: ("workflow_task_failed", _workflow_task_failed),
+    core.ActivityTaskScheduled: ("activity_task_scheduled", _activity_task_scheduled),
+    core.ActivityTaskStarted: ("activity_task_started", _activity_task_started),
+    core.ActivityTaskCompleted: ("activity_task_completed", _activity_task_completed),
+    core.ActivityTaskFailed: ("activity_task_failed", _activity_task_failed),
+    core.ActivityTaskTimedOut: ("activity_task_timed_out", _activity_task_timed_out),
+    core.ActivityTaskCancelRequested: (
+        "activity_task_cancel_requested",
+        _activity_task_cancel_requested,
+    ),
+    core.ActivityTaskCanceled: ("activity_task_canceled", _activity_task_canceled),
+    core.TimerStarted: ("timer_started", _timer_started),
+    core.TimerFired: ("timer_fired", _timer_fired),
+    core.TimerCanceled: ("timer_canceled", _timer_canceled),
+    core.WorkflowExecutionCancelRequested: (
+        "workflow_execution_cancel_requested",
+        _workflow_execution_cancel_requested,
+    ),
+    core.WorkflowExecutionCanceled: ("workflow_execution_canceled", _workflow_execution_canceled),
+    core.WorkflowExecutionSignaled: ("workflow_execution_signaled", _workflow_execution_signaled),
+    core.WorkflowExecutionTerminated: (
+        "workflow_execution_terminated",
+        _workflow_execution_terminated,
+    ),
+}

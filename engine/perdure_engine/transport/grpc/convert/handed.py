@@ -1,0 +1,147 @@
+"""Tasks in a worker's hand, towards the wire."""
+
+from __future__ import annotations
+
+from perdure_api.v1 import worker_service_pb2 as pb
+from perdure_engine.core import limits
+from perdure_engine.core.events import Event
+from perdure_engine.core.ids import uuid_text
+from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.frontend.handlers.get_history import event_bytes
+from perdure_engine.frontend.handlers.get_task_history import Rest, seal_rest
+from perdure_engine.frontend.handlers.poll_tasks import give_back
+from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask
+from perdure_engine.ports.matching import PollAnswer
+from perdure_engine.transport.grpc.convert.events import event_fields
+from perdure_engine.transport.grpc.convert.fields import Fields
+from perdure_engine.transport.grpc.convert.retries import policy_fields
+
+ENVELOPE_BYTES = 1_024  # of a task without its payloads and events: ids, names, token
+
+
+def poll_response(frontend: Frontend, answer: PollAnswer) -> pb.PollTasksResponse:
+    """At most about 2 MiB. What does not fit is given back and no longer in `answer`.
+
+    A history that does not fit comes in pages. The first task always goes: one that never fitted
+    would never run.
+    """
+    room = limits.BATCH_MESSAGE_BYTES_MAX
+    activity_tasks: list[Fields] = []
+    for position, task in enumerate(answer.activity_tasks):
+        room -= _activity_bytes(task)
+        if room < 0 and activity_tasks:
+            give_back(frontend, PollAnswer([], answer.activity_tasks[position:]))
+            del answer.activity_tasks[position:]
+            break
+        activity_tasks.append(activity_task_fields(frontend, task))
+    workflow_tasks: list[Fields] = []
+    for position, workflow_task in enumerate(answer.workflow_tasks):
+        room -= ENVELOPE_BYTES
+        if room < 0 and (workflow_tasks or activity_tasks):
+            give_back(frontend, PollAnswer(answer.workflow_tasks[position:], []))
+            del answer.workflow_tasks[position:]
+            break
+        fields, used = workflow_task_fields(frontend, workflow_task, room)
+        room -= used
+        workflow_tasks.append(fields)
+    return pb.PollTasksResponse(workflow_tasks=workflow_tasks, activity_tasks=activity_tasks)
+
+
+def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields:
+    scheduled = task.scheduled
+    run_id = uuid_text(task.run_id)
+    return {
+        "token": frontend.sealer.seal_task(task.token),
+        "workflow_id": task.workflow_id,
+        "run_id": run_id,
+        "workflow_type": task.workflow_type,
+        "activity_id": scheduled.activity_id,
+        "activity_type": scheduled.activity_type,
+        "input": scheduled.input,
+        "header": scheduled.header,
+        "attempt": task.attempt,
+        "scheduled_time_us": scheduled.time_us,
+        "started_time_us": task.started_us,
+        "schedule_to_close_timeout_ms": scheduled.schedule_to_close_timeout_ms,
+        "start_to_close_timeout_ms": scheduled.start_to_close_timeout_ms,
+        "heartbeat_timeout_ms": scheduled.heartbeat_timeout_ms,
+        "heartbeat_details": task.progress,
+        "retry_policy": policy_fields(scheduled.retry_policy),
+        "idempotency_key": f"{run_id}:{scheduled.event_id}",
+        "priority": scheduled.priority,
+    }
+
+
+def workflow_task_fields(
+    frontend: Frontend, task: HandedWorkflowTask, room: int
+) -> tuple[Fields, int]:
+    """The task with as much of its events as there is room for, and how much that took."""
+    events, next_page_token, used = _first_page(frontend, task, room)
+    token = task.token
+    fields = {
+        "token": b"" if token is None else frontend.sealer.seal_task(token),
+        "workflow_id": task.workflow_id,
+        "run_id": uuid_text(task.run_id),
+        "workflow_type": task.workflow_type,
+        "attempt": task.attempt,
+        "previous_started_event_id": task.previous_started_event_id,
+        "started_event_id": task.started_event_id,
+        "events": [event_fields(event) for event in events],
+        "next_page_token": next_page_token,
+        "query_only": token is None,
+        "task_timeout_ms": task.task_timeout_ms,
+        "history_size_bytes": task.history_bytes,
+        "suggest_continue_as_new": task.suggest_continue_as_new,
+    }
+    if task.queries:
+        fields["queries"] = [
+            {
+                "query_token": frontend.sealer.seal_query(query.token, task.namespace_id),
+                "query_type": query.query_type,
+                "args": query.args,
+                "header": query.header,
+            }
+            for query in task.queries
+        ]
+        used += sum(len(query.args) + len(query.header) for query in task.queries)
+    return fields, used
+
+
+def _first_page(
+    frontend: Frontend, task: HandedWorkflowTask, room: int
+) -> tuple[list[Event], bytes, int]:
+    events, following, used = task.events, task.next_event_id, task.history_bytes
+    # The whole history is a bound that costs nothing; only what may be too large is measured.
+    if used > min(room, limits.TASK_HISTORY_PAGE_BYTES_MAX):
+        events, used = _fitting(task.events, room)
+        if len(events) < len(task.events):
+            following = task.events[len(events)].event_id
+    if not following:
+        return events, b"", used
+    tail = [event for event in _tail(task) if event.event_id >= following]
+    to_event_id = tail[0].event_id - 1 if tail else task.started_event_id
+    rest = Rest(task.shard_id, task.run_id, following, to_event_id, tail)
+    return events, seal_rest(frontend, task.namespace_id, rest), used
+
+
+def _fitting(events: list[Event], room: int) -> tuple[list[Event], int]:
+    """As many as fit, and their size. None is fine: they come by the page token."""
+    used = 0
+    for index, event in enumerate(events):
+        size = len(event_bytes(event))
+        if used + size > room:
+            return events[:index], used
+        used += size
+    return events, used
+
+
+def _tail(task: HandedWorkflowTask) -> list[Event]:
+    """The events that no store has yet. A complete hand-out may have them in `events` only."""
+    if task.tail or task.token is None:
+        return task.tail
+    return task.events[-2 if not task.token.scheduled_event_id else -1 :]
+
+
+def _activity_bytes(task: HandedActivityTask) -> int:
+    scheduled = task.scheduled
+    return len(scheduled.input) + len(scheduled.header) + len(task.progress) + ENVELOPE_BYTES

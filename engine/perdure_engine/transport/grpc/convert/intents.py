@@ -1,0 +1,172 @@
+"""Clients' messages to intents.
+
+What is wrong by its form is refused here, by its value in the frontend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+from google.protobuf.message import Message
+
+from perdure_api.v1 import workflow_service_pb2 as pb
+from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.intents import (
+    CancelWorkflow,
+    DescribeWorkflow,
+    IdConflictPolicy,
+    IdReusePolicy,
+    QueryWorkflow,
+    SignalWorkflow,
+    StartSignal,
+    StartWorkflow,
+    TerminateWorkflow,
+    WaitResult,
+)
+from perdure_engine.core.limits import TASK_TIMEOUT_MS_DEFAULT
+from perdure_engine.frontend.checks import under, uuid_bytes, uuid_bytes_or_none
+from perdure_engine.transport.grpc.convert.retries import policy_of
+
+PRIORITY_DEFAULT = 3
+BODY_HASH_BYTES = 8
+
+REUSE_POLICIES = {0: IdReusePolicy.ALLOW_DUPLICATE, **{int(p): p for p in IdReusePolicy}}
+CONFLICT_POLICIES = {int(p): p for p in IdConflictPolicy}
+
+NewId = Callable[[], bytes]
+
+
+def body_hash(message: Message) -> bytes:
+    """What a repeated request must have in common with the first."""
+    return blake2b(
+        message.SerializeToString(deterministic=True), digest_size=BODY_HASH_BYTES
+    ).digest()
+
+
+def start_workflow(
+    message: pb.StartWorkflowRequest, namespace_id: bytes, new_id: NewId
+) -> StartWorkflow:
+    return _start(message, namespace_id, new_id, body_hash(message), IdConflictPolicy.FAIL, None)
+
+
+def signal_with_start_workflow(
+    message: pb.SignalWithStartWorkflowRequest, namespace_id: bytes, new_id: NewId
+) -> StartWorkflow:
+    signal = StartSignal(message.signal_name, message.signal_input)
+    unsaid = IdConflictPolicy.USE_EXISTING
+    try:
+        return _start(message.start, namespace_id, new_id, body_hash(message), unsaid, signal)
+    except Rejected as rejected:
+        raise under("start", rejected) from None
+
+
+def _start(
+    message: pb.StartWorkflowRequest,
+    namespace_id: bytes,
+    new_id: NewId,
+    hashed: bytes,
+    unsaid: IdConflictPolicy,
+    signal: StartSignal | None,
+) -> StartWorkflow:
+    request_id = uuid_bytes("request_id", message.request_id)
+    run_id = message.run_id
+    reuse = REUSE_POLICIES.get(message.id_reuse_policy)
+    if reuse is None:
+        raise invalid("id_reuse_policy", "is not a policy")
+    number = message.id_conflict_policy
+    conflict = CONFLICT_POLICIES.get(number) if number else unsaid
+    if conflict is None:
+        raise invalid("id_conflict_policy", "is not a policy")
+    return StartWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes("run_id", run_id) if run_id else new_id(),
+        request_id=request_id,
+        body_hash=hashed,
+        workflow_type=message.workflow_type,
+        task_queue=message.task_queue,
+        input=message.input,
+        header=message.header,
+        memo=message.memo,
+        execution_timeout_ms=message.execution_timeout_ms,
+        run_timeout_ms=message.run_timeout_ms,
+        task_timeout_ms=message.task_timeout_ms or TASK_TIMEOUT_MS_DEFAULT,
+        retry_policy=policy_of(message.retry_policy) if message.HasField("retry_policy") else None,
+        identity=message.identity,
+        id_reuse_policy=reuse,
+        id_conflict_policy=conflict,
+        start_delay_ms=message.start_delay_ms,
+        priority=message.priority or PRIORITY_DEFAULT,
+        static_summary=message.static_summary,
+        static_details=message.static_details,
+        signal=signal,
+    )
+
+
+def signal_workflow(message: pb.SignalWorkflowRequest, namespace_id: bytes) -> SignalWorkflow:
+    return SignalWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        signal_name=message.signal_name,
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        input=message.input,
+        identity=message.identity,
+        header=message.header,
+    )
+
+
+def cancel_workflow(message: pb.CancelWorkflowRequest, namespace_id: bytes) -> CancelWorkflow:
+    return CancelWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        identity=message.identity,
+        reason=message.reason,
+    )
+
+
+def terminate_workflow(
+    message: pb.TerminateWorkflowRequest, namespace_id: bytes
+) -> TerminateWorkflow:
+    return TerminateWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        identity=message.identity,
+        reason=message.reason,
+        details=message.details,
+    )
+
+
+def describe_workflow(message: pb.DescribeWorkflowRequest, namespace_id: bytes) -> DescribeWorkflow:
+    return DescribeWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+    )
+
+
+def query_workflow(message: pb.QueryWorkflowRequest, namespace_id: bytes) -> QueryWorkflow:
+    return QueryWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        query_type=message.query_type,
+        args=message.args,
+        header=message.header,
+    )
+
+
+def wait_result(message: pb.GetResultRequest | pb.Wait, namespace_id: bytes) -> WaitResult:
+    return WaitResult(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+    )

@@ -1,0 +1,197 @@
+"""Replies and rows, towards the wire."""
+
+from __future__ import annotations
+
+import json
+from typing import assert_never
+
+from perdure_api.v1 import common_pb2, operator_service_pb2
+from perdure_api.v1 import namespace_service_pb2 as namespace_pb2
+from perdure_api.v1 import workflow_service_pb2 as pb
+from perdure_engine.core import events, replies
+from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
+from perdure_engine.core.ids import uuid_text
+from perdure_engine.frontend.handlers.describe_cluster import Cluster
+from perdure_engine.frontend.handlers.describe_task_queue import KindInfo
+from perdure_engine.ports.rows import VisibilityRow
+from perdure_engine.ports.store import NamespaceRow
+from perdure_engine.transport.grpc.convert.failures import failure_fields
+from perdure_engine.transport.grpc.convert.fields import Fields
+
+
+def started(reply: replies.Started) -> pb.StartWorkflowResponse:
+    return pb.StartWorkflowResponse(run_id=uuid_text(reply.run_id), started=reply.started)
+
+
+def signaled_with_start(reply: replies.Started) -> pb.SignalWithStartWorkflowResponse:
+    return pb.SignalWithStartWorkflowResponse(run_id=uuid_text(reply.run_id), started=reply.started)
+
+
+def signaled(_: None) -> pb.SignalWorkflowResponse:
+    return pb.SignalWorkflowResponse()
+
+
+def cancel_requested(_: None) -> pb.CancelWorkflowResponse:
+    return pb.CancelWorkflowResponse()
+
+
+def terminated(_: None) -> pb.TerminateWorkflowResponse:
+    return pb.TerminateWorkflowResponse()
+
+
+def queried(reply: replies.QueryAnswer) -> pb.QueryWorkflowResponse:
+    return pb.QueryWorkflowResponse(result=reply.result)
+
+
+def result_fields(reply: replies.Closed) -> Fields:
+    """Of a `WorkflowResult`: the result of a completed run, the failure of every other."""
+    fields: Fields = {"status": reply.status, "run_id": uuid_text(reply.run_id)}
+    event = reply.event
+    if isinstance(event, events.WorkflowExecutionCompleted):
+        fields["result"] = event.result
+    else:
+        fields["failure"] = failure_fields(_failure(event))
+    return fields
+
+
+def _failure(
+    event: events.WorkflowExecutionFailed
+    | events.WorkflowExecutionTimedOut
+    | events.WorkflowExecutionCanceled
+    | events.WorkflowExecutionTerminated,
+) -> Failure:
+    match event:
+        case events.WorkflowExecutionFailed():
+            return event.failure
+        case events.WorkflowExecutionTimedOut():
+            return Failure(
+                FailureKind.TIMEOUT,
+                "workflow timed out",
+                timeout_type=TimeoutType.START_TO_CLOSE,
+            )
+        case events.WorkflowExecutionCanceled():
+            return Failure(FailureKind.CANCELED, "workflow canceled", details=event.details)
+        case events.WorkflowExecutionTerminated():
+            return Failure(FailureKind.TERMINATED, event.reason or "workflow terminated")
+        case _:
+            assert_never(event)
+
+
+def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
+    return pb.DescribeWorkflowResponse(
+        info=_info_fields(reply.info),
+        execution_timeout_ms=reply.execution_timeout_ms,
+        run_timeout_ms=reply.run_timeout_ms,
+        task_timeout_ms=reply.task_timeout_ms,
+        pending_activities=[_pending_activity(activity) for activity in reply.activities],
+        pending_timers=[
+            pb.PendingTimerInfo(timer_id=timer.timer_id, fire_time_us=timer.fire_us)
+            for timer in reply.timers
+        ],
+        pending_workflow_task=_pending_workflow_task(reply.workflow_task),
+        cancel_requested=reply.cancel_requested,
+        buffered_events=reply.buffered_events,
+    )
+
+
+def _info_fields(info: replies.RunInfo) -> Fields:
+    return {
+        "workflow_id": info.workflow_id,
+        "run_id": uuid_text(info.run_id),
+        "workflow_type": info.workflow_type,
+        "task_queue": info.task_queue,
+        "status": info.status,
+        "start_time_us": info.start_us,
+        "close_time_us": info.close_us,
+        "history_events": info.history_events,
+        "history_size_bytes": info.history_bytes,
+        "memo": info.memo,
+        "stuck": info.stuck,
+        "stuck_reason": info.stuck_reason,
+    }
+
+
+def _pending_activity(activity: replies.PendingActivity) -> Fields:
+    return {
+        "activity_id": activity.activity_id,
+        "activity_type": activity.activity_type,
+        "task_queue": activity.task_queue,
+        "state": pb.PendingActivityState.Value(f"PENDING_ACTIVITY_STATE_{activity.state}"),
+        "attempt": activity.attempt,
+        "maximum_attempts": activity.maximum_attempts,
+        "scheduled_time_us": activity.scheduled_us,
+        "started_time_us": activity.started_us,
+        "next_attempt_time_us": activity.next_attempt_us,
+        "worker_identity": activity.worker_identity,
+        "last_failure": failure_fields(activity.last_failure),
+        "heartbeat_details": activity.progress,
+    }
+
+
+def _pending_workflow_task(task: replies.PendingWorkflowTask | None) -> Fields:
+    if task is None:
+        return None
+    return {
+        "attempt": task.attempt,
+        "scheduled_time_us": task.scheduled_us,
+        "started_time_us": task.started_us,
+        "worker_identity": task.worker_identity,
+        "last_failure": failure_fields(task.last_failure),
+    }
+
+
+def row_message(row: VisibilityRow) -> pb.WorkflowInfo:
+    """What the row's attributes do not say is not set."""
+    attributes = json.loads(row.attrs) if len(row.attrs) > len("{}") else {}
+    stuck_reason = attributes.get("stuck_reason", "")
+    return pb.WorkflowInfo(
+        workflow_id=row.workflow_id,
+        run_id=uuid_text(row.run_id),
+        workflow_type=row.workflow_type,
+        task_queue=row.task_queue,
+        status=common_pb2.WorkflowStatus.ValueType(row.status),
+        start_time_us=row.start_us,
+        close_time_us=row.close_us or 0,
+        history_events=row.history_events,
+        history_size_bytes=row.history_bytes,
+        memo=row.memo,
+        stuck=bool(stuck_reason),
+        stuck_reason=stuck_reason,
+    )
+
+
+def namespace_info(row: NamespaceRow) -> namespace_pb2.NamespaceInfo:
+    return namespace_pb2.NamespaceInfo(
+        name=row.name,
+        namespace_id=uuid_text(row.namespace_id),
+        description=row.description,
+        retention_ms=row.retention_ms,
+        conflict_token=row.conflict_token,
+    )
+
+
+def cluster(found: Cluster) -> operator_service_pb2.DescribeClusterResponse:
+    return operator_service_pb2.DescribeClusterResponse(
+        version=found.version,
+        database=found.database,
+        number_of_shards=found.number_of_shards,
+        node_id=uuid_text(found.node_id),
+        nodes=[
+            operator_service_pb2.NodeInfo(
+                node_id=uuid_text(entry.node.node_id),
+                address=entry.node.address,
+                region=entry.node.region,
+                alive=entry.node.alive,
+                shards=entry.shards,
+            )
+            for entry in found.nodes
+        ],
+    )
+
+
+def queue_kind(info: KindInfo) -> operator_service_pb2.TaskQueueKindInfo:
+    return operator_service_pb2.TaskQueueKindInfo(
+        backlog_count=info.backlog_count,
+        backlog_age_ms=info.backlog_age_ms,
+        pollers=info.pollers,
+    )

@@ -1,0 +1,105 @@
+"""The gRPC server: its services, its limits, its start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no stubs are published for it
+from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  # likewise
+
+from perdure_api.v1 import (
+    namespace_service_pb2,
+    operator_service_pb2,
+    worker_service_pb2,
+    workflow_service_pb2,
+)
+from perdure_engine.core import limits
+from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.transport.grpc.decode import method_handlers
+from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.namespace_service import NamespaceService
+from perdure_engine.transport.grpc.operator_service import OperatorService
+from perdure_engine.transport.grpc.worker_service import WorkerService
+from perdure_engine.transport.grpc.workflow_service import WorkflowService
+
+# No maximum_concurrent_rpcs: it counts parked polls, and with 50 the 51st is refused at once.
+OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", limits.REQUEST_BYTES_MAX),
+    # One task may hold an input and progress of 2 MiB each; answers are cut before they come here.
+    ("grpc.max_send_message_length", 2 * limits.REQUEST_BYTES_MAX),
+    ("grpc.keepalive_time_ms", 30_000),  # a client that vanished is noticed, and its polls end
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),  # clients may ask as often
+    # Two servers on one port would share its connections without a word.
+    ("grpc.so_reuseport", 0),
+)
+
+
+class GrpcServer:
+    """Serves a frontend on one address. Start once; stop waits; stopping twice is fine."""
+
+    def __init__(self, frontend: Frontend, address: str) -> None:
+        """`address` is host:port; port 0 takes a free one, which `port` tells after `start`."""
+        self._frontend = frontend
+        self._address = address
+        self._server: grpc.aio.Server | None = None
+        self._health = health.aio.HealthServicer()
+        self._port = 0
+
+    @property
+    def port(self) -> int:
+        assert self._port, "started servers have a port"
+        return self._port
+
+    async def start(self) -> None:
+        """Listen. Raises OSError when the address cannot be bound."""
+        assert self._server is None, "start once"
+        self._server = server = grpc.aio.server(options=OPTIONS)
+        errors = Errors(self._frontend.ids)
+        names = []
+        for service, servicer in self._services(errors):
+            handlers = method_handlers(service, servicer, errors)
+            server.add_registered_method_handlers(service.full_name, handlers)
+            names.append(service.full_name)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            [*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
+        )
+        try:
+            self._port = server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {self._address}") from error
+        await server.start()
+        for name in ("", *names):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new calls, answer what waits as if its time were over, let the others finish.
+
+        What is not done after `grace_s` is aborted.
+        """
+        if self._server is None:
+            return
+        await self._health.enter_graceful_shutdown()
+        stopping = asyncio.get_running_loop().create_task(self._server.stop(grace_s))
+        self._frontend.parking.close()
+        await stopping
+
+    def _services(self, errors: Errors) -> list[tuple[ServiceDescriptor, object]]:
+        def named(module: object, name: str) -> ServiceDescriptor:
+            descriptor: ServiceDescriptor = module.DESCRIPTOR.services_by_name[name]  # type: ignore[attr-defined]  # generated
+            return descriptor
+
+        frontend = self._frontend
+        return [
+            (
+                named(workflow_service_pb2, "WorkflowService"),
+                WorkflowService(frontend, errors),
+            ),
+            (named(worker_service_pb2, "WorkerService"), WorkerService(frontend, errors)),
+            (named(namespace_service_pb2, "NamespaceService"), NamespaceService(frontend)),
+            (named(operator_service_pb2, "OperatorService"), OperatorService(frontend)),
+        ]

@@ -1,0 +1,137 @@
+"""WorkerService: what workers call."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure_api.v1 import worker_service_pb2 as pb
+from perdure_engine.core.errors import Rejected
+from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.frontend.handlers.complete_tasks import Completion, complete_tasks
+from perdure_engine.frontend.handlers.get_task_history import get_task_history
+from perdure_engine.frontend.handlers.goodbye import goodbye
+from perdure_engine.frontend.handlers.heartbeat import heartbeat
+from perdure_engine.frontend.handlers.poll_tasks import (
+    PollTasks,
+    check_worker,
+    give_back,
+    poll_tasks,
+)
+from perdure_engine.ports.history import HeldVerdict, WorkerRef
+from perdure_engine.ports.matching import PollAnswer
+from perdure_engine.transport.grpc.convert.completions import completion_of, held_of
+from perdure_engine.transport.grpc.convert.events import event_message
+from perdure_engine.transport.grpc.convert.handed import poll_response
+from perdure_engine.transport.grpc.decode import Context
+from perdure_engine.transport.grpc.errors import Errors
+
+
+class WorkerService:
+    """One function per RPC, by its name: message in, message out, errors raised."""
+
+    def __init__(self, frontend: Frontend, errors: Errors) -> None:
+        self._frontend = frontend
+        self._errors = errors
+
+    async def PollTasks(
+        self, request: pb.PollTasksRequest, context: Context
+    ) -> pb.PollTasksResponse:
+        poll = PollTasks(
+            namespace_id=await self._namespace_id(request.namespace),
+            task_queue=request.task_queue,
+            worker=WorkerRef(request.worker_id, request.identity, request.build_id),
+            max_workflow_tasks=request.max_workflow_tasks,
+            max_activity_tasks=request.max_activity_tasks,
+            timeout_ms=request.timeout_ms,
+        )
+        answer = await poll_tasks(self._frontend, poll)
+        if answer is None:
+            return pb.PollTasksResponse()
+        return self._delivered(answer, context)
+
+    def _delivered(self, answer: PollAnswer, context: Context) -> pb.PollTasksResponse:
+        """The answer as a message, and its tasks given back if the call is cancelled before it
+        left.
+
+        What is lost later, on its way, is found by the leases.
+        """
+        call = asyncio.current_task()
+        assert call is not None
+        try:
+            response = poll_response(self._frontend, answer)
+        except BaseException:
+            give_back(self._frontend, answer)
+            raise
+
+        def left_or_not(_: object) -> None:
+            # The context does not know (its `cancelled` stays false); the task does.
+            if call.cancelling():
+                give_back(self._frontend, answer)
+
+        context.add_done_callback(left_or_not)  # type: ignore[arg-type]  # the stub's callback type is no Protocol
+        return response
+
+    async def CompleteTasks(
+        self, request: pb.CompleteTasksRequest, _: Context
+    ) -> pb.CompleteTasksResponse:
+        namespace_id = await self._namespace_id(request.namespace)
+        worker = WorkerRef(request.worker_id, request.identity, request.build_id)
+        check_worker(worker)
+        completions: list[Completion | Rejected] = []
+        for message in request.completions:
+            try:
+                completion = completion_of(message, self._frontend.sealer, namespace_id, worker)
+                completions.append(completion)
+            except Rejected as rejected:
+                completions.append(rejected)
+        failures = await complete_tasks(self._frontend, completions)
+        return pb.CompleteTasksResponse(
+            failures=[
+                pb.CompletionFailure(index=index, error=self._errors.encoded(error))
+                for index, error in failures
+            ]
+        )
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, _: Context) -> pb.HeartbeatResponse:
+        namespace_id = await self._namespace_id(request.namespace)
+        worker = WorkerRef(request.worker_id, request.identity, "")
+        held = held_of(request.held, self._frontend.sealer, namespace_id)
+        verdicts = heartbeat(self._frontend, worker, held)
+        return pb.HeartbeatResponse(
+            notices=[
+                pb.HeldTaskNotice(index=index, state=_held_state(verdict))
+                for index, verdict in enumerate(verdicts)
+                if verdict is not None
+            ]
+        )
+
+    async def Goodbye(self, request: pb.GoodbyeRequest, _: Context) -> pb.GoodbyeResponse:
+        namespace_id = await self._namespace_id(request.namespace)
+        released = [
+            self._frontend.sealer.open_task(f"released_tokens[{index}]", sealed, namespace_id)
+            for index, sealed in enumerate(request.released_tokens)
+        ]
+        goodbye(self._frontend, WorkerRef(request.worker_id, request.identity, ""), released)
+        return pb.GoodbyeResponse()
+
+    async def GetTaskHistory(
+        self, request: pb.GetTaskHistoryRequest, _: Context
+    ) -> pb.GetTaskHistoryResponse:
+        namespace_id = await self._namespace_id(request.namespace)
+        page = await get_task_history(self._frontend, namespace_id, request.page_token)
+        return pb.GetTaskHistoryResponse(
+            events=[event_message(event) for event in page.events],
+            next_page_token=page.next_page_token,
+        )
+
+    async def _namespace_id(self, name: str) -> bytes:
+        row = self._frontend.namespaces.cached(name)
+        return (row or await self._frontend.namespaces.find(name)).namespace_id
+
+
+def _held_state(verdict: HeldVerdict) -> pb.HeldTaskState.ValueType:
+    if verdict.lost:
+        return pb.HELD_TASK_STATE_LOST
+    if verdict.cancel_requested:
+        return pb.HELD_TASK_STATE_CANCEL_REQUESTED
+    return pb.HELD_TASK_STATE_UNSPECIFIED

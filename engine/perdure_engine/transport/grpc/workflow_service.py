@@ -1,0 +1,120 @@
+"""WorkflowService: what clients call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from perdure_api.v1 import workflow_service_pb2 as pb
+from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.frontend.handlers.count_workflows import count_workflows
+from perdure_engine.frontend.handlers.get_history import get_history
+from perdure_engine.frontend.handlers.get_result import get_result
+from perdure_engine.frontend.handlers.list_workflows import list_workflows
+from perdure_engine.transport.grpc.batch import batch_call
+from perdure_engine.transport.grpc.calls import CALLS, namespace_of
+from perdure_engine.transport.grpc.convert import intents, requests
+from perdure_engine.transport.grpc.convert.events import event_message
+from perdure_engine.transport.grpc.convert.replies import result_fields, row_message
+from perdure_engine.transport.grpc.decode import Context
+from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.wait_results import WaitStream
+
+
+class WorkflowService:
+    """One function per RPC, by its name: message in, message out, errors raised."""
+
+    def __init__(self, frontend: Frontend, errors: Errors) -> None:
+        self._frontend = frontend
+        self._errors = errors
+
+    async def StartWorkflow(
+        self, request: pb.StartWorkflowRequest, _: Context
+    ) -> pb.StartWorkflowResponse:
+        response: pb.StartWorkflowResponse = await self._call("start_workflow", request)
+        return response
+
+    async def SignalWorkflow(
+        self, request: pb.SignalWorkflowRequest, _: Context
+    ) -> pb.SignalWorkflowResponse:
+        response: pb.SignalWorkflowResponse = await self._call("signal_workflow", request)
+        return response
+
+    async def SignalWithStartWorkflow(
+        self, request: pb.SignalWithStartWorkflowRequest, _: Context
+    ) -> pb.SignalWithStartWorkflowResponse:
+        response: pb.SignalWithStartWorkflowResponse = await self._call(
+            "signal_with_start_workflow", request
+        )
+        return response
+
+    async def QueryWorkflow(
+        self, request: pb.QueryWorkflowRequest, _: Context
+    ) -> pb.QueryWorkflowResponse:
+        response: pb.QueryWorkflowResponse = await self._call("query_workflow", request)
+        return response
+
+    async def CancelWorkflow(
+        self, request: pb.CancelWorkflowRequest, _: Context
+    ) -> pb.CancelWorkflowResponse:
+        response: pb.CancelWorkflowResponse = await self._call("cancel_workflow", request)
+        return response
+
+    async def TerminateWorkflow(
+        self, request: pb.TerminateWorkflowRequest, _: Context
+    ) -> pb.TerminateWorkflowResponse:
+        response: pb.TerminateWorkflowResponse = await self._call("terminate_workflow", request)
+        return response
+
+    async def DescribeWorkflow(
+        self, request: pb.DescribeWorkflowRequest, _: Context
+    ) -> pb.DescribeWorkflowResponse:
+        response: pb.DescribeWorkflowResponse = await self._call("describe_workflow", request)
+        return response
+
+    async def ListWorkflows(
+        self, request: pb.ListWorkflowsRequest, _: Context
+    ) -> pb.ListWorkflowsResponse:
+        where = requests.filter_of(request.filter, await self._namespace_id(request.namespace))
+        answer = await list_workflows(self._frontend, where, request.page_size, request.page_token)
+        return pb.ListWorkflowsResponse(
+            workflows=[row_message(row) for row in answer.rows],
+            next_page_token=answer.next_page_token,
+        )
+
+    async def CountWorkflows(
+        self, request: pb.CountWorkflowsRequest, _: Context
+    ) -> pb.CountWorkflowsResponse:
+        where = requests.filter_of(request.filter, await self._namespace_id(request.namespace))
+        return pb.CountWorkflowsResponse(count=await count_workflows(self._frontend, where))
+
+    async def GetHistory(self, request: pb.GetHistoryRequest, _: Context) -> pb.GetHistoryResponse:
+        namespace_id = await self._namespace_id(request.namespace)
+        answer = await get_history(self._frontend, requests.get_history(request, namespace_id))
+        return pb.GetHistoryResponse(
+            events=[event_message(event) for event in answer.events],
+            next_page_token=answer.next_page_token,
+        )
+
+    async def GetResult(self, request: pb.GetResultRequest, _: Context) -> pb.GetResultResponse:
+        namespace_id = await self._namespace_id(request.namespace)
+        wait = intents.wait_result(request, namespace_id)
+        closed = await get_result(self._frontend, wait, request.timeout_ms)
+        return pb.GetResultResponse(result=None if closed is None else result_fields(closed))
+
+    async def BatchCall(self, request: pb.BatchCallRequest, _: Context) -> pb.BatchCallResponse:
+        return await batch_call(self._frontend, self._errors, request)
+
+    def WaitResults(
+        self, requests: AsyncIterator[pb.WaitResultsRequest], _: Context
+    ) -> AsyncIterator[pb.WaitResultsResponse]:
+        return WaitStream(self._frontend, self._errors).serve(requests)
+
+    async def _call(self, verb: str, request: Any) -> Any:
+        namespace_id = await self._namespace_id(namespace_of(verb, request))
+        call = CALLS[verb]
+        return call.answer(await call.submit(self._frontend, request, namespace_id))
+
+    async def _namespace_id(self, name: str) -> bytes:
+        row = self._frontend.namespaces.cached(name)
+        return (row or await self._frontend.namespaces.find(name)).namespace_id

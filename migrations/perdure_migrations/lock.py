@@ -1,0 +1,68 @@
+"""A row as the lock: compare-and-set with an expiry by the database's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from perdure_migrations.errors import MigrationLocked
+
+# Long enough for any single step of ours, short enough that a killed migration blocks the next
+# start for no more than a coffee's sip.
+LOCK_S = 30
+# Waits of 0.2 s: more than a holder that was killed can keep the lock.
+TRIES_MAX = 5 * 2 * LOCK_S
+
+CREATE = """
+create table if not exists migration_lock (
+  lock_id int2 not null,
+  owner_id uuid not null,
+  expires_at timestamptz not null,
+  constraint migration_lock_pk primary key (lock_id),
+  constraint migration_lock_one check (lock_id = 1)
+)
+"""
+TAKE = """
+insert into migration_lock as t (lock_id, owner_id, expires_at)
+values (1, gen_random_uuid(), clock_timestamp() + $1::int8 * interval '1 second')
+on conflict (lock_id) do update set owner_id = excluded.owner_id, expires_at = excluded.expires_at
+where t.expires_at < clock_timestamp()
+returning t.owner_id
+"""
+RELEASE = "delete from migration_lock where lock_id = 1 and owner_id = $1::uuid"
+# The database sleeps, so that no clock of this process is needed.
+WAIT = "select pg_sleep(0.2)"
+
+STATEMENTS = {"create": CREATE, "take": TAKE, "release": RELEASE, "wait": WAIT}
+
+
+@contextmanager
+def migration_lock(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Hold the lock for the block. Raises MigrationLocked when somebody else keeps it."""
+    owner_id = _take(connection)
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute(RELEASE, (owner_id,))
+
+
+def _take(connection: psycopg.Connection[Any]) -> object:
+    for _ in range(TRIES_MAX):
+        try:
+            connection.execute(CREATE)
+            row = connection.execute(TAKE, (LOCK_S,)).fetchone()
+        except (
+            # PostgreSQL's "if not exists" does not hold against a concurrent creation.
+            psycopg.errors.UniqueViolation,
+            psycopg.errors.DuplicateTable,
+            psycopg.errors.SerializationFailure,
+        ):
+            row = None
+        if row is not None:
+            return row[0]
+        connection.execute(WAIT)
+    raise MigrationLocked("another migration holds the row in migration_lock")

@@ -1,0 +1,119 @@
+"""One client's connection: its batches, its stream of results, its single calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from perdure._client.coalescing import Coalescer
+from perdure._client.waits import ResultWaits
+from perdure._wire.calls import Call, Target
+from perdure._wire.connection import Connection
+from perdure._wire.operator_service import OperatorService
+from perdure._wire.results import RunResult
+from perdure._wire.retry import retry_delay_s
+from perdure._wire.surroundings import Surroundings
+from perdure._wire.workflow_service import WorkflowService
+from perdure.converter import DataConverter, Payload, PayloadConverter
+from perdure.errors import PayloadDecodeError, RPCError, RPCStatusCode
+
+T = TypeVar("T")
+
+# Of every call unless its caller says otherwise; waiting for a result has no limit of its own.
+CALL_TIMEOUT_S = 60.0
+# Enough to keep the engine deciding while another batch commits, and few enough that under load
+# calls collect into large batches.
+CALL_BATCHES_IN_FLIGHT_MAX = 2
+# A query waits for a worker, and a batch for its slowest query: more batches, so that a slow one
+# holds up few others.
+QUERY_BATCHES_IN_FLIGHT_MAX = 4
+
+
+class ClientCore:
+    """Bound to the event loop in which it was made, like the channel in it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        namespace: str,
+        identity: str,
+        data_converter: DataConverter,
+        surroundings: Surroundings,
+    ) -> None:
+        self.connection = connection
+        self.namespace = namespace
+        self.identity = identity
+        self.data_converter = data_converter
+        self.surroundings = surroundings
+        self.workflow_service = WorkflowService(connection)
+        self.operator_service = OperatorService(connection)
+        # Queries travel apart, so that one that takes long never holds up a start.
+        self._calls = Coalescer(
+            self.workflow_service.batch_call,
+            surroundings,
+            batches_in_flight_max=CALL_BATCHES_IN_FLIGHT_MAX,
+        )
+        self._queries = Coalescer(
+            self.workflow_service.batch_call,
+            surroundings,
+            batches_in_flight_max=QUERY_BATCHES_IN_FLIGHT_MAX,
+        )
+        self._waits = ResultWaits(self.workflow_service.open_results, surroundings)
+
+    @property
+    def converter(self) -> PayloadConverter:
+        return self.data_converter.payload_converter
+
+    def decode_or_keep(self, payload: Payload) -> Any:
+        """For display, where no hint is known: what cannot be decoded stays as it is."""
+        try:
+            return self.converter.from_payload(payload)
+        except PayloadDecodeError:
+            return payload
+
+    def call(self, call: Call[T], rpc_timeout: timedelta | None) -> asyncio.Future[T]:
+        return self._calls.submit(call, seconds(rpc_timeout))
+
+    def query(self, call: Call[T], rpc_timeout: timedelta | None) -> asyncio.Future[T]:
+        return self._queries.submit(call, seconds(rpc_timeout))
+
+    async def result(self, target: Target, rpc_timeout: timedelta | None) -> RunResult:
+        """Waits as long as it takes, or until the timeout: RPCError DEADLINE_EXCEEDED."""
+        wait = self._waits.wait(target.namespace, target.workflow_id, target.run_id)
+        if rpc_timeout is None:
+            return await wait
+        try:
+            async with asyncio.timeout(rpc_timeout.total_seconds()):
+                return await wait
+        except TimeoutError:
+            message = f"workflow {target.workflow_id!r} has not closed in time"
+            raise RPCError(message, RPCStatusCode.DEADLINE_EXCEEDED) from None
+
+    async def unary(
+        self, send: Callable[[float], Awaitable[T]], rpc_timeout: timedelta | None
+    ) -> T:
+        """Sends until it is answered, or raises the last error when the time is up."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + seconds(rpc_timeout)
+        attempt = 0
+        while True:
+            try:
+                return await send(max(0.0, deadline_s - loop.time()))
+            except RPCError as error:
+                attempt += 1
+                delay_s = retry_delay_s(error, attempt, self.surroundings.random)
+                if delay_s is None or loop.time() + delay_s >= deadline_s:
+                    raise
+            await self.surroundings.sleep(delay_s)
+
+    async def close(self) -> None:
+        await self._calls.close()
+        await self._queries.close()
+        await self._waits.close()
+        await self.connection.close()
+
+
+def seconds(rpc_timeout: timedelta | None) -> float:
+    return CALL_TIMEOUT_S if rpc_timeout is None else rpc_timeout.total_seconds()

@@ -1,0 +1,74 @@
+"""Namespaces and the cluster, for those who run them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from perdure._client.core import ClientCore
+from perdure._wire.operator_service import ClusterInfo, NamespaceInfo, TaskQueueInfo
+
+
+class Operator:
+    """What operators look at and change. Every method takes `rpc_timeout` and raises RPCError."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self._core = core
+        self._service = core.operator_service
+
+    async def create_namespace(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        retention: timedelta | None = None,
+        rpc_timeout: timedelta | None = None,
+    ) -> NamespaceInfo:
+        """Closed runs are kept for `retention`: 7 days unless given, at least an hour."""
+        return await self._core.unary(
+            lambda timeout_s: self._service.create_namespace(
+                name, description, retention, timeout_s
+            ),
+            rpc_timeout,
+        )
+
+    async def describe_namespace(
+        self, name: str | None = None, *, rpc_timeout: timedelta | None = None
+    ) -> NamespaceInfo:
+        """The client's own unless named."""
+        wanted = self._core.namespace if name is None else name
+        return await self._core.unary(
+            lambda timeout_s: self._service.describe_namespace(wanted, timeout_s), rpc_timeout
+        )
+
+    async def update_namespace(
+        self,
+        name: str,
+        *,
+        conflict_token: int,
+        description: str | None = None,
+        retention: timedelta | None = None,
+        rpc_timeout: timedelta | None = None,
+    ) -> NamespaceInfo:
+        """Changes what is given. ABORTED when another update came since it was described."""
+        return await self._core.unary(
+            lambda timeout_s: self._service.update_namespace(
+                name, description, retention, conflict_token, timeout_s
+            ),
+            rpc_timeout,
+        )
+
+    async def list_namespaces(self, *, rpc_timeout: timedelta | None = None) -> list[NamespaceInfo]:
+        return await self._core.unary(self._service.list_namespaces, rpc_timeout)
+
+    async def describe_cluster(self, *, rpc_timeout: timedelta | None = None) -> ClusterInfo:
+        return await self._core.unary(self._service.describe_cluster, rpc_timeout)
+
+    async def describe_task_queue(
+        self, task_queue: str, *, rpc_timeout: timedelta | None = None
+    ) -> TaskQueueInfo:
+        return await self._core.unary(
+            lambda timeout_s: self._service.describe_task_queue(
+                self._core.namespace, task_queue, timeout_s
+            ),
+            rpc_timeout,
+        )

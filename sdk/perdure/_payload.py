@@ -1,0 +1,19 @@
+"""One converted value. A module of its own, because errors carry payloads and converters raise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+NO_METADATA: Mapping[str, bytes] = MappingProxyType({})
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """A value as it travels: how it is encoded, its bytes, and what codecs need besides."""
+
+    encoding: str
+    data: bytes
+    # Shared: nearly all payloads have none, and a dict for each would be most of their memory.
+    metadata: Mapping[str, bytes] = NO_METADATA

@@ -1,0 +1,156 @@
+"""What each event of a history does to a run.
+
+Two tables: what the world did (`HAPPENED`, told to the code when its workflow task is run) and what
+the engine made of the run's own commands (`RECORDED`, as soon as it is read). An event in neither
+is nothing to replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from perdure._failures import failure_to_exception
+from perdure._replay.machines.activity import ActivityMachine, ActivityMove
+from perdure._replay.machines.completion import CompletionMove, CompletionState
+from perdure._replay.machines.timer import TimerMachine, TimerMove
+from perdure._replay.messages import (
+    ActivityTaskCanceled,
+    ActivityTaskCancelRequested,
+    ActivityTaskCompleted,
+    ActivityTaskFailed,
+    ActivityTaskScheduled,
+    Event,
+    TimerCanceled,
+    TimerFired,
+    TimerStarted,
+    WorkflowExecutionCancelRequested,
+    WorkflowExecutionClosed,
+    WorkflowExecutionSignaled,
+    WorkflowExecutionStarted,
+)
+from perdure._replay.run import WorkflowRun
+from perdure.errors import HistoryError
+
+_OUTSIDE = frozenset({"WorkflowExecutionTerminated", "WorkflowExecutionTimedOut"})
+
+
+# --- what happened --------------------------------------------------------------------------------
+
+
+def _started(run: WorkflowRun, event: WorkflowExecutionStarted) -> None:
+    run.begin(event)
+
+
+def _signaled(run: WorkflowRun, event: WorkflowExecutionSignaled) -> None:
+    run.signals.deliver(event)
+
+
+def _cancel_requested(run: WorkflowRun, event: WorkflowExecutionCancelRequested) -> None:
+    run.request_cancel(event.reason)
+
+
+def _activity_completed(run: WorkflowRun, event: ActivityTaskCompleted) -> None:
+    machine = _resolve(run, event.scheduled_event_id)
+    handle = machine.handle
+    if handle.done():  # cancelled, and not waited for
+        return
+    value = None
+    if event.result:
+        value = run.converter.from_payload(event.result[0], machine.result_hint)
+    handle.set_result(value)
+
+
+def _activity_failed(run: WorkflowRun, event: ActivityTaskFailed) -> None:
+    handle = _resolve(run, event.scheduled_event_id).handle
+    if not handle.done():
+        handle.set_exception(failure_to_exception(event.failure, run.converter))
+
+
+def _activity_canceled(run: WorkflowRun, event: ActivityTaskCanceled) -> None:
+    machine = _resolve(run, event.scheduled_event_id)
+    if not machine.handle.done():
+        run.end_cancelled(machine, run.converter.from_payloads(event.details))
+
+
+def _resolve(run: WorkflowRun, scheduled_event_id: int) -> ActivityMachine:
+    machine = run.activities.get(scheduled_event_id)
+    if machine is None:
+        raise HistoryError(f"no activity was scheduled, or is open, by event {scheduled_event_id}")
+    machine.move(ActivityMove.RESOLVED)
+    del run.activities[scheduled_event_id]
+    return machine
+
+
+def _timer_fired(run: WorkflowRun, event: TimerFired) -> None:
+    machine = _timer(run, event.timer_id)
+    machine.move(TimerMove.FIRED)
+    del run.timers[event.timer_id]
+    run.loop.fire(machine.handle)
+
+
+def _timer(run: WorkflowRun, timer_id: str) -> TimerMachine:
+    machine = run.timers.get(timer_id)
+    if machine is None:
+        raise HistoryError(f"no timer {timer_id!r} was started, or is open")
+    return machine
+
+
+# --- what became of the commands ------------------------------------------------------------------
+
+
+def _activity_scheduled(run: WorkflowRun, event: ActivityTaskScheduled) -> None:
+    machine = run.ledger.record(event).machine
+    assert isinstance(machine, ActivityMachine)
+    machine.move(ActivityMove.RECORDED)
+    machine.entry = None
+    machine.scheduled_event_id = event.event_id
+    run.activities[event.event_id] = machine
+
+
+def _activity_cancel_recorded(run: WorkflowRun, event: ActivityTaskCancelRequested) -> None:
+    machine = run.ledger.record(event).machine
+    assert isinstance(machine, ActivityMachine)
+    machine.move(ActivityMove.CANCEL_RECORDED)
+
+
+def _timer_started(run: WorkflowRun, event: TimerStarted) -> None:
+    machine = run.ledger.record(event).machine
+    assert isinstance(machine, TimerMachine)
+    machine.move(TimerMove.RECORDED)
+    machine.entry = None
+
+
+def _timer_canceled(run: WorkflowRun, event: TimerCanceled) -> None:
+    machine = run.ledger.record(event).machine
+    assert isinstance(machine, TimerMachine)
+    machine.move(TimerMove.CANCEL_RECORDED)
+    del run.timers[event.timer_id]
+
+
+def _closed(run: WorkflowRun, event: WorkflowExecutionClosed) -> None:
+    outside = event.kind in _OUTSIDE
+    if outside and run.completion.state is CompletionState.OPEN:
+        run.completion.move(CompletionMove.CLOSED_OUTSIDE)
+        run.loop.stop()
+    else:
+        run.ledger.record(event)
+        run.completion.move(CompletionMove.RECORDED)
+
+
+HAPPENED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
+    WorkflowExecutionStarted: _started,
+    WorkflowExecutionSignaled: _signaled,
+    WorkflowExecutionCancelRequested: _cancel_requested,
+    ActivityTaskCompleted: _activity_completed,
+    ActivityTaskFailed: _activity_failed,
+    ActivityTaskCanceled: _activity_canceled,
+    TimerFired: _timer_fired,
+}
+RECORDED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
+    ActivityTaskScheduled: _activity_scheduled,
+    ActivityTaskCancelRequested: _activity_cancel_recorded,
+    TimerStarted: _timer_started,
+    TimerCanceled: _timer_canceled,
+    WorkflowExecutionClosed: _closed,
+}

@@ -1,0 +1,1 @@
+"""One small automaton for each kind of command. Its legal moves stand in its table."""

@@ -1,0 +1,369 @@
+"""One run: its state, and what its code can ask for.
+
+`WorkflowInstance` feeds it events: `apply` what happened, `record` what became of its commands.
+The functions of `perdure.workflow` come in by `current_run`. Everything that would change the run
+passes `check_may_act`, which is how queries and wait conditions are kept from it, and how code that
+is being evicted is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random  # noqa: TID251 - seeded by the run id
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, cast
+
+from perdure._definitions import WorkflowDefinition
+from perdure._failures import exception_to_failure
+from perdure._replay.activity_handle import ActivityHandle
+from perdure._replay.callsite import waiting_at
+from perdure._replay.conditions import Conditions
+from perdure._replay.interrupts import WorkflowEvicted
+from perdure._replay.ledger import Ledger
+from perdure._replay.loop import DeterministicLoop, TimerHandle, WorkflowTask
+from perdure._replay.machines.activity import (
+    ActivityCancellationType,
+    ActivityMachine,
+    ActivityMove,
+    ActivityState,
+)
+from perdure._replay.machines.completion import CompletionMachine, CompletionMove, CompletionState
+from perdure._replay.machines.timer import TimerMachine, TimerMove, TimerState
+from perdure._replay.messages import (
+    CancelTimer,
+    CancelWorkflow,
+    Command,
+    CompleteWorkflow,
+    FailWorkflow,
+    RequestCancelActivity,
+    ScheduleActivity,
+    StartTimer,
+    WorkflowExecutionStarted,
+)
+from perdure._replay.signals import Signals
+from perdure._replay.verdict import defect_cause, raised_at
+from perdure.converter import PayloadConverter
+from perdure.errors import (
+    ActivityError,
+    CancelledError,
+    ReadOnlyContextError,
+    RetryState,
+    is_cancelled_exception,
+)
+
+logger = logging.getLogger(__name__)
+
+_EVICTED = "evicted"
+
+
+def current_run() -> WorkflowRun:
+    """Of the code that calls; RuntimeError outside of workflow code."""
+    loop = asyncio._get_running_loop()
+    if type(loop) is not DeterministicLoop:
+        raise RuntimeError("not in workflow code")
+    return cast(WorkflowRun, loop.host)
+
+
+class WorkflowRun:
+    __slots__ = (
+        "_activities_made",
+        "_barred",
+        "_context",
+        "_random",
+        "_timers_made",
+        "activities",
+        "cancel_reason",
+        "cancel_requested",
+        "completion",
+        "conditions",
+        "converter",
+        "defect",
+        "definition",
+        "history_length",
+        "history_size_bytes",
+        "info",
+        "ledger",
+        "loop",
+        "main",
+        "namespace",
+        "now_us",
+        "replaying",
+        "signals",
+        "started",
+        "suggest_continue_as_new",
+        "timers",
+        "workflow",
+    )
+
+    def __init__(
+        self, definition: WorkflowDefinition, converter: PayloadConverter, namespace: str
+    ) -> None:
+        self.definition = definition
+        self.converter = converter
+        self.namespace = namespace
+        self.loop = DeterministicLoop(self)  # type: ignore[abstract]  # the rest is never called
+        self.ledger = Ledger(self.where_it_waits)
+        self.completion = CompletionMachine()
+        self.conditions = Conditions(self.loop, self)
+        self.signals = Signals(self)
+        self.activities: dict[int, ActivityMachine] = {}  # by scheduled event id
+        self.timers: dict[str, TimerMachine] = {}
+        self.started: WorkflowExecutionStarted | None = None
+        self.workflow: Any = None
+        self.main: WorkflowTask[None] | None = None
+        self.info: Any = None  # perdure.workflow.Info, made when first asked for
+        # A fresh context: what the worker happens to have in its own must not reach the code.
+        self._context = Context()
+        self._random: random.Random | None = None
+        self._activities_made = 0
+        self._timers_made = 0
+        self._barred: str | None = None
+        self.cancel_requested = False
+        self.cancel_reason = ""
+        self.defect: BaseException | None = None
+        # Of the workflow task that is being processed.
+        self.now_us = 0
+        self.replaying = True
+        self.history_length = 0
+        self.history_size_bytes = 0
+        self.suggest_continue_as_new = False
+
+    # --- what the code may do ---------------------------------------------------------------------
+
+    def check_may_act(self) -> None:
+        if self._barred is None:
+            return
+        if self._barred is _EVICTED:
+            raise WorkflowEvicted
+        raise ReadOnlyContextError(
+            f"{self._barred} must not change the workflow: "
+            "no activities, timers, tasks or random numbers"
+        )
+
+    def read_only(self, what: str, function: Callable[[], Any]) -> Any:
+        """Calls `function`, with everything barred that would change the run."""
+        before, self._barred = self._barred, what
+        try:
+            return self._context.run(function)
+        finally:
+            self._barred = before
+
+    def ask(self, condition: Callable[[], bool]) -> bool:
+        before, self._barred = self._barred, "a wait condition"
+        try:
+            return bool(condition())
+        finally:
+            self._barred = before
+
+    @property
+    def silent(self) -> bool:
+        """Has what the code says now been said before, or does it not count?"""
+        return self.replaying or self._barred is not None
+
+    def random(self) -> random.Random:
+        self.check_may_act()
+        if self._random is None:
+            assert self.started is not None
+            self._random = random.Random(self.started.run_id)
+        return self._random
+
+    # --- the run itself ---------------------------------------------------------------------------
+
+    def begin(self, event: WorkflowExecutionStarted) -> None:
+        self.started = event
+        definition = self.definition
+        args = definition.signature.decode(event.input, self.converter)
+        try:
+            init_args = args if definition.init_takes_input else ()
+            self.workflow = self._context.run(definition.cls, *init_args)
+        except Exception as error:
+            self.end_with(error)
+            return
+        self.main = self.loop.create_task(self._run_main(args), name="main", context=self._context)
+
+    async def _run_main(self, args: list[Any]) -> None:
+        run = self.definition.run
+        try:
+            result = await run(self.workflow, *args)
+            payloads = [self.converter.to_payload(result)]
+        except BaseException as error:
+            self.end_with(error)
+        else:
+            self.ledger.add_at(CompleteWorkflow(result=payloads), run.__code__, -1)
+            self._close()
+
+    def end_with(self, error: BaseException) -> None:
+        """What workflow code raised: a defect, a cancellation that was asked for, or a failure."""
+        if self._barred is _EVICTED or self.completion.state is not CompletionState.OPEN:
+            return
+        if defect_cause(error, self.definition.failure_exception_types) is not None:
+            self.defect = error
+        elif not isinstance(error, Exception | asyncio.CancelledError):
+            self.defect = error  # SystemExit, KeyboardInterrupt: not the run's to decide
+        else:
+            command: Command
+            if self.cancel_requested and is_cancelled_exception(error):
+                command = CancelWorkflow(details=[])
+            else:
+                command = FailWorkflow(failure=exception_to_failure(error, self.converter))
+            site = raised_at(error)
+            code, offset = site or (self.definition.run.__code__, -1)
+            self.ledger.add_at(command, code, offset)
+            self._close()
+        self.loop.stop()
+
+    def _close(self) -> None:
+        self.completion.move(CompletionMove.COMMAND)
+        self.loop.stop()
+        if self.signals.running and not self.replaying:
+            logger.warning(
+                "workflow %s ended while %d signal handler(s) ran; "
+                "wait for workflow.all_handlers_finished if they must not be cut off",
+                self.started.workflow_id if self.started else "?",
+                self.signals.running,
+            )
+
+    def request_cancel(self, reason: str) -> None:
+        self.cancel_requested = True
+        self.cancel_reason = reason
+        if self.main is not None:
+            # Through the queue: what became ready before must run before, the first step too.
+            self.loop.call_soon(self.main.cancel, context=self._context)
+
+    def spawn(self, coroutine: Any, name: str) -> None:
+        self.loop.create_task(coroutine, name=name, context=self._context.copy())
+
+    def report_unhandled(self, context: dict[str, Any]) -> None:
+        """What the loop was told that nobody caught."""
+        if self._barred is _EVICTED:
+            return
+        error = context.get("exception")
+        if error is not None and defect_cause(error) is not None:
+            self.defect = self.defect or error
+        if not self.silent:
+            logger.error("in a workflow: %s", context.get("message"), exc_info=error)
+
+    def where_it_waits(self) -> str:
+        if self.completion.state is not CompletionState.OPEN:
+            return "has ended"
+        sites = waiting_at(self.main) if self.main is not None else []
+        return f"waits at {sites[-1]}" if sites else "has not begun"
+
+    # --- activities -------------------------------------------------------------------------------
+
+    def next_activity_id(self) -> str:
+        self._activities_made += 1
+        return str(self._activities_made)
+
+    def start_activity(
+        self,
+        command: ScheduleActivity,
+        result_hint: Any,
+        cancellation: ActivityCancellationType,
+    ) -> ActivityHandle[Any]:
+        self.check_may_act()
+        handle: ActivityHandle[Any] = ActivityHandle(self.loop, self._activities_made)
+        machine = ActivityMachine(
+            command.activity_id, command.activity_type, result_hint, cancellation, handle, self
+        )
+        handle.bind(machine)
+        machine.entry = self.ledger.add(command, machine)
+        return handle
+
+    def cancel_activity(self, machine: ActivityMachine) -> None:
+        if self._barred is _EVICTED:
+            machine.handle.give_up()
+            return
+        self.check_may_act()
+        if machine.state is ActivityState.CREATED:
+            machine.move(ActivityMove.CANCEL)
+            assert machine.entry is not None
+            machine.entry.command = None
+            self.end_cancelled(machine)
+        elif machine.state is not ActivityState.SCHEDULED:
+            return  # asked before: what it comes to is waited for
+        elif machine.cancellation is ActivityCancellationType.ABANDON:
+            machine.move(ActivityMove.ABANDON)
+            self.end_cancelled(machine)
+        else:
+            machine.move(ActivityMove.CANCEL)
+            command = RequestCancelActivity(scheduled_event_id=machine.scheduled_event_id)
+            self.ledger.add(command, machine)
+            if machine.cancellation is ActivityCancellationType.TRY_CANCEL:
+                self.end_cancelled(machine)
+
+    def end_cancelled(self, machine: ActivityMachine, details: list[Any] | None = None) -> None:
+        if machine.by_asyncio:
+            machine.handle.give_up()
+            return
+        error = ActivityError(
+            "Activity cancelled",
+            scheduled_event_id=machine.scheduled_event_id,
+            started_event_id=0,
+            identity="",
+            activity_type=machine.activity_type,
+            activity_id=machine.activity_id,
+            retry_state=RetryState.CANCEL_REQUESTED,
+        )
+        error.__cause__ = CancelledError("Cancelled", *(details or ()))
+        machine.handle.set_exception(error)
+
+    # --- timers -----------------------------------------------------------------------------------
+
+    def start_timer(self, handle: TimerHandle, delay_ms: int) -> None:
+        self.check_may_act()
+        self._timers_made += 1
+        machine = TimerMachine(str(self._timers_made), handle)
+        handle.machine = machine
+        command = StartTimer(timer_id=machine.timer_id, start_to_fire_ms=delay_ms)
+        machine.entry = self.ledger.add(command, machine)
+        self.timers[machine.timer_id] = machine
+
+    def cancel_timer(self, handle: TimerHandle) -> None:
+        machine: TimerMachine = handle.machine
+        if self._barred is _EVICTED or machine.state is TimerState.CLOSED:
+            return
+        self.check_may_act()
+        unsent = machine.state is TimerState.CREATED
+        machine.move(TimerMove.CANCEL)
+        if unsent:
+            assert machine.entry is not None
+            machine.entry.command = None
+            del self.timers[machine.timer_id]
+        else:
+            self.ledger.add(CancelTimer(timer_id=machine.timer_id), machine)
+
+    # --- leaving memory ---------------------------------------------------------------------------
+
+    def evict(self) -> None:
+        """Ends the code where it stands; nothing that it still asks for is done. Once."""
+        self._barred = _EVICTED
+        self.replaying = True
+        self.loop.stop()
+        for task in self.loop.live_tasks():
+            self._context.run(_close_task, task)
+        self.loop.forget_tasks()
+        # The rings that only the garbage collector would open otherwise.
+        self.main = self.workflow = self.defect = None
+        self.activities.clear()
+        self.timers.clear()
+        del self.ledger, self.conditions, self.signals, self.loop
+
+
+# How often code may answer to being closed with another await before it is left as it is.
+_CLOSES_MAX = 10
+
+
+def _close_task(task: WorkflowTask[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coroutine: Any = task.get_coro()
+    for _ in range(_CLOSES_MAX):
+        try:
+            coroutine.close()
+        except RuntimeError:  # it awaited once more, in a `finally`
+            continue
+        except BaseException:  # WorkflowEvicted, or what its cleaning up raised
+            return
+        return

@@ -1,0 +1,221 @@
+"""The calls that can share a message: how each is put together and how its answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from perdure._wire.errors import error_from_status
+from perdure._wire.payloads import (
+    fields_to_bytes,
+    payload_to_bytes,
+    payloads_from_bytes,
+    payloads_to_bytes,
+)
+from perdure._wire.policies import retry_policy_to_message
+from perdure._wire.workflow_info import WorkflowExecutionDescription, description_from_message
+from perdure.common import RetryPolicy, WorkflowIdConflictPolicy, WorkflowIdReusePolicy
+from perdure.converter import Payload
+from perdure.errors import PayloadDecodeError, RPCError
+from perdure_api.v1 import workflow_service_pb2 as pb
+
+T = TypeVar("T")
+
+
+class Call(Generic[T]):
+    """A request ready to be sent, alone or with others, any number of times."""
+
+    __slots__ = ("_read", "message", "size")
+
+    def __init__(self, message: pb.Call, read: Callable[[pb.CallResult], T]) -> None:
+        self.message = message
+        self.size = message.ByteSize()
+        self._read = read
+
+    def read(self, result: pb.CallResult) -> T | RPCError | PayloadDecodeError:
+        """The answer or the error, returned and not raised: it concerns this call only."""
+        if result.error:
+            return error_from_status(result.error)
+        try:
+            return self._read(result)
+        except PayloadDecodeError as error:
+            return error
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A run, or with an empty run id the current one of the workflow id."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    run_id: str
+    started: bool
+    """False: a run that was there already has been taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a start says. Durations in ms, 0 for none; the request id makes it repeatable."""
+
+    namespace: str
+    workflow_id: str
+    workflow_type: str
+    task_queue: str
+    input: list[Payload]
+    request_id: str
+    identity: str
+    id_reuse_policy: WorkflowIdReusePolicy
+    id_conflict_policy: WorkflowIdConflictPolicy
+    execution_timeout_ms: int
+    run_timeout_ms: int
+    task_timeout_ms: int
+    retry_policy: RetryPolicy | None
+    memo: Mapping[str, Payload]
+    header: Mapping[str, Payload]
+    start_delay_ms: int
+    priority: int
+    static_summary: Payload | None
+    static_details: Payload | None
+
+
+def start_workflow(start: Start) -> Call[StartedRun]:
+    return Call(pb.Call(start_workflow=_start_message(start)), _read_started)
+
+
+def signal_with_start_workflow(
+    start: Start, signal_name: str, signal_input: list[Payload]
+) -> Call[StartedRun]:
+    message = pb.SignalWithStartWorkflowRequest(
+        start=_start_message(start),
+        signal_name=signal_name,
+        signal_input=payloads_to_bytes(signal_input),
+    )
+    return Call(pb.Call(signal_with_start_workflow=message), _read_signaled_and_started)
+
+
+def signal_workflow(
+    target: Target,
+    signal_name: str,
+    signal_input: list[Payload],
+    *,
+    request_id: str,
+    identity: str,
+) -> Call[None]:
+    message = pb.SignalWorkflowRequest(
+        namespace=target.namespace,
+        workflow_id=target.workflow_id,
+        run_id=target.run_id,
+        signal_name=signal_name,
+        input=payloads_to_bytes(signal_input),
+        request_id=request_id,
+        identity=identity,
+    )
+    return Call(pb.Call(signal_workflow=message), _read_nothing)
+
+
+def query_workflow(target: Target, query_type: str, args: list[Payload]) -> Call[list[Payload]]:
+    message = pb.QueryWorkflowRequest(
+        namespace=target.namespace,
+        workflow_id=target.workflow_id,
+        run_id=target.run_id,
+        query_type=query_type,
+        args=payloads_to_bytes(args),
+    )
+    return Call(pb.Call(query_workflow=message), _read_query)
+
+
+def cancel_workflow(target: Target, reason: str, *, request_id: str, identity: str) -> Call[None]:
+    message = pb.CancelWorkflowRequest(
+        namespace=target.namespace,
+        workflow_id=target.workflow_id,
+        run_id=target.run_id,
+        request_id=request_id,
+        identity=identity,
+        reason=reason,
+    )
+    return Call(pb.Call(cancel_workflow=message), _read_nothing)
+
+
+def terminate_workflow(
+    target: Target, reason: str, details: list[Payload], *, request_id: str, identity: str
+) -> Call[None]:
+    message = pb.TerminateWorkflowRequest(
+        namespace=target.namespace,
+        workflow_id=target.workflow_id,
+        run_id=target.run_id,
+        request_id=request_id,
+        identity=identity,
+        reason=reason,
+        details=payloads_to_bytes(details),
+    )
+    return Call(pb.Call(terminate_workflow=message), _read_nothing)
+
+
+def describe_workflow(
+    target: Target, decode: Callable[[Payload], Any]
+) -> Call[WorkflowExecutionDescription]:
+    """`decode` turns the payloads of the memo into values."""
+    message = pb.DescribeWorkflowRequest(
+        namespace=target.namespace, workflow_id=target.workflow_id, run_id=target.run_id
+    )
+    return Call(
+        pb.Call(describe_workflow=message),
+        lambda result: description_from_message(result.describe_workflow, decode),
+    )
+
+
+def _start_message(start: Start) -> pb.StartWorkflowRequest:
+    return pb.StartWorkflowRequest(
+        namespace=start.namespace,
+        workflow_id=start.workflow_id,
+        workflow_type=start.workflow_type,
+        task_queue=start.task_queue,
+        input=payloads_to_bytes(start.input),
+        request_id=start.request_id,
+        identity=start.identity,
+        id_reuse_policy=_reuse_policy(start.id_reuse_policy),
+        id_conflict_policy=_conflict_policy(start.id_conflict_policy),
+        execution_timeout_ms=start.execution_timeout_ms,
+        run_timeout_ms=start.run_timeout_ms,
+        task_timeout_ms=start.task_timeout_ms,
+        retry_policy=retry_policy_to_message(start.retry_policy),
+        memo=fields_to_bytes(start.memo),
+        header=fields_to_bytes(start.header),
+        start_delay_ms=start.start_delay_ms,
+        priority=start.priority,
+        static_summary=payload_to_bytes(start.static_summary),
+        static_details=payload_to_bytes(start.static_details),
+    )
+
+
+# The numbers of our enums are those of the wire's.
+def _reuse_policy(policy: WorkflowIdReusePolicy) -> pb.WorkflowIdReusePolicy.ValueType:
+    return pb.WorkflowIdReusePolicy.ValueType(int(policy))
+
+
+def _conflict_policy(policy: WorkflowIdConflictPolicy) -> pb.WorkflowIdConflictPolicy.ValueType:
+    return pb.WorkflowIdConflictPolicy.ValueType(int(policy))
+
+
+def _read_started(result: pb.CallResult) -> StartedRun:
+    response = result.start_workflow
+    return StartedRun(response.run_id, response.started)
+
+
+def _read_signaled_and_started(result: pb.CallResult) -> StartedRun:
+    response = result.signal_with_start_workflow
+    return StartedRun(response.run_id, response.started)
+
+
+def _read_query(result: pb.CallResult) -> list[Payload]:
+    return payloads_from_bytes(result.query_workflow.result)
+
+
+def _read_nothing(result: pb.CallResult) -> None:
+    return None

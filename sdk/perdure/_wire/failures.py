@@ -1,0 +1,138 @@
+"""Failures as data, to and from the wire."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
+from perdure.errors import (
+    ActivityInfo,
+    ApplicationInfo,
+    CanceledInfo,
+    FailureInfo,
+    FailureKind,
+    RetryState,
+    ServerInfo,
+    TerminatedInfo,
+    TimeoutInfo,
+    TimeoutType,
+    WorkerLostInfo,
+)
+from perdure_api.v1 import common_pb2 as pb
+
+
+def failure_to_message(failure: FailureInfo) -> pb.Failure:
+    message = pb.Failure(
+        message=failure.message,
+        stack_trace=failure.stack_trace,
+        source=failure.source,
+        cause=None if failure.cause is None else failure_to_message(failure.cause),
+    )
+    if failure.info is not None:
+        _set_info(message, failure.info)
+    return message
+
+
+def failure_from_message(message: pb.Failure) -> FailureInfo:
+    return FailureInfo(
+        message=message.message,
+        stack_trace=message.stack_trace,
+        source=message.source,
+        cause=failure_from_message(message.cause) if message.HasField("cause") else None,
+        info=_info(message),
+    )
+
+
+def _set_info(message: pb.Failure, info: FailureKind) -> None:
+    match info:
+        case ApplicationInfo():
+            message.application.CopyFrom(_application_message(info))
+        case TimeoutInfo():
+            message.timeout.CopyFrom(
+                pb.TimeoutFailureInfo(
+                    timeout_type=pb.TimeoutType.ValueType(info.timeout_type or 0),
+                    last_heartbeat_details=payloads_to_bytes(info.last_heartbeat_details),
+                )
+            )
+        case CanceledInfo():
+            details = payloads_to_bytes(info.details)
+            message.canceled.CopyFrom(pb.CanceledFailureInfo(details=details))
+        case TerminatedInfo():
+            message.terminated.SetInParent()
+        case ServerInfo():
+            message.server.CopyFrom(pb.ServerFailureInfo(non_retryable=info.non_retryable))
+        case ActivityInfo():
+            message.activity.CopyFrom(
+                pb.ActivityFailureInfo(
+                    scheduled_event_id=info.scheduled_event_id,
+                    started_event_id=info.started_event_id,
+                    identity=info.identity,
+                    activity_type=info.activity_type,
+                    activity_id=info.activity_id,
+                    retry_state=pb.RetryState.ValueType(info.retry_state or 0),
+                )
+            )
+        case WorkerLostInfo():
+            message.worker_lost.CopyFrom(pb.WorkerLostFailureInfo(identity=info.identity))
+        case _:
+            assert_never(info)
+
+
+def _application_message(info: ApplicationInfo) -> pb.ApplicationFailureInfo:
+    return pb.ApplicationFailureInfo(
+        type=info.type,
+        non_retryable=info.non_retryable,
+        details=payloads_to_bytes(info.details),
+        next_retry_delay_ms=info.next_retry_delay_ms,
+        category=info.category,
+    )
+
+
+def _info(message: pb.Failure) -> FailureKind | None:
+    match message.WhichOneof("info"):
+        case "application":
+            return _application_info(message.application)
+        case "timeout":
+            return TimeoutInfo(
+                timeout_type=_TIMEOUT_TYPES.get(message.timeout.timeout_type),
+                last_heartbeat_details=payloads_from_bytes(message.timeout.last_heartbeat_details),
+            )
+        case "canceled":
+            return CanceledInfo(details=payloads_from_bytes(message.canceled.details))
+        case "terminated":
+            return TerminatedInfo()
+        case "server":
+            return ServerInfo(non_retryable=message.server.non_retryable)
+        case "activity":
+            return _activity_info(message.activity)
+        case "worker_lost":
+            return WorkerLostInfo(identity=message.worker_lost.identity)
+        case None:
+            return None
+
+
+def _application_info(message: pb.ApplicationFailureInfo) -> ApplicationInfo:
+    has_delay = message.HasField("next_retry_delay_ms")
+    return ApplicationInfo(
+        type=message.type,
+        non_retryable=message.non_retryable,
+        details=payloads_from_bytes(message.details),
+        next_retry_delay_ms=message.next_retry_delay_ms if has_delay else None,
+        category=message.category,
+    )
+
+
+def _activity_info(message: pb.ActivityFailureInfo) -> ActivityInfo:
+    return ActivityInfo(
+        scheduled_event_id=message.scheduled_event_id,
+        started_event_id=message.started_event_id,
+        identity=message.identity,
+        activity_type=message.activity_type,
+        activity_id=message.activity_id,
+        retry_state=_RETRY_STATES.get(message.retry_state),
+    )
+
+
+# A newer engine may know more kinds than we do: what we cannot name is None.
+_TIMEOUT_TYPES = {int(kind): kind for kind in TimeoutType}
+_RETRY_STATES = {int(state): state for state in RetryState}

@@ -1,0 +1,20 @@
+"""What a heartbeat says of a task, and what the engine answers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class HeldTaskNews(NamedTuple):
+    token: bytes
+    heartbeat_details: bytes | None
+    """Encoded payloads: new progress since the last heartbeat, if there is any."""
+
+
+class HeldTaskState(IntEnum):
+    """Numbered as on the wire."""
+
+    LOST = 1
+    """The attempt is over or has another owner: stop."""
+    CANCEL_REQUESTED = 2

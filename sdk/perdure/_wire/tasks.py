@@ -1,0 +1,159 @@
+"""Tasks as polls bring them. Reading one can fail, and then only that one has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from perdure._replay import messages as replay
+from perdure._wire.events import event_from_message
+from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
+from perdure._wire.policies import retry_policy_from_message
+from perdure.common import RetryPolicy
+from perdure.converter import Payload
+from perdure_api.v1 import worker_service_pb2 as pb
+
+
+class PolledWorkflowTask:
+    """A workflow task, its events still as the wire brought them."""
+
+    __slots__ = (
+        "_message",
+        "first_event_id",
+        "next_page_token",
+        "previous_started_event_id",
+        "query_only",
+        "run_id",
+        "started_event_id",
+        "token",
+        "workflow_id",
+        "workflow_type",
+    )
+
+    def __init__(self, message: pb.WorkflowTask) -> None:
+        self._message = message
+        self.token = message.token
+        self.workflow_id = message.workflow_id
+        self.run_id = message.run_id
+        self.workflow_type = message.workflow_type
+        self.previous_started_event_id = message.previous_started_event_id
+        self.started_event_id = message.started_event_id
+        self.query_only = message.query_only
+        self.next_page_token = message.next_page_token
+        events = message.events
+        self.first_event_id = events[0].event_id if events else 0
+        """0: it brings none."""
+
+    @property
+    def query_tokens(self) -> list[bytes]:
+        return [query.query_token for query in self._message.queries]
+
+    def read(
+        self, before: Sequence[replay.Event] = (), after: Sequence[replay.Event] = ()
+    ) -> replay.Task:
+        """With what was fetched besides around its own events. Raises PayloadDecodeError."""
+        message = self._message
+        events = [event_from_message(event) for event in message.events]
+        if before or after:
+            events = [*before, *events, *after]
+        return replay.Task(
+            token=self.token,
+            workflow_id=self.workflow_id,
+            run_id=self.run_id,
+            workflow_type=self.workflow_type,
+            attempt=message.attempt,
+            previous_started_event_id=self.previous_started_event_id,
+            started_event_id=self.started_event_id,
+            events=events,
+            queries=[_query(query) for query in message.queries],
+            query_only=self.query_only,
+            history_size_bytes=message.history_size_bytes,
+            suggest_continue_as_new=message.suggest_continue_as_new,
+        )
+
+
+class ActivityTask(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt to run. Instants in µs, durations in ms, 0 for none."""
+
+    token: bytes
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    activity_id: str
+    activity_type: str
+    input: list[Payload]
+    header: Mapping[str, Payload]
+    attempt: int
+    scheduled_time_us: int
+    started_time_us: int
+    schedule_to_close_timeout_ms: int
+    start_to_close_timeout_ms: int
+    heartbeat_timeout_ms: int
+    heartbeat_details: list[Payload]
+    retry_policy: RetryPolicy | None
+    idempotency_key: str
+    priority: int
+
+
+class PolledActivityTask:
+    __slots__ = ("_message", "token")
+
+    def __init__(self, message: pb.ActivityTask) -> None:
+        self._message = message
+        self.token = message.token
+
+    @property
+    def activity_type(self) -> str:
+        return self._message.activity_type
+
+    def read(self) -> ActivityTask:
+        """Raises PayloadDecodeError."""
+        message = self._message
+        return ActivityTask(
+            token=self.token,
+            workflow_id=message.workflow_id,
+            run_id=message.run_id,
+            workflow_type=message.workflow_type,
+            activity_id=message.activity_id,
+            activity_type=message.activity_type,
+            input=payloads_from_bytes(message.input),
+            header=fields_from_bytes(message.header),
+            attempt=message.attempt,
+            scheduled_time_us=message.scheduled_time_us,
+            started_time_us=message.started_time_us,
+            schedule_to_close_timeout_ms=message.schedule_to_close_timeout_ms,
+            start_to_close_timeout_ms=message.start_to_close_timeout_ms,
+            heartbeat_timeout_ms=message.heartbeat_timeout_ms,
+            heartbeat_details=payloads_from_bytes(message.heartbeat_details),
+            retry_policy=(
+                retry_policy_from_message(message.retry_policy)
+                if message.HasField("retry_policy")
+                else None
+            ),
+            idempotency_key=message.idempotency_key,
+            priority=message.priority,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolledTasks:
+    workflow_tasks: list[PolledWorkflowTask]
+    activity_tasks: list[PolledActivityTask]
+
+
+def polled_from_message(message: pb.PollTasksResponse) -> PolledTasks:
+    return PolledTasks(
+        [PolledWorkflowTask(one) for one in message.workflow_tasks],
+        [PolledActivityTask(one) for one in message.activity_tasks],
+    )
+
+
+def _query(message: pb.TaskQuery) -> replay.Query:
+    return replay.Query(
+        query_token=message.query_token,
+        query_type=message.query_type,
+        args=payloads_from_bytes(message.args),
+        header=fields_from_bytes(message.header),
+    )

@@ -1,0 +1,160 @@
+"""The engine's doors for workers, as plain calls: on the event loop, and blocking for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from perdure._replay.messages import Event
+from perdure._wire.completions import Completion
+from perdure._wire.connection import Connection, open_blocking_channel
+from perdure._wire.errors import error_from_call, error_from_status
+from perdure._wire.events import event_from_message
+from perdure._wire.held import HeldTaskNews, HeldTaskState
+from perdure._wire.tasks import PolledTasks, polled_from_message
+from perdure.errors import RPCError
+from perdure_api.v1 import worker_service_pb2 as pb
+from perdure_api.v1.worker_service_pb2_grpc import WorkerServiceStub
+
+# How long a poll stays parked; the contract's maximum.
+POLL_TIMEOUT_MS = 60_000
+# An answer that takes this much longer is not coming.
+_ANSWER_TIME_S = 10.0
+# A commit takes milliseconds, one that has to be resolved first seconds.
+COMPLETE_TIMEOUT_S = 30.0
+_HISTORY_TIMEOUT_S = 30.0
+_STATES = {int(state): state for state in HeldTaskState}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerIdentity:
+    """Who a worker is. `worker_id`: 16 random bytes, new with every start."""
+
+    namespace: str
+    worker_id: bytes
+    identity: str
+    build_id: str
+
+
+class WorkerService:
+    """Every method raises RPCError, and sends once: trying again is the caller's decision."""
+
+    def __init__(self, connection: Connection, identity: WorkerIdentity, task_queue: str) -> None:
+        self._stub = WorkerServiceStub(connection.channel)
+        self._identity = identity
+        self._task_queue = task_queue
+
+    async def poll_tasks(self, max_workflow_tasks: int, max_activity_tasks: int) -> PolledTasks:
+        """Returns as soon as there is one task, with up to that many; empty after a minute."""
+        who = self._identity
+        request = pb.PollTasksRequest(
+            namespace=who.namespace,
+            task_queue=self._task_queue,
+            worker_id=who.worker_id,
+            identity=who.identity,
+            build_id=who.build_id,
+            max_workflow_tasks=max_workflow_tasks,
+            max_activity_tasks=max_activity_tasks,
+            timeout_ms=POLL_TIMEOUT_MS,
+        )
+        timeout_s = POLL_TIMEOUT_MS / 1000 + _ANSWER_TIME_S
+        try:
+            response = await self._stub.PollTasks(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        return polled_from_message(response)
+
+    async def complete_tasks(self, completions: list[Completion]) -> dict[int, RPCError]:
+        """Returns when all of it is saved, with the errors of those that were not taken."""
+        request = _complete_request(self._identity, completions)
+        try:
+            response = await self._stub.CompleteTasks(request, timeout=COMPLETE_TIMEOUT_S)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        return {one.index: error_from_status(one.error) for one in response.failures}
+
+    async def task_history(self, page_token: bytes) -> tuple[list[Event], bytes]:
+        """The events past the token, and the token of the next page, empty after the last."""
+        request = pb.GetTaskHistoryRequest(
+            namespace=self._identity.namespace, page_token=page_token
+        )
+        try:
+            response = await self._stub.GetTaskHistory(request, timeout=_HISTORY_TIMEOUT_S)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        return [event_from_message(one) for one in response.events], response.next_page_token
+
+    async def say_goodbye(self, released_tokens: Sequence[bytes], timeout_s: float) -> None:
+        request = pb.GoodbyeRequest(
+            namespace=self._identity.namespace,
+            worker_id=self._identity.worker_id,
+            identity=self._identity.identity,
+            released_tokens=released_tokens,
+        )
+        try:
+            await self._stub.Goodbye(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+
+
+class BlockingWorkerService:
+    """What the guard thread says while the event loop may be stuck, on a connection of its own."""
+
+    def __init__(self, target: str, identity: WorkerIdentity) -> None:
+        self._channel = open_blocking_channel(target)
+        self._stub = WorkerServiceStub(self._channel)
+        self._identity = identity
+
+    def heartbeat(
+        self, held: Sequence[HeldTaskNews], loop_stalled_ms: int, timeout_s: float
+    ) -> list[tuple[int, HeldTaskState]]:
+        """States by index in `held`, of those tasks only that need something done."""
+        request = pb.HeartbeatRequest(
+            namespace=self._identity.namespace,
+            worker_id=self._identity.worker_id,
+            identity=self._identity.identity,
+            held=[
+                pb.HeldTask(
+                    token=one.token,
+                    heartbeat_details=one.heartbeat_details or b"",
+                    has_details=one.heartbeat_details is not None,
+                )
+                for one in held
+            ],
+            loop_stalled_ms=loop_stalled_ms,
+        )
+        try:
+            response = self._stub.Heartbeat(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        return [
+            (notice.index, _STATES[notice.state])
+            for notice in response.notices
+            if notice.state in _STATES
+        ]
+
+    def complete_tasks(self, completions: list[Completion], timeout_s: float) -> None:
+        """Those that were not taken came too late, and nobody needs to know."""
+        try:
+            self._stub.CompleteTasks(
+                _complete_request(self._identity, completions), timeout=timeout_s
+            )
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def _complete_request(
+    identity: WorkerIdentity, completions: list[Completion]
+) -> pb.CompleteTasksRequest:
+    return pb.CompleteTasksRequest(
+        namespace=identity.namespace,
+        worker_id=identity.worker_id,
+        identity=identity.identity,
+        build_id=identity.build_id,
+        completions=[completion.message for completion in completions],
+    )

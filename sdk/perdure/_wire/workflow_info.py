@@ -1,0 +1,199 @@
+"""What the engine tells of a run: in lists, and at length in a description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Any
+
+from perdure._wire.failures import failure_from_message
+from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
+from perdure._wire.policies import duration_from_ms, instant_from_us, instant_to_us
+from perdure.common import WorkflowStatus
+from perdure.converter import Payload
+from perdure.errors import FailureInfo
+from perdure_api.v1 import common_pb2
+from perdure_api.v1 import workflow_service_pb2 as pb
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowExecution:
+    """One run, as lists show it. Lists are never stale."""
+
+    id: str
+    run_id: str
+    workflow_type: str
+    task_queue: str
+    status: WorkflowStatus | None
+    """None: one that this SDK does not know yet."""
+    start_time: datetime | None
+    close_time: datetime | None
+    history_length: int
+    """In events."""
+    history_size_bytes: int
+    memo: Mapping[str, Any]
+    stuck: bool
+    """Its workflow task has failed 5 times or more in a row."""
+    stuck_reason: str
+
+
+class PendingActivityState(IntEnum):
+    UNSPECIFIED = 0
+    SCHEDULED = 1
+    STARTED = 2
+    BACKING_OFF = 3
+    CANCEL_REQUESTED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingActivity:
+    activity_id: str
+    activity_type: str
+    task_queue: str
+    state: PendingActivityState
+    attempt: int
+    maximum_attempts: int
+    """0: unlimited."""
+    scheduled_time: datetime | None
+    started_time: datetime | None
+    next_attempt_time: datetime | None
+    worker_identity: str
+    last_failure: FailureInfo | None
+    heartbeat_details: Sequence[Payload]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTimer:
+    timer_id: str
+    fire_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingWorkflowTask:
+    attempt: int
+    scheduled_time: datetime | None
+    started_time: datetime | None
+    """None: no worker has it."""
+    worker_identity: str
+    last_failure: FailureInfo | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowExecutionDescription(WorkflowExecution):
+    """One run, with what it waits for."""
+
+    execution_timeout: timedelta | None
+    run_timeout: timedelta | None
+    task_timeout: timedelta | None
+    pending_activities: Sequence[PendingActivity]
+    pending_timers: Sequence[PendingTimer]
+    pending_workflow_task: PendingWorkflowTask | None
+    cancel_requested: bool
+    buffered_events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowFilter:
+    """Which runs to list or count. What is left out does not restrict."""
+
+    statuses: Sequence[WorkflowStatus] = ()
+    workflow_type: str = ""
+    workflow_id_prefix: str = ""
+    start_time_min: datetime | None = None
+    """Inclusive."""
+    start_time_max: datetime | None = None
+    """Exclusive."""
+
+
+_STATUSES = {int(status): status for status in WorkflowStatus}
+_ACTIVITY_STATES = {int(state): state for state in PendingActivityState}
+
+
+def execution_from_message(
+    message: pb.WorkflowInfo, decode: Callable[[Payload], Any]
+) -> WorkflowExecution:
+    """`decode` turns the payloads of the memo into values."""
+    return WorkflowExecution(**_execution_fields(message, decode))
+
+
+def description_from_message(
+    message: pb.DescribeWorkflowResponse, decode: Callable[[Payload], Any]
+) -> WorkflowExecutionDescription:
+    return WorkflowExecutionDescription(
+        **_execution_fields(message.info, decode),
+        execution_timeout=duration_from_ms(message.execution_timeout_ms),
+        run_timeout=duration_from_ms(message.run_timeout_ms),
+        task_timeout=duration_from_ms(message.task_timeout_ms),
+        pending_activities=[_pending_activity(one) for one in message.pending_activities],
+        pending_timers=[
+            PendingTimer(one.timer_id, instant_from_us(one.fire_time_us))
+            for one in message.pending_timers
+        ],
+        pending_workflow_task=(
+            _pending_workflow_task(message.pending_workflow_task)
+            if message.HasField("pending_workflow_task")
+            else None
+        ),
+        cancel_requested=message.cancel_requested,
+        buffered_events=message.buffered_events,
+    )
+
+
+def _execution_fields(message: pb.WorkflowInfo, decode: Callable[[Payload], Any]) -> dict[str, Any]:
+    return {
+        "id": message.workflow_id,
+        "run_id": message.run_id,
+        "workflow_type": message.workflow_type,
+        "task_queue": message.task_queue,
+        "status": _STATUSES.get(message.status),
+        "start_time": instant_from_us(message.start_time_us),
+        "close_time": instant_from_us(message.close_time_us),
+        "history_length": message.history_events,
+        "history_size_bytes": message.history_size_bytes,
+        "memo": {name: decode(one) for name, one in fields_from_bytes(message.memo).items()},
+        "stuck": message.stuck,
+        "stuck_reason": message.stuck_reason,
+    }
+
+
+def filter_to_message(wanted: WorkflowFilter) -> pb.WorkflowFilter:
+    return pb.WorkflowFilter(
+        statuses=[common_pb2.WorkflowStatus.ValueType(int(one)) for one in wanted.statuses],
+        workflow_type=wanted.workflow_type,
+        workflow_id_prefix=wanted.workflow_id_prefix,
+        start_time_min_us=instant_to_us(wanted.start_time_min),
+        start_time_max_us=instant_to_us(wanted.start_time_max),
+    )
+
+
+def _pending_activity(message: pb.PendingActivityInfo) -> PendingActivity:
+    return PendingActivity(
+        activity_id=message.activity_id,
+        activity_type=message.activity_type,
+        task_queue=message.task_queue,
+        state=_ACTIVITY_STATES.get(message.state, PendingActivityState.UNSPECIFIED),
+        attempt=message.attempt,
+        maximum_attempts=message.maximum_attempts,
+        scheduled_time=instant_from_us(message.scheduled_time_us),
+        started_time=instant_from_us(message.started_time_us),
+        next_attempt_time=instant_from_us(message.next_attempt_time_us),
+        worker_identity=message.worker_identity,
+        last_failure=(
+            failure_from_message(message.last_failure) if message.HasField("last_failure") else None
+        ),
+        heartbeat_details=payloads_from_bytes(message.heartbeat_details),
+    )
+
+
+def _pending_workflow_task(message: pb.PendingWorkflowTaskInfo) -> PendingWorkflowTask:
+    return PendingWorkflowTask(
+        attempt=message.attempt,
+        scheduled_time=instant_from_us(message.scheduled_time_us),
+        started_time=instant_from_us(message.started_time_us),
+        worker_identity=message.worker_identity,
+        last_failure=(
+            failure_from_message(message.last_failure) if message.HasField("last_failure") else None
+        ),
+    )

@@ -1,0 +1,155 @@
+"""The engine's doors for clients, as plain calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from perdure._replay.messages import Event
+from perdure._wire.calls import Call, Target
+from perdure._wire.connection import Connection
+from perdure._wire.errors import error_from_call
+from perdure._wire.events import event_from_message
+from perdure._wire.history import HistoryEvent, history_event_from_message
+from perdure._wire.results import ResultWait, WaitedResult, wait_to_message, waited_from_message
+from perdure._wire.workflow_info import (
+    WorkflowExecution,
+    WorkflowFilter,
+    execution_from_message,
+    filter_to_message,
+)
+from perdure.converter import Payload
+from perdure.errors import RPCError, RPCStatusCode
+from perdure_api.v1 import workflow_service_pb2 as pb
+from perdure_api.v1.workflow_service_pb2_grpc import WorkflowServiceStub
+
+# What a wait for new events allows the engine beyond the wait itself.
+_ANSWER_TIME_S = 10.0
+
+
+class WorkflowService:
+    """Every method raises RPCError, and sends once: trying again is the caller's decision."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._stub = WorkflowServiceStub(connection.channel)
+
+    async def batch_call(self, calls: list[Call[Any]], timeout_s: float) -> list[Any]:
+        """One answer per call, in order: what the call asked for, or the error it met."""
+        request = pb.BatchCallRequest(calls=[call.message for call in calls])
+        try:
+            response = await self._stub.BatchCall(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        if len(response.results) != len(calls):
+            raise RPCError("the engine did not answer each call", RPCStatusCode.INTERNAL)
+        return [call.read(result) for call, result in zip(calls, response.results, strict=True)]
+
+    def open_results(self) -> ResultStream:
+        return ResultStream(self._stub.WaitResults())
+
+    async def list_workflows(
+        self,
+        namespace: str,
+        wanted: WorkflowFilter,
+        page_size: int,
+        page_token: bytes,
+        decode: Callable[[Payload], Any],
+        timeout_s: float,
+    ) -> tuple[list[WorkflowExecution], bytes]:
+        """A page, newest start first, and the token of the next one, empty after the last.
+
+        `decode` turns the payloads of memos into values.
+        """
+        request = pb.ListWorkflowsRequest(
+            namespace=namespace,
+            filter=filter_to_message(wanted),
+            page_size=page_size,
+            page_token=page_token,
+        )
+        try:
+            response = await self._stub.ListWorkflows(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        executions = [execution_from_message(one, decode) for one in response.workflows]
+        return executions, response.next_page_token
+
+    async def count_workflows(
+        self, namespace: str, wanted: WorkflowFilter, timeout_s: float
+    ) -> int:
+        request = pb.CountWorkflowsRequest(namespace=namespace, filter=filter_to_message(wanted))
+        try:
+            response = await self._stub.CountWorkflows(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        return response.count
+
+    async def history_page(
+        self, target: Target, page_token: bytes, wait_ms: int, timeout_s: float
+    ) -> tuple[list[HistoryEvent], bytes]:
+        """A page for reading. With `wait_ms` it waits that long for an event past the token."""
+        response = await self._history_page(target, page_token, wait_ms, timeout_s)
+        return [history_event_from_message(one) for one in response.events], (
+            response.next_page_token
+        )
+
+    async def replay_page(
+        self, target: Target, page_token: bytes, timeout_s: float
+    ) -> tuple[list[Event], bytes]:
+        """A page for replaying."""
+        response = await self._history_page(target, page_token, 0, timeout_s)
+        return [event_from_message(one) for one in response.events], response.next_page_token
+
+    async def _history_page(
+        self, target: Target, page_token: bytes, wait_ms: int, timeout_s: float
+    ) -> pb.GetHistoryResponse:
+        request = pb.GetHistoryRequest(
+            namespace=target.namespace,
+            workflow_id=target.workflow_id,
+            run_id=target.run_id,
+            page_token=page_token,
+            wait_new_event=wait_ms > 0,
+            timeout_ms=wait_ms,
+        )
+        if wait_ms:
+            timeout_s = min(timeout_s, wait_ms / 1000 + _ANSWER_TIME_S)
+        try:
+            return await self._stub.GetHistory(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+
+
+_ResultCall = grpc.aio.StreamStreamCall[pb.WaitResultsRequest, pb.WaitResultsResponse]
+
+
+class ResultStream:
+    """One stream that carries waits there and results back."""
+
+    def __init__(self, call: _ResultCall) -> None:
+        self._call = call
+
+    async def send(self, waits: Sequence[ResultWait], forget: Sequence[int]) -> None:
+        """Raises RPCError UNAVAILABLE when the stream is over; `receive` knows why."""
+        request = pb.WaitResultsRequest(
+            waits=[wait_to_message(one) for one in waits], forget=forget
+        )
+        try:
+            await self._call.write(request)
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            raise RPCError("the stream is over", RPCStatusCode.UNAVAILABLE) from None
+
+    async def receive(self) -> list[WaitedResult]:
+        """The next answers. Raises RPCError when the stream is over, however it ended."""
+        try:
+            response = await self._call.read()
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        if not isinstance(response, pb.WaitResultsResponse):  # EOF
+            raise RPCError("the engine ended the stream", RPCStatusCode.UNAVAILABLE)
+        return [waited_from_message(one) for one in response.results]
+
+    def cancel(self) -> None:
+        self._call.cancel()

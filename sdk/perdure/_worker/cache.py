@@ -1,0 +1,72 @@
+"""Runs that stay in memory between their tasks, the least recently used given up first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+from perdure._replay.messages import Task, TaskFailure, TaskSuccess
+
+
+class Instance(Protocol):
+    """The code of one run with all that it waits for; `perdure._replay` has the real one."""
+
+    def fits(self, task: Task) -> bool:
+        """Do the task's events join what is in memory?"""
+        ...
+
+    def activate(self, task: Task) -> TaskSuccess | TaskFailure: ...
+
+    def evict(self) -> None:
+        """Ends it without a trace. To be called once."""
+        ...
+
+
+class CachedRun:
+    """A run in memory, in the cache or about to be put there."""
+
+    __slots__ = ("_is_evicted", "instance", "run_id")
+
+    def __init__(self, run_id: str, instance: Instance) -> None:
+        self.run_id = run_id
+        self.instance = instance
+        self._is_evicted = False
+
+    def evict(self) -> None:
+        """Evicting twice is fine: by the cache's limit, say, and by the engine's refusal."""
+        if not self._is_evicted:
+            self._is_evicted = True
+            self.instance.evict()
+
+
+class RunCache:
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self._runs: OrderedDict[str, CachedRun] = OrderedDict()
+
+    @property
+    def keeps_runs(self) -> bool:
+        return self._size_max > 0
+
+    def get(self, run_id: str) -> CachedRun | None:
+        return self._runs.get(run_id)
+
+    def put(self, run: CachedRun) -> None:
+        """As the most recently used one; another instance of that run is evicted."""
+        before = self._runs.pop(run.run_id, None)
+        if before is not None and before is not run:
+            before.evict()
+        self._runs[run.run_id] = run
+        while len(self._runs) > self._size_max:
+            _, oldest = self._runs.popitem(last=False)
+            oldest.evict()
+
+    def evict(self, run: CachedRun) -> None:
+        """Whether it is still in the cache or not."""
+        if self._runs.get(run.run_id) is run:
+            del self._runs[run.run_id]
+        run.evict()
+
+    def clear(self) -> None:
+        for run in list(self._runs.values()):
+            self.evict(run)

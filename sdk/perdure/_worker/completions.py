@@ -1,0 +1,150 @@
+"""What tasks came to, on its way to the engine.
+
+Completions made in one turn of the loop, or while as many messages as are allowed are under way,
+travel together. One that may not have arrived is sent again, with the same token, until the engine
+has said what became of it: a completion counts once, however often it arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from perdure._wire.completions import Completion
+from perdure._wire.connection import BATCH_BYTES_MAX
+from perdure._wire.retry import backoff_s, is_too_large, retry_delay_s
+from perdure._wire.surroundings import Surroundings
+from perdure.errors import RPCError, RPCStatusCode
+
+logger = logging.getLogger(__name__)
+
+# The engine commits what one message brings in one go or two; more in one message only makes the
+# first wait for the last.
+BATCH_COMPLETIONS_MAX = 256
+# While one commits the next is decoded and decided: with one alone the engine would idle meanwhile.
+MESSAGES_IN_FLIGHT_MAX = 2
+
+SendCompletions = Callable[[list[Completion]], Awaitable[Mapping[int, RPCError]]]
+"""Returns the errors of those that were not taken, by index; RPCError when none was."""
+
+
+class _Waiting:
+    __slots__ = ("attempt", "completion", "done")
+
+    def __init__(self, completion: Completion, done: Callable[[RPCError | None], None]) -> None:
+        self.completion = completion
+        self.done = done
+        self.attempt = 0
+
+
+class Completions:
+    def __init__(self, send: SendCompletions, surroundings: Surroundings) -> None:
+        self._send = send
+        self._surroundings = surroundings
+        self._loop = asyncio.get_running_loop()
+        self._to_send: deque[_Waiting] = deque()
+        self._open = 0
+        self._all_settled = asyncio.Event()
+        self._all_settled.set()
+        self._in_flight = 0
+        self._flush_is_due = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, completion: Completion, done: Callable[[RPCError | None], None]) -> None:
+        """`done` is called on the loop with None once it is saved, or with why it never will be."""
+        self._open += 1
+        self._all_settled.clear()
+        self._enqueue(_Waiting(completion, done))
+
+    async def wait_settled(self) -> None:
+        """Returns when the engine has answered everything submitted so far and meanwhile."""
+        await self._all_settled.wait()
+
+    async def close(self) -> None:
+        """Gives up what is not settled. Closing twice is fine."""
+        self._to_send.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _enqueue(self, waiting: _Waiting) -> None:
+        self._to_send.append(waiting)
+        if not self._flush_is_due and self._in_flight < MESSAGES_IN_FLIGHT_MAX:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        while self._to_send and self._in_flight < MESSAGES_IN_FLIGHT_MAX:
+            self._in_flight += 1
+            self._start_task(self._carry(self._take_batch()))
+
+    def _take_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        size = 0
+        while self._to_send and len(batch) < BATCH_COMPLETIONS_MAX:
+            size += self._to_send[0].completion.size
+            if batch and size > BATCH_BYTES_MAX:
+                break
+            batch.append(self._to_send.popleft())
+        return batch
+
+    async def _carry(self, batch: list[_Waiting]) -> None:
+        try:
+            await self._exchange(batch)
+        finally:
+            self._in_flight -= 1
+        self._flush()
+
+    async def _exchange(self, batch: list[_Waiting]) -> None:
+        errors: Mapping[int, RPCError]
+        try:
+            errors = await self._send([waiting.completion for waiting in batch])
+        except RPCError as error:
+            if is_too_large(error) and len(batch) > 1:
+                await self._exchange(batch[: len(batch) // 2])
+                await self._exchange(batch[len(batch) // 2 :])
+                return
+            errors = dict.fromkeys(range(len(batch)), error)
+        except Exception as error:  # a defect of ours: it must not keep the slots for ever
+            logger.exception("completions could not be sent")
+            internal = RPCError(str(error), RPCStatusCode.INTERNAL)
+            errors = dict.fromkeys(range(len(batch)), internal)
+        again: list[_Waiting] = []
+        delay_s = 0.0
+        for index, waiting in enumerate(batch):
+            failed = errors.get(index)
+            wait_s = None if failed is None else self._delay_before_retry_s(waiting, failed)
+            if wait_s is None:
+                self._settle(waiting, failed)
+            else:
+                again.append(waiting)
+                delay_s = max(delay_s, wait_s)
+        if again:
+            self._start_task(self._send_later(delay_s, again))
+
+    def _delay_before_retry_s(self, waiting: _Waiting, error: RPCError) -> float | None:
+        waiting.attempt += 1
+        if error.status is RPCStatusCode.DEADLINE_EXCEEDED:  # its fate is unknown
+            return backoff_s(waiting.attempt, self._surroundings.random)
+        return retry_delay_s(error, waiting.attempt, self._surroundings.random)
+
+    async def _send_later(self, delay_s: float, again: list[_Waiting]) -> None:
+        await self._surroundings.sleep(delay_s)
+        for waiting in again:
+            self._enqueue(waiting)
+
+    def _settle(self, waiting: _Waiting, error: RPCError | None) -> None:
+        self._open -= 1
+        if not self._open:
+            self._all_settled.set()
+        waiting.done(error)
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,57 @@
+"""The tasks that this worker holds, as its heartbeats list them.
+
+Written by the event loop, read by the guard thread, without a lock: a dict's own operations are
+atomic, and a list of its values is taken in one of them. A task that is listed although it has just
+ended, or not yet although it has just come, does no harm: the engine allows for 2 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Progress:
+    """What one heartbeat of an activity's code said. A new object each time: saying the same again
+    is news too."""
+
+    __slots__ = ("details",)
+
+    def __init__(self, details: bytes) -> None:
+        self.details = details
+
+
+class HeldTask:
+    """One task between the poll that brought it and the end of its completion."""
+
+    __slots__ = ("on_cancel_request", "on_loss", "progress", "progress_sent", "token")
+
+    def __init__(
+        self,
+        token: bytes,
+        on_loss: Callable[[], None] | None = None,
+        on_cancel_request: Callable[[], None] | None = None,
+    ) -> None:
+        self.token = token
+        # Called on the event loop, each possibly more than once.
+        self.on_loss = on_loss
+        self.on_cancel_request = on_cancel_request
+        self.progress: Progress | None = None
+        self.progress_sent: Progress | None = None
+
+
+class HeldTasks:
+    def __init__(self) -> None:
+        self._by_token: dict[bytes, HeldTask] = {}
+
+    def add(self, task: HeldTask) -> None:
+        self._by_token[task.token] = task
+
+    def remove(self, token: bytes) -> None:
+        self._by_token.pop(token, None)
+
+    def holds(self, task: HeldTask) -> bool:
+        return self._by_token.get(task.token) is task
+
+    def all(self) -> list[HeldTask]:
+        """A snapshot, from any thread."""
+        return list(self._by_token.values())

@@ -1,0 +1,113 @@
+"""Long polls that bring tasks in batches, as many as there are free places.
+
+One poll for each kind of task is parked at the engine, and asks for all the places of its kind.
+While an answer is taken in, what comes up collects at the engine: batches grow with the load.
+Rejected: polls that ask for both kinds at once. With the places of one kind all taken they park for
+the other alone, and what is freed meanwhile is asked for by nobody; calling a parked poll back
+loses the tasks that are on their way to it, for the 2 s until the engine misses them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from perdure._wire.retry import REASON_MOVED, backoff_s
+from perdure._wire.surroundings import Surroundings
+from perdure._wire.tasks import PolledTasks
+from perdure._worker.slots import Slots
+from perdure.errors import RPCError, RPCStatusCode
+
+logger = logging.getLogger(__name__)
+
+# What no amount of waiting mends: the namespace does not exist, this worker may not poll, or the
+# engine does not understand it.
+_FATAL = frozenset(
+    (
+        RPCStatusCode.NOT_FOUND,
+        RPCStatusCode.PERMISSION_DENIED,
+        RPCStatusCode.UNAUTHENTICATED,
+        RPCStatusCode.INVALID_ARGUMENT,
+        RPCStatusCode.UNIMPLEMENTED,
+    )
+)
+
+
+class PollDoor(Protocol):
+    def poll_tasks(
+        self, max_workflow_tasks: int, max_activity_tasks: int
+    ) -> Awaitable[PolledTasks]: ...
+
+
+class Poller:
+    """Polls for both kinds from `run` until it is cancelled, and hands over what comes.
+
+    Places are reserved while a poll asks for them: what it brings always has room. `take_in` gets
+    the tasks with one place each, which it gives back itself.
+    """
+
+    def __init__(
+        self,
+        door: PollDoor,
+        take_in: Callable[[PolledTasks], None],
+        surroundings: Surroundings,
+        *,
+        workflow_slots: int,
+        activity_slots: int,
+    ) -> None:
+        """0 slots: no tasks of that kind are wanted."""
+        self._door = door
+        self._take_in = take_in
+        self._surroundings = surroundings
+        self.workflow_slots = Slots(workflow_slots)
+        self.activity_slots = Slots(activity_slots)
+
+    async def run(self) -> None:
+        """Never returns. Raises RPCError when polling makes no sense (no such namespace)."""
+        polls: list[asyncio.Task[None]] = []
+        if self.workflow_slots.total:
+            polls.append(asyncio.create_task(self._poll_for_ever(self._poll_workflow_tasks)))
+        if self.activity_slots.total:
+            polls.append(asyncio.create_task(self._poll_for_ever(self._poll_activity_tasks)))
+        try:
+            await asyncio.gather(*polls)
+        finally:
+            for poll in polls:
+                poll.cancel()
+            await asyncio.wait(polls)
+
+    async def _poll_for_ever(self, poll_once: Callable[[], Awaitable[None]]) -> None:
+        failures = 0
+        while True:
+            try:
+                await poll_once()
+                failures = 0
+            except RPCError as error:
+                if error.status in _FATAL and error.reason != REASON_MOVED:
+                    raise
+                failures += 1
+                if failures == 1:
+                    logger.warning("poll failed, trying again until it works: %s", error)
+                await self._surroundings.sleep(backoff_s(failures, self._surroundings.random))
+
+    async def _poll_workflow_tasks(self) -> None:
+        places = await self.workflow_slots.reserve()
+        taken = 0
+        try:
+            polled = await self._door.poll_tasks(places, 0)
+            taken = len(polled.workflow_tasks)
+        finally:
+            self.workflow_slots.release(places - taken)
+        self._take_in(polled)
+
+    async def _poll_activity_tasks(self) -> None:
+        places = await self.activity_slots.reserve()
+        taken = 0
+        try:
+            polled = await self._door.poll_tasks(0, places)
+            taken = len(polled.activity_tasks)
+        finally:
+            self.activity_slots.release(places - taken)
+        self._take_in(polled)

@@ -1,0 +1,156 @@
+"""One run of a worker: everything that lives from its start to its stop, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from perdure._definitions import ActivityDefinition
+from perdure._wire.completions import workflow_task_failure
+from perdure._wire.connection import Connection
+from perdure._wire.surroundings import Surroundings
+from perdure._wire.tasks import PolledTasks, PolledWorkflowTask
+from perdure._wire.worker_service import BlockingWorkerService, WorkerIdentity, WorkerService
+from perdure._wire.workflow_service import WorkflowService
+from perdure._worker.activities import Activities
+from perdure._worker.cache import RunCache
+from perdure._worker.completions import Completions
+from perdure._worker.deadlock import DeadlockWatch
+from perdure._worker.guard import GuardThread
+from perdure._worker.heartbeat import Heartbeats, LoopProbe
+from perdure._worker.history import TaskHistory
+from perdure._worker.holding import HeldTasks
+from perdure._worker.polling import Poller
+from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
+from perdure.converter import PayloadConverter
+from perdure.errors import ApplicationInfo, FailureInfo, RPCError
+
+logger = logging.getLogger(__name__)
+
+# For code that was cancelled to clean up, and for the last completions to be saved. What is not
+# done by then is handed out again: a process manager's patience is not endless (30 s by default).
+LAST_WORDS_S = 5.0
+GOODBYE_TIMEOUT_S = 2.0
+_DEADLOCK_REPORT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """Checked by the worker before it starts."""
+
+    task_queue: str
+    identity: WorkerIdentity
+    activities: Mapping[str, ActivityDefinition]
+    make_instance: MakeInstance
+    executor: Executor
+    converter: PayloadConverter
+    workflow_slots: int
+    activity_slots: int
+    cached_runs_max: int
+    graceful_shutdown_timeout: timedelta
+
+
+class WorkerRooms:
+    """`poll` takes in tasks until it is cancelled; then `stop`, once."""
+
+    def __init__(
+        self, connection: Connection, settings: WorkerSettings, surroundings: Surroundings
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        identity = settings.identity
+        self._graceful_s = settings.graceful_shutdown_timeout.total_seconds()
+        self._service = WorkerService(connection, identity, settings.task_queue)
+        self._blocking_service = BlockingWorkerService(connection.target, identity)
+        self._held = HeldTasks()
+        self._completions = Completions(self._service.complete_tasks, surroundings)
+        self._poller = Poller(
+            self._service,
+            self._take_in,
+            surroundings,
+            workflow_slots=settings.workflow_slots,
+            activity_slots=settings.activity_slots,
+        )
+        self._activities = Activities(
+            settings.activities,
+            namespace=identity.namespace,
+            task_queue=settings.task_queue,
+            converter=settings.converter,
+            executor=settings.executor,
+            completions=self._completions,
+            held=self._held,
+            slots=self._poller.activity_slots,
+        )
+        watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
+        self._workflow_tasks = WorkflowTasks(
+            make_instance=settings.make_instance,
+            cache=RunCache(settings.cached_runs_max),
+            history=TaskHistory(
+                self._service, WorkflowService(connection), identity.namespace, surroundings
+            ),
+            watch=watch,
+            completions=self._completions,
+            held=self._held,
+            slots=self._poller.workflow_slots,
+            converter=settings.converter,
+        )
+        probe = LoopProbe(loop, surroundings.monotonic_s)
+        heartbeats = Heartbeats(
+            self._held, self._blocking_service, probe, loop, surroundings.monotonic_s
+        )
+        self._guard = GuardThread((heartbeats.tick, watch.tick))
+        self._guard.start()
+
+    async def poll(self) -> None:
+        """Never returns. Raises RPCError when polling makes no sense (no such namespace)."""
+        await self._poller.run()
+
+    async def stop(self) -> None:
+        """Lets what runs end, asks what is still there to stop, gives back what has not."""
+        self._activities.begin_shutdown()
+        await _at_most(self._graceful_s, self._activities.wait_ended())
+        self._activities.give_up()
+        await _at_most(LAST_WORDS_S, self._activities.wait_ended())
+        await _at_most(LAST_WORDS_S, self._completions.wait_settled())
+        await self._completions.close()
+        # In a thread, because a heartbeat may be under way. After it no other must follow the
+        # farewell, or the engine would take us for alive.
+        await asyncio.to_thread(self._guard.stop)
+        await self._say_goodbye()
+        await self._workflow_tasks.close()
+        self._blocking_service.close()
+
+    async def _say_goodbye(self) -> None:
+        released = [task.token for task in self._held.all()]
+        try:
+            await self._service.say_goodbye(released, GOODBYE_TIMEOUT_S)
+        except RPCError as error:  # the engine finds out by itself within seconds
+            logger.info("the engine did not hear our goodbye: %s", error)
+
+    def _take_in(self, polled: PolledTasks) -> None:
+        for workflow_task in polled.workflow_tasks:
+            self._workflow_tasks.take(workflow_task)
+        for activity_task in polled.activity_tasks:
+            self._activities.take(activity_task)
+
+    def _report_deadlock(self, task: PolledWorkflowTask, stack: str) -> None:
+        failure = FailureInfo(
+            message="workflow code did not give the event loop back",
+            stack_trace=stack,
+            source="PythonSDK",
+            info=ApplicationInfo(type="DeadlockError"),
+        )
+        if task.token:
+            completion = workflow_task_failure(task.token, "DEADLOCK", failure)
+            self._blocking_service.complete_tasks([completion], _DEADLOCK_REPORT_TIMEOUT_S)
+
+
+async def _at_most(limit_s: float, end: Coroutine[Any, Any, None]) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await end

@@ -1,0 +1,248 @@
+"""Workflow tasks: find the run in memory or replay it, let its code go on, say what it asked for.
+
+Code of workflows runs on the event loop, one run at a time, and takes microseconds; a task that has
+everything it needs is done before its poll's answer has been looked through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from perdure._failures import exception_to_failure
+from perdure._replay.interrupts import DeadlockDetected
+from perdure._replay.messages import (
+    Event,
+    QueryResult,
+    Task,
+    TaskFailure,
+    TaskFailureCause,
+    TaskSuccess,
+)
+from perdure._replay.verdict import WORKER_FAILURE, defect_cause
+from perdure._wire.commands import closes_workflow
+from perdure._wire.completions import (
+    Completion,
+    queries_answered,
+    workflow_task_failure,
+    workflow_task_success,
+)
+from perdure._wire.tasks import PolledWorkflowTask
+from perdure._worker.cache import CachedRun, Instance, RunCache
+from perdure._worker.completions import Completions
+from perdure._worker.deadlock import DeadlockWatch
+from perdure._worker.history import TaskHistory
+from perdure._worker.holding import HeldTask, HeldTasks
+from perdure._worker.slots import Slots
+from perdure.converter import PayloadConverter
+from perdure.errors import RPCError, RPCStatusCode
+
+logger = logging.getLogger(__name__)
+
+MakeInstance = Callable[[Task], Instance]
+"""For a task with a whole history. Raises UnknownWorkflowTypeError."""
+
+# The engine's refusals of what a completion says, as opposed to its coming too late.
+_REFUSED = frozenset((RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED))
+
+
+class WorkflowTasks:
+    """Takes tasks in; each gives its slot back when the engine has settled its completion."""
+
+    def __init__(
+        self,
+        *,
+        make_instance: MakeInstance,
+        cache: RunCache,
+        history: TaskHistory,
+        watch: DeadlockWatch,
+        completions: Completions,
+        held: HeldTasks,
+        slots: Slots,
+        converter: PayloadConverter,
+    ) -> None:
+        self._make_instance = make_instance
+        self._cache = cache
+        self._history = history
+        self._watch = watch
+        self._completions = completions
+        self._held = held
+        self._slots = slots
+        self._converter = converter
+        self._fetching: set[asyncio.Task[None]] = set()
+
+    def take(self, polled: PolledWorkflowTask) -> None:
+        if polled.token:
+            self._held.add(HeldTask(polled.token))
+        if polled.next_page_token or not self._try_to_run(polled, ()):
+            fetching = asyncio.ensure_future(self._fetch_and_run(polled))
+            self._fetching.add(fetching)
+            fetching.add_done_callback(self._fetching.discard)
+
+    async def close(self) -> None:
+        """Gives up the tasks that still wait for their history, and all runs."""
+        for fetching in self._fetching:
+            fetching.cancel()
+        if self._fetching:
+            await asyncio.wait(self._fetching)
+        self._cache.clear()
+
+    async def _fetch_and_run(self, polled: PolledWorkflowTask) -> None:
+        try:
+            after = await self._history.fetch_after(polled)
+            if self._try_to_run(polled, after):
+                return
+            before = await self._history.fetch_before(polled)
+            task = polled.read(before, after)
+            run = CachedRun(polled.run_id, self._make_instance(task))
+        except Exception as error:
+            self._complete_failed(polled, error)
+        else:
+            self._run(polled, run, task)
+
+    def _try_to_run(self, polled: PolledWorkflowTask, after: Sequence[Event]) -> bool:
+        """False: neither the memory nor the task itself has the beginning of the history."""
+        run = self._cache.get(polled.run_id)
+        is_whole = polled.first_event_id == 1
+        if run is None and not is_whole:
+            return False
+        try:
+            task = polled.read((), after)
+            if run is not None and not run.instance.fits(task):
+                # Another worker has taken the run further, or our last task came to nothing.
+                self._cache.evict(run)
+                run = None
+            if run is None and not is_whole:
+                return False
+            if run is None:
+                run = CachedRun(polled.run_id, self._make_instance(task))
+        except Exception as error:
+            self._complete_failed(polled, error)
+        else:
+            self._run(polled, run, task)
+        return True
+
+    def _run(self, polled: PolledWorkflowTask, run: CachedRun, task: Task) -> None:
+        try:
+            outcome = self._activate(polled, run, task)
+        except DeadlockDetected as late:  # it hit just when the code had ended by itself
+            self._watch.leave(polled)
+            outcome = self._failure("DEADLOCK", late)
+        if polled.query_only:
+            self._keep(run, keeps=isinstance(outcome, TaskSuccess))
+            self._complete_queries(polled, outcome)
+        else:
+            self._complete(polled, run, outcome)
+
+    def _activate(
+        self, polled: PolledWorkflowTask, run: CachedRun, task: Task
+    ) -> TaskSuccess | TaskFailure:
+        self._watch.current = polled
+        try:
+            return run.instance.activate(task)
+        except Exception as error:  # a defect of ours: never of the user's code
+            logger.exception("workflow task of %s could not be run", polled.workflow_id)
+            return self._failure("WORKER_FAILURE", error)
+        finally:
+            self._watch.leave(polled)
+
+    def _keep(self, run: CachedRun, *, keeps: bool) -> None:
+        if keeps and self._cache.keeps_runs:
+            self._cache.put(run)
+        else:
+            self._cache.evict(run)
+
+    def _complete(
+        self, polled: PolledWorkflowTask, run: CachedRun, outcome: TaskSuccess | TaskFailure
+    ) -> None:
+        if isinstance(outcome, TaskFailure):
+            self._cache.evict(run)
+            self._log_failure(polled, outcome)
+            completion = workflow_task_failure(
+                polled.token, outcome.cause.name, outcome.failure, outcome.query_results
+            )
+            self._submit(polled, completion, None)
+            return
+        closes = any(closes_workflow(command) for command in outcome.commands)
+        keeps = not closes and self._cache.keeps_runs
+        try:
+            completion = workflow_task_success(polled.token, outcome, cached=keeps)
+        except Exception as error:  # a value that fits no field: a text that is not UTF-8, say
+            self._cache.evict(run)
+            self._complete_failed(polled, error, "BAD_COMMAND")
+            return
+        self._keep(run, keeps=keeps)
+        self._submit(polled, completion, run)
+
+    def _submit(
+        self, polled: PolledWorkflowTask, completion: Completion, run: CachedRun | None
+    ) -> None:
+        if self._watch.reported is polled:  # the guard thread has spoken for it
+            if run is not None:
+                self._cache.evict(run)
+            self._settle(polled)
+            return
+        self._completions.submit(completion, partial(self._settled, polled, run))
+
+    def _settled(
+        self, polled: PolledWorkflowTask, run: CachedRun | None, error: RPCError | None
+    ) -> None:
+        if error is None:
+            self._settle(polled)
+            return
+        if run is not None:
+            self._cache.evict(run)
+        if error.status in _REFUSED and run is not None:
+            # Said as a failure, the engine keeps it, and backs off; left unsaid, the same task
+            # would come back at once, for ever.
+            self._complete_failed(polled, error, "BAD_COMMAND")
+            return
+        if error.status is not RPCStatusCode.NOT_FOUND:  # too late is nothing to speak of
+            logger.warning("completion of %s was not taken: %s", polled.workflow_id, error)
+        self._settle(polled)
+
+    def _settle(self, polled: PolledWorkflowTask) -> None:
+        self._held.remove(polled.token)
+        self._slots.release()
+
+    def _complete_queries(
+        self, polled: PolledWorkflowTask, outcome: TaskSuccess | TaskFailure
+    ) -> None:
+        results = list(outcome.query_results)
+        if isinstance(outcome, TaskFailure):
+            answered = {one.query_token for one in results}
+            results += [
+                QueryResult(query_token=token, result=[], failure=outcome.failure)
+                for token in polled.query_tokens
+                if token not in answered
+            ]
+        self._completions.submit(queries_answered(results), partial(self._settled, polled, None))
+
+    def _complete_failed(
+        self, polled: PolledWorkflowTask, error: Exception, cause: str | None = None
+    ) -> None:
+        failure = self._failure(cause or (defect_cause(error) or WORKER_FAILURE).name, error)
+        if polled.query_only:
+            self._complete_queries(polled, failure)
+            return
+        self._log_failure(polled, failure)
+        completion = workflow_task_failure(polled.token, failure.cause.name, failure.failure)
+        self._submit(polled, completion, None)
+
+    def _failure(self, cause: str, error: BaseException) -> TaskFailure:
+        return TaskFailure(
+            cause=TaskFailureCause(cause),
+            failure=exception_to_failure(error, self._converter),
+            query_results=[],
+        )
+
+    def _log_failure(self, polled: PolledWorkflowTask, failure: TaskFailure) -> None:
+        logger.warning(
+            "workflow task of %s (run %s) failed, it will be tried again: %s: %s",
+            polled.workflow_id,
+            polled.run_id,
+            failure.cause.name,
+            failure.failure.message,
+        )

@@ -1,0 +1,239 @@
+"""What the code of an activity uses: its decorator, and its context while it runs.
+
+An activity is a plain function, async (it runs on the worker's event loop and hears of its
+cancellation as asyncio.CancelledError) or not (it runs in a thread and asks: `is_cancelled`,
+`raise_if_cancelled`, `wait_for_cancelled_sync`). Decorating leaves it callable as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, overload
+
+from perdure._definitions import ActivityDefinition
+from perdure._definitions import activity_definition as activity_definition
+from perdure._payload import Payload
+from perdure.common import Priority, RetryPolicy
+from perdure.converter import PayloadConverter
+from perdure.errors import CancelledError
+
+__all__ = [
+    "Info",
+    "defn",
+    "heartbeat",
+    "in_activity",
+    "info",
+    "is_cancelled",
+    "is_worker_shutdown",
+    "logger",
+    "payload_converter",
+    "raise_if_cancelled",
+    "wait_for_cancelled_sync",
+    "wait_for_worker_shutdown_sync",
+]
+
+_Activity = TypeVar("_Activity", bound=Callable[..., Any])
+
+
+@overload
+def defn(fn: _Activity, /) -> _Activity: ...
+
+
+@overload
+def defn(*, name: str | None = None) -> Callable[[_Activity], _Activity]: ...
+
+
+def defn(fn: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Callable[..., Any]:
+    """Makes a function, a method or a class with `__call__` an activity; `name` is the function's
+    unless given. Raises TypeError for what cannot be one.
+    """
+
+    def decorate(decorated: _Activity) -> _Activity:
+        ActivityDefinition.attach(decorated, name)
+        return decorated
+
+    return decorate if fn is None else decorate(fn)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Info:
+    """What is known of the attempt that runs. `idempotency_key` is the same for every attempt."""
+
+    activity_id: str
+    activity_type: str
+    attempt: int
+    heartbeat_details: Sequence[Any]
+    heartbeat_timeout: timedelta | None
+    idempotency_key: str
+    is_local: bool
+    namespace: str
+    priority: Priority
+    retry_policy: RetryPolicy | None
+    schedule_to_close_timeout: timedelta | None
+    scheduled_time: datetime
+    start_to_close_timeout: timedelta | None
+    started_time: datetime
+    task_queue: str
+    task_token: bytes
+    workflow_id: str
+    workflow_namespace: str
+    workflow_run_id: str
+    workflow_type: str
+    headers: Mapping[str, Payload]
+
+
+class _Context:
+    """One attempt, as its code sees it. Made by the worker, one for each attempt.
+
+    The worker runs the activity in a contextvars context in which `_enter` was called. It calls
+    `request_cancel` and `begin_shutdown` from any thread, each at most once; it is called back
+    through `send_heartbeat(details)` from the thread of the activity, and must not block there.
+    `info` is a function, so that an activity that never asks costs nothing.
+    """
+
+    __slots__ = ("_info", "_make_info", "cancel", "payload_converter", "send_heartbeat", "shutdown")
+
+    def __init__(
+        self,
+        *,
+        info: Callable[[], Info],
+        payload_converter: PayloadConverter,
+        send_heartbeat: Callable[[tuple[Any, ...]], None],
+    ) -> None:
+        self._make_info = info
+        self._info: Info | None = None
+        self.payload_converter = payload_converter
+        self.send_heartbeat = send_heartbeat
+        self.cancel = _Flag()
+        self.shutdown = _Flag()
+
+    @property
+    def info(self) -> Info:
+        if self._info is None:
+            self._info = self._make_info()
+        return self._info
+
+    def request_cancel(self) -> None:
+        self.cancel.set()
+
+    def begin_shutdown(self) -> None:
+        self.shutdown.set()
+
+
+class _Flag:
+    """An event that costs nothing until somebody waits for it: hardly any activity does."""
+
+    __slots__ = ("_event", "is_set")
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._event: threading.Event | None = None
+
+    def set(self) -> None:
+        self.is_set = True
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        event = self._event
+        if event is None:
+            event = self._event = threading.Event()
+        # Looked at after the event is in its place: `set` has either seen it or been seen here.
+        if self.is_set:
+            event.set()
+        return event.wait(timeout_s)
+
+
+_current: ContextVar[_Context] = ContextVar("perdure_activity")
+
+
+def _enter(context: _Context) -> None:  # pyright: ignore[reportUnusedFunction]  # the worker uses it
+    """Binds the attempt to the current contextvars context, for good."""
+    _current.set(context)
+
+
+def _context() -> _Context:
+    try:
+        return _current.get()
+    except LookupError:
+        raise RuntimeError("not in an activity") from None
+
+
+def in_activity() -> bool:
+    return _current.get(None) is not None
+
+
+def info() -> Info:
+    return _context().info
+
+
+def payload_converter() -> PayloadConverter:
+    return _context().payload_converter
+
+
+def heartbeat(*details: Any) -> None:
+    """Tells the engine that the attempt lives, and how far it has come.
+
+    `details` are saved (not at once: batched) and found by the next attempt in
+    `info().heartbeat_details`. Cancellation is heard of without heartbeats.
+    """
+    _context().send_heartbeat(details)
+
+
+def is_cancelled() -> bool:
+    return _context().cancel.is_set
+
+
+def raise_if_cancelled() -> None:
+    """Raises perdure.errors.CancelledError once the activity's cancellation was requested."""
+    if _context().cancel.is_set:
+        raise CancelledError
+
+
+def wait_for_cancelled_sync(timeout: timedelta | float | None = None) -> bool:
+    """Blocks until cancelled, or until the timeout (seconds or timedelta); says if cancelled.
+
+    For activities in threads only: on an event loop it would block everything else.
+    """
+    return _context().cancel.wait(_seconds(timeout))
+
+
+def is_worker_shutdown() -> bool:
+    return _context().shutdown.is_set
+
+
+def wait_for_worker_shutdown_sync(timeout: timedelta | float | None = None) -> bool:
+    return _context().shutdown.wait(_seconds(timeout))
+
+
+def _seconds(timeout: timedelta | float | None) -> float | None:
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+
+
+class _LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
+    """Adds which attempt speaks: to the message for people, as `perdure_activity` for machines."""
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        context = _current.get(None)
+        if context is None:
+            return msg, kwargs
+        info = context.info
+        fields = {
+            "activity_id": info.activity_id,
+            "activity_type": info.activity_type,
+            "attempt": info.attempt,
+            "workflow_id": info.workflow_id,
+            "workflow_run_id": info.workflow_run_id,
+        }
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), "perdure_activity": fields}
+        return f"{msg} ({fields})", kwargs
+
+
+logger = _LoggerAdapter(logging.getLogger(__name__), None)

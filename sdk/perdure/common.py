@@ -1,0 +1,72 @@
+"""What clients, workflows and workers all speak of: policies, priorities, states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryPolicy:
+    """How a failed attempt is tried again; raises ValueError for a policy that makes no sense.
+
+    `maximum_interval` None is 100 times the initial interval, `maximum_attempts` 0 is no limit.
+    """
+
+    initial_interval: timedelta = timedelta(seconds=1)
+    backoff_coefficient: float = 2.0
+    maximum_interval: timedelta | None = None
+    maximum_attempts: int = 0
+    non_retryable_error_types: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.maximum_attempts < 0:
+            raise ValueError("maximum_attempts must not be negative")
+        if self.maximum_attempts == 1:
+            return  # never retried: the other fields have no meaning
+        if self.initial_interval <= timedelta(0):
+            raise ValueError("initial_interval must be positive")
+        if not 1 <= self.backoff_coefficient < float("inf"):
+            raise ValueError("backoff_coefficient must be a finite number of at least 1")
+        if self.maximum_interval is not None and self.maximum_interval < self.initial_interval:
+            raise ValueError("maximum_interval must not be shorter than initial_interval")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Priority:
+    """Which of the waiting tasks of a queue goes first: 1 before 2; None is the queue's middle."""
+
+    priority_key: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.priority_key is not None and self.priority_key < 1:
+            raise ValueError("priority_key must be at least 1")
+
+
+class WorkflowIdReusePolicy(IntEnum):
+    """May a new run take the id of a closed one?"""
+
+    ALLOW_DUPLICATE = 1
+    ALLOW_DUPLICATE_FAILED_ONLY = 2
+    REJECT_DUPLICATE = 3
+
+
+class WorkflowIdConflictPolicy(IntEnum):
+    """What does a start do when a run with that id is open?"""
+
+    UNSPECIFIED = 0
+    FAIL = 1
+    USE_EXISTING = 2
+    TERMINATE_EXISTING = 3
+
+
+class WorkflowStatus(IntEnum):
+    RUNNING = 1
+    COMPLETED = 2
+    FAILED = 3
+    CANCELED = 4
+    TERMINATED = 5
+    CONTINUED_AS_NEW = 6
+    TIMED_OUT = 7

@@ -1,0 +1,278 @@
+"""Values to payloads and back, by type hints.
+
+    None                                  binary/null
+    bytes, bytearray                      binary/plain
+    protobuf messages                     json/protobuf
+    everything else                       json/plain
+
+JSON here is strict: UTF-8, no NaN, no Infinity. What a payload becomes is decided by the hint of
+the code that reads it, never by a class that the payload names, and never by pickle.
+
+msgspec does the plain work: builtins, dataclasses, attrs, its own Structs, enums, instants, UUIDs,
+TypedDicts, generics. Types with pydantic's validator are left to it, and so are hints that msgspec
+has no decoder for (a union of two dataclasses, an enum of floats) where pydantic is installed.
+Neither pydantic nor protobuf is imported here before a value or a hint of the user's needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, ClassVar, TypeVar, get_args
+
+import msgspec
+
+from perdure._payload import NO_METADATA, Payload
+from perdure.errors import PayloadDecodeError, PayloadEncodeError, UnknownEncodingError
+
+__all__ = ["NO_METADATA", "DataConverter", "Payload", "PayloadConverter"]
+
+_NULL = Payload("binary/null", b"")
+_MESSAGE_TYPE = "messageType"
+
+_Encode = Callable[[Any], Payload]
+_Decode = Callable[[bytes], Any]
+
+
+class PayloadConverter:
+    """The converter used unless told otherwise. Subclasses may wrap its four methods.
+
+    Every method raises PayloadEncodeError or PayloadDecodeError and nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._encoders: dict[type, _Encode] = {}
+        self._json_decoders: dict[Any, _Decode] = {}
+
+    def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
+        return [self.to_payload(value) for value in values]
+
+    def to_payload(self, value: Any) -> Payload:
+        if value is None:
+            return _NULL
+        kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
+        encode = self._encoders.get(kind)
+        if encode is None:
+            encode = self._encoders[kind] = _encoder_for(kind)
+        try:
+            return encode(value)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise PayloadEncodeError(
+                f"a value of type {_name(kind)} cannot be encoded: {error}"
+            ) from error
+
+    def from_payloads(self, payloads: Sequence[Payload], hints: Sequence[Any] = ()) -> list[Any]:
+        """Values past the last hint are decoded without one."""
+        known = len(hints)
+        return [
+            self.from_payload(payload, hints[index] if index < known else Any)
+            for index, payload in enumerate(payloads)
+        ]
+
+    def from_payload(self, payload: Payload, hint: Any = Any) -> Any:
+        try:
+            match payload.encoding:
+                case "json/plain":
+                    return self._json_decoder(hint)(payload.data)
+                case "binary/null":
+                    return None
+                case "binary/plain":
+                    return _decode_bytes(payload.data, hint)
+                case "json/protobuf":
+                    return _decode_message(payload, hint)
+                case unknown:
+                    raise UnknownEncodingError(unknown)
+        except (TypeError, ValueError, RecursionError, msgspec.DecodeError) as error:
+            raise PayloadDecodeError(
+                f"a {payload.encoding} payload cannot be decoded as {_name(hint)}: {error}"
+            ) from error
+
+    def _json_decoder(self, hint: Any) -> _Decode:
+        try:
+            return self._json_decoders[hint]
+        except KeyError:
+            decode = self._json_decoders[hint] = _json_decoder_for(hint)
+            return decode
+        except TypeError:  # an unhashable hint: Annotated[int, ["metadata"]]
+            return _json_decoder_for(hint)
+
+
+@dataclass(frozen=True)
+class DataConverter:
+    """How a client or a worker turns values into what travels."""
+
+    payload_converter: PayloadConverter
+
+    default: ClassVar[DataConverter]
+
+
+DataConverter.default = DataConverter(PayloadConverter())
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+def _encoder_for(kind: type) -> _Encode:
+    if issubclass(kind, bytes | bytearray):
+        return _encode_bytes
+    if _is_pydantic(kind):
+        return _encode_pydantic
+    if _is_message(kind):
+        return _encode_message
+    return _encode_json
+
+
+def _encode_bytes(value: bytes | bytearray) -> Payload:
+    return Payload("binary/plain", bytes(value))
+
+
+def _encode_message(value: Any) -> Payload:
+    # By name: a static import would make protobuf a dependency of everything that converts.
+    json_format = importlib.import_module("google.protobuf.json_format")
+    text: str = json_format.MessageToJson(value, indent=None)
+    metadata = {_MESSAGE_TYPE: str(value.DESCRIPTOR.full_name).encode()}
+    return Payload("json/protobuf", text.encode(), metadata)
+
+
+def _encode_pydantic(value: Any) -> Payload:
+    return Payload("json/plain", _pydantic_json(value))
+
+
+def _encode_json(value: Any) -> Payload:
+    data = _JSON_ENCODE(value)
+    # msgspec writes NaN and the infinities as null: nothing else tells us that they were there.
+    if b"null" in data:
+        _refuse_non_finite(msgspec.to_builtins(value, enc_hook=_pydantic_builtins))
+    return Payload("json/plain", data)
+
+
+def _enc_hook(value: Any) -> msgspec.Raw:
+    if not _is_pydantic(type(value)):
+        raise TypeError(f"{_name(type(value))} has no JSON form; make it a dataclass or a model")
+    return msgspec.Raw(_pydantic_json(value))
+
+
+_JSON_ENCODE = msgspec.json.Encoder(enc_hook=_enc_hook).encode
+
+
+def _is_pydantic(kind: Any) -> bool:
+    """A model or a pydantic dataclass; pydantic need not be imported to see it."""
+    return isinstance(kind, type) and "__pydantic_validator__" in dir(kind)
+
+
+def _pydantic_json(value: Any) -> bytes:
+    # By alias, because that is what the validator reads back by default.
+    data: bytes = value.__pydantic_serializer__.to_json(value, by_alias=True)
+    if b"null" in data and not _writes_strings_for_non_finite(value):
+        _refuse_non_finite(_pydantic_builtins(value))
+    return _strict(data)
+
+
+def _writes_strings_for_non_finite(model: Any) -> bool:
+    config: Any = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", {})
+    return bool(config.get("ser_json_inf_nan") == "strings")
+
+
+def _pydantic_builtins(value: Any) -> Any:
+    return value.__pydantic_serializer__.to_python(value)
+
+
+def _refuse_non_finite(builtins: Any) -> None:
+    waiting: list[Any] = [builtins]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, float):
+            if not isfinite(value):
+                raise ValueError(f"{value} has no JSON form")
+        elif isinstance(value, dict):
+            waiting.extend(value.values())  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
+        elif isinstance(value, list | tuple | set | frozenset):
+            waiting.extend(value)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _strict(data: bytes) -> bytes:
+    """`data`, checked where pydantic is laxer than JSON: it writes and reads NaN and Infinity."""
+    if b"NaN" in data or b"Infinity" in data:
+        msgspec.json.decode(data)
+    return data
+
+
+# --- decoding -------------------------------------------------------------------------------------
+
+
+def _json_decoder_for(hint: Any) -> _Decode:
+    if hint is Any or hint is object or isinstance(hint, TypeVar):
+        return msgspec.json.Decoder().decode
+    if _mentions_pydantic(hint):
+        return _pydantic_decoder(hint)
+    try:
+        return msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
+    except TypeError as error:
+        if not _pydantic_is_installed():
+            raise TypeError(f"{error} (pydantic, when installed, reads more types)") from error
+        return _pydantic_decoder(hint)
+
+
+def _dec_hook(kind: type, value: Any) -> Any:
+    if not _is_pydantic(kind):
+        raise TypeError(f"{_name(kind)} has no JSON form; make it a dataclass or a model")
+    # Through JSON again, because validation of JSON and of Python objects differs in strict models.
+    validator: Any = getattr(kind, "__pydantic_validator__")  # noqa: B009 - typed as Any
+    return validator.validate_json(msgspec.json.encode(value))
+
+
+def _mentions_pydantic(hint: Any) -> bool:
+    return _is_pydantic(hint) or any(_mentions_pydantic(one) for one in get_args(hint))
+
+
+def _pydantic_is_installed() -> bool:
+    try:
+        return importlib.util.find_spec("pydantic") is not None
+    except ValueError:  # a stand-in without a spec sits in sys.modules
+        return False
+
+
+def _pydantic_decoder(hint: Any) -> _Decode:
+    pydantic = importlib.import_module("pydantic")
+    try:
+        validate: Callable[[bytes], Any] = pydantic.TypeAdapter(hint).validate_json
+    except pydantic.errors.PydanticUserError as error:
+        raise TypeError(error.message) from error
+    return lambda data: validate(_strict(data))
+
+
+def _decode_bytes(data: bytes, hint: Any) -> bytes | bytearray:
+    if hint is bytes or hint is Any or hint is object or isinstance(hint, TypeVar):
+        return data
+    if hint is bytearray:
+        return bytearray(data)
+    if bytes in get_args(hint):
+        return data
+    raise TypeError("only bytes can be read from it")
+
+
+def _decode_message(payload: Payload, hint: Any) -> Any:
+    if not _is_message(hint):
+        raise TypeError("only a protobuf message type as the hint says how to read it")
+    found = payload.metadata.get(_MESSAGE_TYPE)
+    expected: str = hint.DESCRIPTOR.full_name
+    if found is not None and found != expected.encode():
+        raise TypeError(f"it holds a {found.decode(errors='replace')}")
+    json_format = importlib.import_module("google.protobuf.json_format")
+    try:
+        return json_format.Parse(payload.data, hint())
+    except json_format.ParseError as error:
+        raise ValueError(str(error)) from error
+
+
+def _is_message(kind: Any) -> bool:
+    module = sys.modules.get("google.protobuf.message")  # not imported: then this is none
+    return module is not None and isinstance(kind, type) and issubclass(kind, module.Message)
+
+
+def _name(kind: Any) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)

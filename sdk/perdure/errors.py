@@ -1,0 +1,371 @@
+"""What the SDK raises.
+
+PerdureError
+├── FailureError                      something ran and did not succeed; `cause` says why
+│   ├── ApplicationError              raised by the user's code, or made of what it raised
+│   ├── ActivityError                 an activity ended so; its cause is one of the others
+│   ├── CancelledError                asked to stop, and did
+│   ├── TimeoutError                  a time limit passed; `type` says which
+│   ├── TerminatedError               stopped from outside, without being asked
+│   ├── ServerError                   the engine could not go on
+│   ├── WorkerLostError               the worker died and no further attempt was allowed
+│   └── WorkflowAlreadyStartedError   an open run has that id
+├── WorkflowFailureError              the run that was waited for did not complete (client)
+├── WorkflowQueryFailedError          the query's code raised (client)
+├── RPCError                          the engine refused a call, or did not answer it
+├── PayloadError                      a value and its bytes do not fit together
+│   ├── PayloadEncodeError
+│   └── PayloadDecodeError
+│       └── UnknownEncodingError
+└── WorkflowTaskError                 a defect: the workflow *task* fails and is retried
+    ├── NondeterminismError           the code does not do what the history says it did
+    ├── RestrictedWorkflowAccessError the code used a clock, randomness, network, file, thread
+    ├── ReadOnlyContextError          a query or a wait condition tried to change the run
+    ├── UnknownWorkflowTypeError      the worker does not know the workflow
+    └── HistoryError                  the engine sent a history that cannot be
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from perdure._payload import Payload
+
+
+class TimeoutType(IntEnum):
+    START_TO_CLOSE = 1
+    SCHEDULE_TO_START = 2
+    SCHEDULE_TO_CLOSE = 3
+    HEARTBEAT = 4
+
+
+class RetryState(IntEnum):
+    """Why there is no further attempt."""
+
+    IN_PROGRESS = 1
+    NON_RETRYABLE_FAILURE = 2
+    TIMEOUT = 3
+    MAXIMUM_ATTEMPTS_REACHED = 4
+    RETRY_POLICY_NOT_SET = 5
+    INTERNAL_SERVER_ERROR = 6
+    CANCEL_REQUESTED = 7
+
+
+class RPCStatusCode(IntEnum):
+    """gRPC's status codes."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+# --- failures as data -----------------------------------------------------------------------------
+
+
+class ApplicationInfo(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    non_retryable: bool = False
+    details: list[Payload] = []
+    next_retry_delay_ms: int | None = None
+    category: str = ""
+
+
+class TimeoutInfo(msgspec.Struct, frozen=True, kw_only=True):
+    timeout_type: TimeoutType | None
+    last_heartbeat_details: list[Payload] = []
+
+
+class CanceledInfo(msgspec.Struct, frozen=True, kw_only=True):
+    details: list[Payload] = []
+
+
+class TerminatedInfo(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    non_retryable: bool = False
+
+
+class ActivityInfo(msgspec.Struct, frozen=True, kw_only=True):
+    scheduled_event_id: int
+    started_event_id: int
+    identity: str
+    activity_type: str
+    activity_id: str
+    retry_state: RetryState | None
+
+
+class WorkerLostInfo(msgspec.Struct, frozen=True, kw_only=True):
+    identity: str
+
+
+FailureKind = (
+    ApplicationInfo
+    | TimeoutInfo
+    | CanceledInfo
+    | TerminatedInfo
+    | ServerInfo
+    | ActivityInfo
+    | WorkerLostInfo
+)
+
+
+class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A failure as the wire carries it, without the wire. `info` None: of a kind not known here."""
+
+    message: str
+    stack_trace: str = ""
+    source: str = ""
+    cause: FailureInfo | None = None
+    info: FailureKind | None = None
+
+
+# --- failures as exceptions -----------------------------------------------------------------------
+
+
+class PerdureError(Exception):
+    """Everything that the SDK raises on purpose."""
+
+
+class FailureError(PerdureError):
+    """Something ran and did not succeed. `failure` is what the wire said, if it came from there."""
+
+    def __init__(self, message: str, *exc_args: Any, failure: FailureInfo | None = None) -> None:
+        super().__init__(*(exc_args or (message,)))
+        self.message = message
+        self.failure = failure
+
+    @property
+    def cause(self) -> BaseException | None:
+        return self.__cause__
+
+
+class ApplicationError(FailureError):
+    """What the user's code raises to say how it failed, and whether trying again makes sense."""
+
+    def __init__(
+        self,
+        message: str,
+        *details: Any,
+        type: str | None = None,
+        non_retryable: bool = False,
+        next_retry_delay: timedelta | None = None,
+        category: str = "",
+    ) -> None:
+        super().__init__(message, f"{type}: {message}" if type else message)
+        self.details: Sequence[Any] = details
+        self.type = type
+        self.non_retryable = non_retryable
+        self.next_retry_delay = next_retry_delay
+        self.category = category
+
+
+class CancelledError(FailureError):
+    """asyncio.CancelledError is what the code of the cancelled sees; this is what others see."""
+
+    def __init__(self, message: str = "Cancelled", *details: Any) -> None:
+        super().__init__(message)
+        self.details: Sequence[Any] = details
+
+
+class TimeoutError(FailureError):
+    def __init__(
+        self,
+        message: str,
+        *,
+        type: TimeoutType | None,
+        last_heartbeat_details: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(message)
+        self.type = type
+        self.last_heartbeat_details = last_heartbeat_details
+
+
+class TerminatedError(FailureError):
+    pass
+
+
+class ServerError(FailureError):
+    def __init__(self, message: str, *, non_retryable: bool = False) -> None:
+        super().__init__(message)
+        self.non_retryable = non_retryable
+
+
+class WorkerLostError(FailureError):
+    def __init__(self, message: str, *, identity: str) -> None:
+        super().__init__(message)
+        self.identity = identity
+
+
+class ActivityError(FailureError):
+    """An activity did not succeed. `cause` is what happened in it or to it."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        scheduled_event_id: int,
+        started_event_id: int,
+        identity: str,
+        activity_type: str,
+        activity_id: str,
+        retry_state: RetryState | None,
+    ) -> None:
+        super().__init__(message)
+        self.scheduled_event_id = scheduled_event_id
+        self.started_event_id = started_event_id
+        self.identity = identity
+        self.activity_type = activity_type
+        self.activity_id = activity_id
+        self.retry_state = retry_state
+
+
+class WorkflowAlreadyStartedError(FailureError):
+    def __init__(self, workflow_id: str, workflow_type: str, *, run_id: str | None = None) -> None:
+        super().__init__(f"workflow {workflow_id!r} is already running (run {run_id})")
+        self.workflow_id = workflow_id
+        self.workflow_type = workflow_type
+        self.run_id = run_id
+
+
+def is_cancelled_exception(error: BaseException) -> bool:
+    """Is this, in any of its forms, what a cancellation looks like?"""
+    if isinstance(error, asyncio.CancelledError | CancelledError):
+        return True
+    return isinstance(error, ActivityError) and isinstance(error.cause, CancelledError)
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+class WorkflowFailureError(PerdureError):
+    """The run ended in another way than by completing: `cause` says how."""
+
+    def __init__(self, *, cause: BaseException) -> None:
+        super().__init__(f"Workflow execution failed: {cause}")
+        self.__cause__ = cause
+
+    @property
+    def cause(self) -> BaseException:
+        assert self.__cause__ is not None
+        return self.__cause__
+
+
+class WorkflowQueryFailedError(PerdureError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class RPCError(PerdureError):
+    """A call failed.
+
+    `reason` is the engine's word for why (its google.rpc.ErrorInfo), `field_violations` names the
+    fields at fault with what is wrong, `retry_delay_s` is how long the engine asks to wait.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        status: RPCStatusCode,
+        *,
+        reason: str = "",
+        field_violations: Sequence[tuple[str, str]] = (),
+        retry_delay_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.reason = reason
+        self.field_violations = field_violations
+        self.retry_delay_s = retry_delay_s
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+class PayloadError(PerdureError):
+    """A value and its bytes do not fit together."""
+
+
+class PayloadEncodeError(PayloadError):
+    pass
+
+
+class PayloadDecodeError(PayloadError):
+    pass
+
+
+class UnknownEncodingError(PayloadDecodeError):
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"payload encoding {encoding!r} is not known to this converter")
+        self.encoding = encoding
+
+
+# --- defects --------------------------------------------------------------------------------------
+
+
+class WorkflowTaskError(PerdureError):
+    """A defect that a new deployment can heal: the task fails and is retried, the run lives on."""
+
+
+class NondeterminismError(WorkflowTaskError):
+    """The code does not do what the history says. A field is None where there is none to name."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        event_id: int | None = None,
+        event_type: str | None = None,
+        site: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.event_id = event_id
+        self.event_type = event_type
+        self.site = site
+
+
+class RestrictedWorkflowAccessError(WorkflowTaskError):
+    """Workflow code reached for what another replay would see differently, or not at all."""
+
+    def __init__(self, qualified_name: str, fix: str, site: str) -> None:
+        super().__init__(f"{qualified_name} must not be used in workflow code ({site}): {fix}")
+        self.qualified_name = qualified_name
+        self.site = site
+
+
+class ReadOnlyContextError(WorkflowTaskError):
+    pass
+
+
+class UnknownWorkflowTypeError(WorkflowTaskError):
+    def __init__(self, workflow_type: str, known: Sequence[str]) -> None:
+        listed = ", ".join(sorted(known)) or "none"
+        super().__init__(f"workflow {workflow_type!r} is not registered here; known: {listed}")
+        self.workflow_type = workflow_type
+
+
+class HistoryError(WorkflowTaskError):
+    pass

@@ -1,0 +1,201 @@
+"""Running workflows and activities.
+
+    worker = Worker(client, task_queue="greetings", workflows=[Greet], activities=[compose])
+    await worker.run()
+
+A worker runs on the event loop of its client, any loop; uvloop makes it somewhat cheaper:
+`uvloop.run(main())`. Workflow code and async activities share that loop, sync activities run in
+threads, and a thread of its own tells the engine every 2 s what the worker holds, whatever the loop
+is doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from perdure._definitions import (
+    ActivityDefinition,
+    WorkflowDefinition,
+    activity_definition,
+    workflow_definition,
+)
+from perdure._replay import guard
+from perdure._replay.instance import WorkflowInstance
+from perdure._replay.messages import Task
+from perdure._wire.worker_service import WorkerIdentity
+from perdure._worker.rooms import WorkerRooms, WorkerSettings
+from perdure.client import Client
+from perdure.errors import UnknownWorkflowTypeError
+
+__all__ = ["Worker"]
+
+D = TypeVar("D", WorkflowDefinition, ActivityDefinition)
+
+_WORKER_ID_BYTES = 16
+
+
+class Worker:
+    """Polls one task queue. Runs once: `run` until `shutdown`, or `async with`.
+
+    When it is shut down (or `run` is cancelled) it takes no more tasks, gives running activities
+    `graceful_shutdown_timeout` to end, asks the rest to stop, and gives back to the engine what
+    then is unfinished, to be run elsewhere at once.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        task_queue: str,
+        workflows: Sequence[type] = (),
+        activities: Sequence[Callable[..., Any]] = (),
+        activity_executor: Executor | None = None,
+        max_cached_workflows: int = 1000,
+        max_concurrent_workflow_tasks: int = 100,
+        max_concurrent_activities: int = 100,
+        graceful_shutdown_timeout: timedelta = timedelta(seconds=10),
+        identity: str | None = None,
+        build_id: str = "",
+    ) -> None:
+        """Raises TypeError or ValueError for what cannot be run.
+
+        Sync activities run in `activity_executor`, by default threads of the worker's own, as many
+        as `max_concurrent_activities`.
+        """
+        if not workflows and not activities:
+            raise ValueError("a worker needs a workflow or an activity")
+        if min(max_concurrent_workflow_tasks, max_concurrent_activities) < 1:
+            raise ValueError("a worker needs at least one place for each kind of task")
+        self._client = client
+        self._workflows = _by_name([workflow_definition(one) for one in workflows])
+        self._activities = _by_name([activity_definition(one) for one in activities])
+        self._own_executor: ThreadPoolExecutor | None = None
+        if activity_executor is None:
+            self._own_executor = activity_executor = ThreadPoolExecutor(
+                max_concurrent_activities, thread_name_prefix="perdure-activity"
+            )
+        self._settings = WorkerSettings(
+            task_queue=task_queue,
+            identity=WorkerIdentity(
+                namespace=client.namespace,
+                worker_id=os.urandom(_WORKER_ID_BYTES),
+                identity=identity or client.identity,
+                build_id=build_id,
+            ),
+            activities=self._activities,
+            make_instance=self._make_instance,
+            executor=activity_executor,
+            converter=client.data_converter.payload_converter,
+            workflow_slots=max_concurrent_workflow_tasks if workflows else 0,
+            activity_slots=max_concurrent_activities if activities else 0,
+            cached_runs_max=max_cached_workflows,
+            graceful_shutdown_timeout=graceful_shutdown_timeout,
+        )
+        guard.install()
+        for workflow in workflows:
+            guard.cover(sys.modules[workflow.__module__])
+        self._started = False
+        self._stop_requested = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._background: asyncio.Task[None] | None = None
+        self._body: asyncio.Task[Any] | None = None
+
+    @property
+    def task_queue(self) -> str:
+        return self._settings.task_queue
+
+    @property
+    def identity(self) -> str:
+        return self._settings.identity.identity
+
+    @property
+    def is_running(self) -> bool:
+        return self._started and not self._stopped.is_set()
+
+    async def run(self) -> None:
+        """Returns after `shutdown`, when everything has ended.
+
+        Raises RPCError when polling makes no sense, such as NOT_FOUND for the namespace. While the
+        engine is away it keeps trying.
+        """
+        if self._started:
+            raise RuntimeError("a worker runs once; make another one")
+        self._started = True
+        core = self._client.core
+        rooms = WorkerRooms(core.connection, self._settings, core.surroundings)
+        polling = asyncio.ensure_future(rooms.poll())
+        stop_requested = asyncio.ensure_future(self._stop_requested.wait())
+        try:
+            await asyncio.wait((polling, stop_requested), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            polling.cancel()
+            stop_requested.cancel()
+            await asyncio.wait((polling, stop_requested))
+            try:
+                await rooms.stop()
+            finally:
+                if self._own_executor is not None:
+                    self._own_executor.shutdown(wait=False, cancel_futures=True)
+                self._stopped.set()
+        if not polling.cancelled():
+            polling.result()
+
+    async def shutdown(self) -> None:
+        """Asks the worker to stop and waits until it has. Stopping twice is fine."""
+        self._stop_requested.set()
+        if self._started:
+            await self._stopped.wait()
+
+    async def __aenter__(self) -> Self:
+        """Runs in the background; the body is cancelled should the worker fail."""
+        self._body = asyncio.current_task()
+        self._background = asyncio.ensure_future(self.run())
+        self._background.add_done_callback(self._cancel_body_of_failed)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        body, self._body = self._body, None
+        background = self._background
+        assert background is not None
+        failed_before = background.done()
+        self._stop_requested.set()
+        await asyncio.wait((background,))
+        if failed_before and body is not None and isinstance(error, asyncio.CancelledError):
+            body.uncancel()
+        background.result()
+
+    def _cancel_body_of_failed(self, background: asyncio.Task[None]) -> None:
+        failed = not background.cancelled() and background.exception() is not None
+        if failed and self._body is not None:
+            self._body.cancel()
+
+    def _make_instance(self, task: Task) -> WorkflowInstance:
+        definition = self._workflows.get(task.workflow_type)
+        if definition is None:
+            raise UnknownWorkflowTypeError(task.workflow_type, list(self._workflows))
+        return WorkflowInstance(
+            definition,
+            namespace=self._client.namespace,
+            data_converter=self._client.data_converter,
+        )
+
+
+def _by_name(definitions: list[D]) -> dict[str, D]:
+    by_name = {definition.name: definition for definition in definitions}
+    if len(by_name) < len(definitions):
+        names = [definition.name for definition in definitions]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"registered twice: {', '.join(twice)}")
+    return by_name

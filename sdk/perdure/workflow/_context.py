@@ -1,0 +1,218 @@
+"""What workflow code can ask about its run and itself: always the same answer on each replay."""
+
+from __future__ import annotations
+
+import logging
+import random as random_module  # noqa: TID251 - only the type: the object is seeded by the run id
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar, overload
+from uuid import UUID
+
+from perdure._definitions import handler_definition
+from perdure._payload import Payload
+from perdure._replay.loop import DeterministicLoop
+from perdure._replay.run import WorkflowRun, current_run
+from perdure.common import Priority, RetryPolicy
+
+_T = TypeVar("_T")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Info:
+    """What is known of the run. The `get_…` and `is_…` methods change from task to task."""
+
+    attempt: int
+    execution_timeout: timedelta | None
+    first_execution_run_id: str
+    headers: Mapping[str, Payload]
+    namespace: str
+    priority: Priority
+    raw_memo: Mapping[str, Payload]
+    retry_policy: RetryPolicy | None
+    run_id: str
+    run_timeout: timedelta | None
+    start_time: datetime
+    task_queue: str
+    task_timeout: timedelta
+    workflow_id: str
+    workflow_start_time: datetime
+    workflow_type: str
+
+    def get_current_history_length(self) -> int:
+        return current_run().history_length
+
+    def get_current_history_size(self) -> int:
+        return current_run().history_size_bytes
+
+    def is_continue_as_new_suggested(self) -> bool:
+        return current_run().suggest_continue_as_new
+
+
+def info() -> Info:
+    run = current_run()
+    known: Info | None = run.info
+    if known is None:
+        known = run.info = _info(run)
+    return known
+
+
+def _info(run: WorkflowRun) -> Info:
+    started = run.started
+    assert started is not None
+    start_time = _instant(started.time_us)
+    return Info(
+        attempt=started.attempt,
+        execution_timeout=_duration(started.execution_timeout_ms),
+        first_execution_run_id=started.first_run_id,
+        headers=started.header,
+        namespace=run.namespace,
+        priority=Priority(priority_key=started.priority or None),
+        raw_memo=started.memo,
+        retry_policy=started.retry_policy,
+        run_id=started.run_id,
+        run_timeout=_duration(started.run_timeout_ms),
+        start_time=start_time,
+        task_queue=started.task_queue,
+        task_timeout=timedelta(milliseconds=started.task_timeout_ms),
+        workflow_id=started.workflow_id,
+        workflow_start_time=start_time,
+        workflow_type=started.workflow_type,
+    )
+
+
+def in_workflow() -> bool:
+    try:
+        current_run()
+    except RuntimeError:
+        return False
+    return True
+
+
+def instance() -> Any:
+    """The workflow object."""
+    return current_run().workflow
+
+
+def now() -> datetime:
+    """The time at which the present workflow task started, in UTC: it stands still in between."""
+    return _instant(current_run().now_us)
+
+
+def time() -> float:
+    """`now` in seconds since 1970."""
+    return current_run().now_us / 1e6
+
+
+def time_ns() -> int:
+    return current_run().now_us * 1000
+
+
+def random() -> random_module.Random:
+    """The run's own generator, seeded by its id."""
+    return current_run().random()
+
+
+def uuid4() -> UUID:
+    return UUID(int=random().getrandbits(128), version=4)
+
+
+def memo() -> Mapping[str, Any]:
+    """The memo's values, decoded without hints; see `memo_value`."""
+    run = current_run()
+    assert run.started is not None
+    return {key: run.converter.from_payload(value) for key, value in run.started.memo.items()}
+
+
+_MISSING: Any = object()
+
+
+@overload
+def memo_value(key: str, default: Any = ..., *, type_hint: None = None) -> Any: ...
+
+
+@overload
+def memo_value(key: str, default: _T = ..., *, type_hint: type[_T]) -> _T: ...
+
+
+def memo_value(key: str, default: Any = _MISSING, *, type_hint: Any = None) -> Any:
+    """KeyError when there is none and no default."""
+    run = current_run()
+    assert run.started is not None
+    payload = run.started.memo.get(key)
+    if payload is not None:
+        return run.converter.from_payload(payload, type_hint or Any)
+    if default is _MISSING:
+        raise KeyError(f"memo has no {key!r}")
+    return default
+
+
+def payload_converter() -> Any:
+    return current_run().converter
+
+
+def all_handlers_finished() -> bool:
+    """Has every signal handler that began ended? A run that ends before cuts them off."""
+    return not current_run().signals.running
+
+
+def cancellation_reason() -> str | None:
+    """What the request to cancel gave as its reason; None while there is none."""
+    run = current_run()
+    return run.cancel_reason if run.cancel_requested else None
+
+
+def set_signal_handler(name: str, handler: Callable[..., Any]) -> None:
+    """Signals of that name go to `handler`, first those that came before there was one."""
+    run = current_run()
+    run.check_may_act()
+    definition = handler_definition(handler, name, "signal", skip_first=False)
+
+    def without_self(_: Any, *args: Any) -> Any:
+        return handler(*args)
+
+    run.signals.add_handler(replace(definition, function=without_self))
+
+
+def current_loop() -> DeterministicLoop:
+    return current_run().loop
+
+
+def _instant(instant_us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=instant_us)
+
+
+def _duration(duration_ms: int) -> timedelta | None:
+    return timedelta(milliseconds=duration_ms) if duration_ms else None
+
+
+class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
+    """Says nothing on replay, where it has been said before.
+
+    Adds which run speaks: to the message for people, as `perdure_workflow` for machines.
+    """
+
+    def isEnabledFor(self, level: int) -> bool:
+        return not (in_workflow() and current_run().silent) and super().isEnabledFor(level)
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        if not in_workflow():
+            return msg, kwargs
+        known = info()
+        fields = {
+            "attempt": known.attempt,
+            "namespace": known.namespace,
+            "run_id": known.run_id,
+            "task_queue": known.task_queue,
+            "workflow_id": known.workflow_id,
+            "workflow_type": known.workflow_type,
+        }
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), "perdure_workflow": fields}
+        return f"{msg} ({fields})", kwargs
+
+
+logger = LoggerAdapter(logging.getLogger("perdure.workflow"), None)

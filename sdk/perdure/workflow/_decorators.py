@@ -1,0 +1,91 @@
+"""The decorators. What they decorate stays what it was, and can be called in plain tests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar, overload
+
+from perdure import _definitions
+
+_Class = TypeVar("_Class", bound=type)
+_Run = TypeVar("_Run", bound=Callable[..., Awaitable[Any]])
+_Init = TypeVar("_Init", bound=Callable[..., None])
+_Signal = TypeVar("_Signal", bound=Callable[..., "Awaitable[None] | None"])
+_Query = TypeVar("_Query", bound=Callable[..., Any])
+
+
+@overload
+def defn(cls: _Class, /) -> _Class: ...
+
+
+@overload
+def defn(
+    *,
+    name: str | None = None,
+    failure_exception_types: Sequence[type[BaseException]] = (),
+) -> Callable[[_Class], _Class]: ...
+
+
+def defn(
+    cls: type | None = None,
+    /,
+    *,
+    name: str | None = None,
+    failure_exception_types: Sequence[type[BaseException]] = (),
+) -> Any:
+    """Makes a class a workflow; its type is the class's name unless `name` says otherwise.
+
+    `failure_exception_types` are exceptions that fail the run although they are of a kind that
+    only fails the workflow task and has it retried (NondeterminismError, PayloadDecodeError, …).
+    Raises TypeError, with the reason, for a class that cannot be a workflow.
+    """
+
+    def decorate(decorated: type) -> type:
+        _definitions.define_workflow(decorated, name, failure_exception_types)
+        return decorated
+
+    return decorate if cls is None else decorate(cls)
+
+
+def run(fn: _Run, /) -> _Run:
+    """Marks the async method that is the workflow: when it ends, the run has ended."""
+    return _definitions.mark_run(fn)
+
+
+def init(fn: _Init, /) -> _Init:
+    """Marks an `__init__` that takes the same arguments as the run method."""
+    return _definitions.mark_init(fn)
+
+
+@overload
+def signal(fn: _Signal, /) -> _Signal: ...
+
+
+@overload
+def signal(*, name: str | None = None) -> Callable[[_Signal], _Signal]: ...
+
+
+def signal(fn: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+    """Marks a method, async or not, that is called for each signal of its name, in order."""
+
+    def decorate(decorated: _Signal) -> _Signal:
+        return _definitions.mark_signal(decorated, name)
+
+    return decorate if fn is None else decorate(fn)
+
+
+@overload
+def query(fn: _Query, /) -> _Query: ...
+
+
+@overload
+def query(*, name: str | None = None) -> Callable[[_Query], _Query]: ...
+
+
+def query(fn: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
+    """Marks a plain method that answers from the workflow's state and changes nothing."""
+
+    def decorate(decorated: _Query) -> _Query:
+        return _definitions.mark_query(decorated, name)
+
+    return decorate if fn is None else decorate(fn)

@@ -1,0 +1,115 @@
+"""Namespaces, nodes, who serves which shard, token keys."""
+
+from __future__ import annotations
+
+import pytest
+from tests.conformance.owner import Owner, new_id
+
+from perdure_engine.ports.store import (
+    NO_NODE,
+    BatchRefused,
+    FenceLost,
+    NamespaceRow,
+    ShardRow,
+    Store,
+)
+
+
+async def test_a_new_database_has_the_namespace_default(store: Store) -> None:
+    (row,) = await store.list_namespaces()
+
+    assert (row.name, row.conflict_token) == ("default", 1)
+    assert row.retention_ms > 0
+
+
+async def test_a_namespace_is_made_once(store: Store) -> None:
+    row = NamespaceRow(new_id(), "orders", "what is sold", 1_000, 1)
+
+    assert await store.create_namespace(row)
+    assert not await store.create_namespace(NamespaceRow(new_id(), "orders", "", 1_000, 1))
+    with pytest.raises(BatchRefused):
+        await store.create_namespace(NamespaceRow(row.namespace_id, "other", "", 1_000, 1))
+
+    assert [found.name for found in await store.list_namespaces()] == ["default", "orders"]
+    assert row in await store.list_namespaces()
+
+
+async def test_a_namespace_changes_by_its_conflict_token(store: Store) -> None:
+    (row,) = await store.list_namespaces()
+    changed = NamespaceRow(row.namespace_id, row.name, "changed", 5_000, row.conflict_token)
+
+    assert await store.update_namespace(changed)
+    assert not await store.update_namespace(changed)
+
+    (now,) = await store.list_namespaces()
+    assert (now.description, now.retention_ms, now.conflict_token) == ("changed", 5_000, 2)
+
+
+async def test_a_namespace_that_is_not_there_is_not_made_by_an_update(store: Store) -> None:
+    assert not await store.update_namespace(NamespaceRow(new_id(), "ghost", "", 1, 1))
+
+    assert [row.name for row in await store.list_namespaces()] == ["default"]
+
+
+async def test_invariant_26_a_lease_is_judged_by_the_databases_clock(store: Store) -> None:
+    """In the statement that reads it; what the row says of its end is for people."""
+    living, dead = sorted([new_id(), new_id()])
+    now_us = await store.renew_node(living, "a:1", "eu", "history", 1, 60_000)
+    await store.renew_node(dead, "b:1", "eu", "history,matching", 1, 0)
+
+    first, second = await store.list_nodes()
+
+    assert (first.node_id, first.address, first.alive) == (living, "a:1", True)
+    assert (second.node_id, second.roles, second.alive) == (dead, "history,matching", False)
+    assert first.lease_end_us >= now_us + 60_000 * 1_000
+
+
+async def test_a_lease_is_renewed_by_the_latest_incarnation_only(store: Store) -> None:
+    node_id = new_id()
+    await store.renew_node(node_id, "a:1", "eu", "", 1, 60_000)
+    await store.renew_node(node_id, "a:2", "eu", "", 2, 60_000)
+
+    with pytest.raises(FenceLost):
+        await store.renew_node(node_id, "a:1", "eu", "", 1, 60_000)
+
+    (node,) = await store.list_nodes()
+    assert (node.address, node.incarnation) == ("a:2", 2)
+
+
+async def test_a_released_node_is_not_alive(store: Store) -> None:
+    node_id = new_id()
+    await store.renew_node(node_id, "a:1", "eu", "", 1, 60_000)
+
+    await store.release_node(node_id)
+    await store.release_node(node_id)
+
+    assert [node for node in await store.list_nodes() if node.alive] == []
+
+
+async def test_a_shard_has_a_row_whether_it_was_served_or_not(store: Store) -> None:
+    node_id = new_id()
+    await store.put_shard(2, node_id, "a:1")
+    await store.put_shard(3, node_id, "a:1")
+    await store.put_shard(3, NO_NODE, "")
+
+    assert await store.list_shards() == [
+        ShardRow(1, NO_NODE, "", 0),
+        ShardRow(2, node_id, "a:1", 0),
+        ShardRow(3, NO_NODE, "", 0),
+        ShardRow(4, NO_NODE, "", 0),
+    ]
+
+
+async def test_a_token_key_is_made_once(store: Store) -> None:
+    assert await store.put_token_key(2, b"two")
+    assert await store.put_token_key(1, b"one")
+    assert not await store.put_token_key(1, b"another")
+
+    keys = await store.list_token_keys()
+
+    assert [(key.key_id, key.secret) for key in keys] == [(1, b"one"), (2, b"two")]
+    assert all(key.created_us > 0 for key in keys)
+
+
+async def test_a_store_says_what_it_is(store: Store, owner: Owner) -> None:
+    assert await store.describe()

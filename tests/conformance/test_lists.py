@@ -1,0 +1,91 @@
+"""Lists and counts of runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.conformance.owner import NAMESPACE, Owner, Run, listed_row, new_id
+
+from perdure_engine.ports.rows import VisibilityRow
+from perdure_engine.ports.store import Store, VisibilityFilter
+
+ANY = VisibilityFilter(NAMESPACE)
+START = 1_800_000_000_000_000
+
+
+@pytest.fixture
+async def rows(owner: Owner) -> list[VisibilityRow]:
+    """Ten runs, newest first; starts of the first two are equal, types and ids vary."""
+    rows = []
+    for n in range(10):
+        run = Run(n % 4 + 1, workflow_id=f"{'order' if n % 2 else 'job'}-{n}")
+        run.start_us = START + max(n, 1)
+        rows.append(listed_row(run, 1 if n < 5 else 2, "Order" if n % 3 else "Job"))
+    await owner.commit(owner.batch(visibility=rows))
+    return sorted(rows, key=lambda row: (row.start_us, row.run_id), reverse=True)
+
+
+async def test_newest_first_page_by_page(store: Store, rows: list[VisibilityRow]) -> None:
+    found: list[VisibilityRow] = []
+    before = None
+
+    while page := await store.list_runs(ANY, before, 3):
+        found += page
+        before = (page[-1].start_us, page[-1].run_id)
+
+    assert found == rows
+    assert isinstance(found[0], VisibilityRow)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        ANY,
+        VisibilityFilter(NAMESPACE, statuses=(2,)),
+        VisibilityFilter(NAMESPACE, statuses=(1, 2)),
+        VisibilityFilter(NAMESPACE, statuses=(7,)),
+        VisibilityFilter(NAMESPACE, workflow_type="Job"),
+        VisibilityFilter(NAMESPACE, workflow_id_prefix="order-"),
+        VisibilityFilter(NAMESPACE, workflow_id_prefix="order_"),
+        VisibilityFilter(NAMESPACE, start_min_us=START + 3, start_max_us=START + 7),
+        VisibilityFilter(NAMESPACE, (1,), "Order", "job-", START + 1, START + 9),
+        VisibilityFilter(bytes(16)),
+    ],
+)
+async def test_filters(store: Store, rows: list[VisibilityRow], where: VisibilityFilter) -> None:
+    wanted = [
+        row
+        for row in rows
+        if row.namespace_id == where.namespace_id
+        and (not where.statuses or row.status in where.statuses)
+        and where.workflow_type in ("", row.workflow_type)
+        and row.workflow_id.startswith(where.workflow_id_prefix)
+        and row.start_us >= where.start_min_us
+        and (not where.start_max_us or row.start_us < where.start_max_us)
+    ]
+
+    assert await store.list_runs(where, None, 100) == wanted
+    assert await store.count_runs(where) == len(wanted)
+
+
+async def test_a_list_is_never_stale(store: Store, owner: Owner) -> None:
+    (run,) = owner.runs(1)
+    await owner.start([run])
+    await owner.close([run])
+
+    (row,) = await store.list_runs(ANY, None, 10)
+
+    assert (row.status, row.close_us) == (2, run.start_us + 9)
+
+
+async def test_attributes_come_back_as_json(store: Store, owner: Owner) -> None:
+    attrs = {"amount": 12, "ä": ["x", None, {"b": True}], "a b": 'it\'s "quoted"'}
+    run = Run(1)
+    row = listed_row(run, 1)._replace(attrs=json.dumps(attrs), memo=new_id())
+    await owner.commit(owner.batch(visibility=[row]))
+
+    (found,) = await store.list_runs(ANY, None, 10)
+
+    assert json.loads(found.attrs) == attrs
+    assert found._replace(attrs=row.attrs) == row
