@@ -125,9 +125,15 @@ class Worker:
         Raises RPCError when polling makes no sense, such as NOT_FOUND for the namespace. While the
         engine is away it keeps trying.
         """
+        self._claim()
+        await self._run()
+
+    def _claim(self) -> None:
         if self._started:
             raise RuntimeError("a worker runs once; make another one")
         self._started = True
+
+    async def _run(self) -> None:
         core = self._client.core
         rooms = WorkerRooms(core.connection, self._settings, core.surroundings)
         polling = asyncio.ensure_future(rooms.poll())
@@ -155,8 +161,9 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         """Runs in the background; the body is cancelled should the worker fail."""
+        self._claim()
         self._body = asyncio.current_task()
-        self._background = asyncio.ensure_future(self.run())
+        self._background = asyncio.create_task(self._run())
         self._background.add_done_callback(self._cancel_body_of_failed)
         return self
 

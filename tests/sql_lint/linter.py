@@ -236,7 +236,7 @@ def _deletes_of_one_shard(statement: Node) -> Iterator[str]:
                 yield "a DELETE of everything"
             continue
         conditions = _conjuncts(node.whereClause)
-        first = conditions[0] if conditions else None
+        first: Node = conditions[0] if conditions else None
         if not _is(first, "A_Expr") or _column(first.lexpr) != "shard_id":
             yield f"the first condition of the DELETE from {node.relation.relname} is not its shard"
 

@@ -29,6 +29,7 @@ class Env(msgspec.Struct):
     now_us: int
     new_number: Callable[[], int]
     limits: RunLimits
+    timer_mark_us: int = 0  # no timer may wake before it: what lies there is swept
 
 
 class Draft:
@@ -164,7 +165,8 @@ class Draft:
     # ---- timers
 
     def put_timer(self, kind: TimerKind, reference: int, due_us: int) -> None:
-        record = TimerRecord(kind, reference, due_us, self.env.new_number(), due_us)
+        wake_us = max(due_us, self.env.timer_mark_us)
+        record = TimerRecord(kind, reference, wake_us, self.env.new_number(), due_us)
         self.state.timer_rows[kind, reference] = record
         self.timers.append(record)
 

@@ -73,7 +73,8 @@ class Loading:
                     unavailable("DATABASE_UNAVAILABLE", "the database did not answer a read")
                 )
             return
-        shard.currents.setdefault(key, current)
+        run = shard.runs.get(current.run_id)
+        shard.currents.setdefault(key, run.current if run is not None else current)
         shard.inbox.put_again(items)
         shard.work_waits()
 

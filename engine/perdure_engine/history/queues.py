@@ -30,6 +30,7 @@ class Book(msgspec.Struct, eq=False):
     more: bool = False  # saved rows past the cursor are not offered
     cursor: int = 0  # task id of the last row known
     loading: bool = False
+    missed: bool = False  # a task was not admitted while a page was being read
 
 
 class QueueBooks:
@@ -58,10 +59,11 @@ class QueueBooks:
             self._shard.rooms.matching.offer(offers)
 
     def offer(self, run: Run, record: TaskRecord) -> None:
-        """Offer one ready task (again)."""
-        offer = self._admit(run, record)
-        if offer is not None:
-            self._shard.rooms.matching.offer([offer])
+        """Offer one ready task again: it lies behind the cursor, so credit does not matter."""
+        book = self._books.setdefault(record.queue_no, Book(offered={}))
+        offer = self._offer_of(run, record)
+        self._put(book, offer)
+        self._shard.rooms.matching.offer([offer])
 
     def taken(self, record: TaskRecord) -> None:
         self._forget(record.queue_no, record.task_id)
@@ -74,11 +76,16 @@ class QueueBooks:
         if book is None:
             book = self._books[record.queue_no] = Book(offered={})
         if book.more or len(book.offered) >= CREDIT:
-            book.more = True
+            book.more = book.missed = True
             return None
+        offer = self._offer_of(run, record)
+        self._put(book, offer)
+        return offer
+
+    def _offer_of(self, run: Run, record: TaskRecord) -> TaskOffer:
         started = run.state.folded.started
         sticky = run.state.sticky_worker_id if record.kind is TaskKind.WORKFLOW else b""
-        offer = TaskOffer(
+        return TaskOffer(
             self._shard.shard_id,
             started.namespace_id,
             record.kind,
@@ -91,8 +98,6 @@ class QueueBooks:
             sticky,
             record.ready_us,
         )
-        self._put(book, offer)
-        return offer
 
     def _put(self, book: Book, offer: TaskOffer) -> None:
         book.offered[offer.task_id] = offer
@@ -114,6 +119,7 @@ class QueueBooks:
         if book is None or not book.more or book.loading or self._shard.closed:
             return
         book.loading = True
+        book.missed = False
         task = asyncio.get_running_loop().create_task(self._load_page(queue_no, book))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -134,12 +140,14 @@ class QueueBooks:
             book.cursor = max(book.cursor, row.task_id)
             if row.state == TaskState.READY:
                 offers.append(self._offer_of_row(row))
-        if len(rows) < PAGE:
+        if len(rows) < PAGE and not book.missed:
             book.more = False
         for offer in offers:
             self._put(book, offer)
         if offers and not self._held_back:
             shard.rooms.matching.offer(offers)
+        if book.more and len(book.offered) < CREDIT // 2:
+            self.refill(queue_no)
 
     def _offer_of_row(self, row: TaskRow) -> TaskOffer:
         codec = self._shard.rooms.codec

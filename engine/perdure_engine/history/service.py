@@ -78,6 +78,8 @@ class HistoryService:
             handout.undo(shard, handed)
 
     def heartbeat(self, worker: WorkerRef, held: list[HeldTask]) -> list[HeldVerdict | None]:
+        if not self._rooms.lease_valid():
+            return [None] * len(held)  # another node may own the shards by now: it judges, not we
         verdicts: list[HeldVerdict | None] = []
         listed: dict[int, set[int]] = {shard_id: set() for shard_id in self._shards}
         for task in held:

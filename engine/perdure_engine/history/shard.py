@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from typing import Any
 
 from perdure_engine.core import intents
 from perdure_engine.core.decide import decide, start_workflow
@@ -25,6 +23,7 @@ from perdure_engine.core.replies import EventsReady, Reply
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
 from perdure_engine.history import rows
+from perdure_engine.history.addressing import address_of, require_same_workflow
 from perdure_engine.history.inbox import Inbox
 from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.loading import Loading
@@ -127,13 +126,19 @@ class Shard:
     def decide(self, count: int) -> ShardStep:
         """Take up to `count` intents and decide them. Nothing leaves here: answers wait in the step."""
         step = ShardStep(self)
-        env = Env(self.rooms.database_clock.low_us(), self.new_number, self.rooms.run_limits)
+        now_us = self.rooms.database_clock.low_us()
+        env = Env(now_us, self.new_number, self.rooms.run_limits, self.timers.mark_us)
         waiting = deque(self.inbox.take(min(count, self.group_max)))
         taken: dict[bytes, int] = {}
         too_many: list[Item] = []
         while waiting:
             item = waiting.popleft()
-            run = self._run_of(item)
+            try:
+                run = self._run_of(item)
+            except Rejected as refusal:  # an answer like any other: it leaves after the commit
+                step.items.append(item)
+                step.answers.append((item, refusal))
+                continue
             if run is None:
                 continue
             if isinstance(run, Run):
@@ -246,7 +251,10 @@ class Shard:
     # ---- which run an intent is for
 
     def _run_of(self, item: Item) -> Run | CurrentRun | None:
-        """The run in memory (for a start of a new id: its empty current row). None: answered or parked."""
+        """The run in memory (for a start of a new id: its empty current row). None: parked.
+
+        Raises Rejected NOT_FOUND, DATA_LOSS.
+        """
         intent = item.intent
         run_id, key = address_of(intent)
         if key is not None:
@@ -254,19 +262,19 @@ class Shard:
             if current is None:
                 self.loading.park_for_current(key, item)
                 return None
-            if current.version == 0 and not current.run_id:
+            if not current.run_id:
                 if isinstance(intent, intents.StartWorkflow):
                     return current
-                item.refuse(not_found("WORKFLOW", f"workflow {key[1]!r} does not exist"))
-                return None
+                raise not_found("WORKFLOW", f"workflow {key[1]!r} does not exist")
             run_id = current.run_id
         run = self.runs.get(run_id)
         if run is not None:
+            if key is None:
+                require_same_workflow(run, intent)
             self.runs.move_to_end(run_id)
             return run
         if run_id in self.quarantined:
-            item.refuse(Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", self.quarantined[run_id]))
-            return None
+            raise Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", self.quarantined[run_id])
         self.loading.park_for_run(run_id, item)
         return None
 
@@ -458,57 +466,3 @@ def run_is_free(run: Run) -> None:
     for future in waiting:
         if not future.done():
             future.set_result(None)
-
-
-def address_of(intent: Any) -> tuple[bytes, tuple[bytes, str] | None]:
-    """(run id, None) or (b"", key of the current run): where the intent wants to go."""
-    return _ADDRESS[type(intent)](intent)
-
-
-def _by_token(intent: Any) -> tuple[bytes, None]:
-    return intent.token.run_id, None
-
-
-def _by_run(intent: Any) -> tuple[bytes, None]:
-    return intent.run_id, None
-
-
-def _by_workflow(intent: Any) -> tuple[bytes, tuple[bytes, str] | None]:
-    if intent.run_id:
-        return intent.run_id, None
-    return b"", (intent.namespace_id, intent.workflow_id)
-
-
-def _start(intent: intents.StartWorkflow) -> tuple[bytes, tuple[bytes, str]]:
-    return b"", (intent.namespace_id, intent.workflow_id)
-
-
-_ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = {
-    **dict.fromkeys(
-        (
-            intents.CompleteWorkflowTask,
-            intents.FailWorkflowTask,
-            intents.CompleteActivity,
-            intents.FailActivity,
-            intents.CancelActivity,
-            intents.SaveProgress,
-        ),
-        _by_token,
-    ),
-    **dict.fromkeys(
-        (intents.FireTimer, intents.SaveStart, intents.PutBackTask, intents.TimeOutTask), _by_run
-    ),
-    **dict.fromkeys(
-        (
-            intents.SignalWorkflow,
-            intents.CancelWorkflow,
-            intents.TerminateWorkflow,
-            intents.DescribeWorkflow,
-            intents.QueryWorkflow,
-            intents.WaitResult,
-            intents.WaitEvents,
-        ),
-        _by_workflow,
-    ),
-    intents.StartWorkflow: _start,
-}

@@ -47,6 +47,10 @@ class Sweeping:
     def take(self, batch_id: bytes) -> Sweep:
         """The next statement's keys. Inbox rows are dead once their run's head has passed them."""
         tasks, self._tasks = self._tasks[:KEYS_MAX], self._tasks[KEYS_MAX:]
+        behind, mark_us = self._shard.timers.mark_us, self._shard.timers.next_mark_us()
+        self._timers = [
+            key for key in self._timers if key[0] >= mark_us
+        ]  # the range takes the others
         timers, self._timers = self._timers[:KEYS_MAX], self._timers[KEYS_MAX:]
         inbox: list[tuple[bytes, int]] = []
         rest: list[tuple[bytes, int]] = []
@@ -55,13 +59,18 @@ class Sweeping:
             dead = run is not None and not run.busy and seq <= run.state.inbox_done
             (inbox if dead and len(inbox) < KEYS_MAX else rest).append((run_id, seq))
         self._inbox = rest
-        return Sweep(batch_id, self._shard.fence, tasks, [], timers, None, inbox)
+        timer_range = (behind, mark_us) if mark_us > behind else None
+        return Sweep(batch_id, self._shard.fence, tasks, [], timers, timer_range, inbox)
 
     def give_back(self, sweep: Sweep) -> None:
         """It was not deleted (or may not have been): deleting it once more is harmless."""
         self._tasks += sweep.task_keys
         self._timers += sweep.timer_keys
         self._inbox += sweep.inbox_keys
+
+    def deleted(self, sweep: Sweep) -> None:
+        if sweep.timer_range is not None:
+            self._shard.timers.mark_us = sweep.timer_range[1]
 
     def done(self) -> None:
         self.due = False

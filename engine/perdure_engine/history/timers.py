@@ -29,6 +29,7 @@ PAGE = 1_000
 RETRY_S = 1.0  # after a read that failed
 FIRE_TICK_S = 0.05  # while more are due than may fire at once
 EARLIEST_WAIT_S = 0.001
+MARK_BEHIND_US = 10_000_000  # the mark stays so far behind database time (design §5)
 
 Entry = tuple[int, int, TimerKind, int, bytes]  # wake_us, timer_id, kind, reference, run_id
 
@@ -38,9 +39,10 @@ class ShardTimers:
         self._shard = shard
         self._heap: list[Entry] = []
         self._known: set[tuple[int, int]] = set()  # keys on the heap
-        self.window_end_us = (
-            mark_us  # wake times below it are on the heap, or will be when a running read ends
-        )
+        self._firing: set[tuple[int, int]] = set()  # off the heap, their end not committed yet
+        self.mark_us = mark_us  # saved: no timer row that is not gone wakes before it
+        # wake times below it are on the heap, or will be when a running read ends
+        self.window_end_us = mark_us
         self._loaded_to: tuple[int, int] = (mark_us, 0)  # last key read
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_us = 0
@@ -51,8 +53,8 @@ class ShardTimers:
     # ---- after a commit
 
     def publish(self, run: Run, draft: Draft) -> None:
-        if not draft.timers:
-            return
+        for gone in draft.gone_timers:
+            self._firing.discard((gone.wake_us, gone.timer_id))
         for timer in draft.timers:
             if not timer.gone and timer.wake_us < self.window_end_us:
                 self.add(
@@ -68,8 +70,15 @@ class ShardTimers:
         if self._heap[0] is entry:
             self._set_alarm()
 
-    def smallest_unfinished_us(self) -> int | None:
-        return self._heap[0][0] if self._heap else None
+    def next_mark_us(self) -> int:
+        """How far the mark may go: not past an unfinished timer, what is not loaded, or the database's recent past."""
+        low_us = self._shard.rooms.database_clock.low_us()
+        ends = [self.window_end_us, self._loaded_to[0], low_us - MARK_BEHIND_US]
+        if self._heap:
+            ends.append(self._heap[0][0])
+        if self._firing:
+            ends.append(min(wake_us for wake_us, _ in self._firing))
+        return max(self.mark_us, min(ends))
 
     # ---- firing
 
@@ -104,6 +113,7 @@ class ShardTimers:
             wake_us, timer_id, kind, reference, run_id = heapq.heappop(self._heap)
             self._known.discard((wake_us, timer_id))
             if self._still_wanted(run_id, kind, reference, timer_id):
+                self._firing.add((wake_us, timer_id))
                 allowed -= 1
                 self._tokens -= 1
                 self._shard.tell(FireTimer(run_id, kind, reference, wake_us, timer_id))

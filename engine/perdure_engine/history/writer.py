@@ -63,21 +63,21 @@ class Writer:
             while not self._ready:
                 self._work.clear()
                 await self._work.wait()
-            steps = self._gather()
-            if not steps:
-                continue
+            steps: list[ShardStep] = []
             try:
-                await self._save(steps)
+                self._gather(steps)
+                if steps:
+                    await self._save(steps)
             except Exception as error:
+                # a bug, not a refusal: nothing of the step is said, and the writer lives on
                 self._rooms.alarm("writer_failed", error=error)
                 self._forget(steps)
             finally:
                 for step in steps:
                     self._free(step.shard)
 
-    def _gather(self) -> list[ShardStep]:
+    def _gather(self, steps: list[ShardStep]) -> None:
         """Take work from the ready shards until the group is full. They are in flight from here on."""
-        steps: list[ShardStep] = []
         room = self._rooms.config.group_intents_max
         now = self._rooms.clock.monotonic()
         while self._ready and room > 0:
@@ -98,7 +98,6 @@ class Writer:
                 self._ready[shard.shard_id] = shard
             if suspect:
                 break
-        return steps
 
     def _free(self, shard: Shard) -> None:
         shard.step_ended()
@@ -158,44 +157,46 @@ class Writer:
 
     async def _commit(self, steps: list[ShardStep], batch: Batch) -> bool:
         """Save the batch. False: it was not saved, and everybody concerned has been seen to."""
+        try:
+            database_us = await self._commit_patiently(batch)
+        except FenceLost:
+            await self._drop_lost(steps)
+        except (GuardFailed, BatchRefused, Conflict) as error:
+            if isinstance(error, GuardFailed):
+                self._rooms.alarm("memory_and_database_differ", error=error)
+            self._halve(steps, str(error))
+        except OutcomeUnknown:
+            await self._find_out(steps, batch.batch_id)
+        except StoreUnavailable:
+            self._forget(steps)
+        else:
+            self._rooms.database_clock.sample(database_us)
+            for step in steps:
+                step.shard.fence.commit_seq += 1
+            return True
+        return False
+
+    async def _commit_patiently(self, batch: Batch) -> int:
+        """Try again what certainly did not land: conflicts 10 times, a database that is away for 5 s."""
         conflicts = 0
-        began = self._rooms.clock.monotonic()
+        give_up_at = self._rooms.clock.monotonic() + GIVE_UP_AFTER_S
         wait_s = DATABASE_WAIT_S
         while True:
             self.statements += 1
             try:
-                database_us = await self._rooms.store.commit(batch)
+                return await self._rooms.store.commit(batch)
             except Conflict:
                 conflicts += 1
                 if conflicts >= CONFLICT_TRIES_MAX:
-                    self._halve(steps, "the statement kept conflicting")
-                    return False
+                    raise
                 await self._rooms.clock.sleep(
                     CONFLICT_WAIT_S * conflicts * self._rooms.ids.jitter()
                 )
-            except FenceLost:
-                await self._drop_lost(steps)
-                return False
-            except GuardFailed as error:
-                self._rooms.alarm("memory_and_database_differ", error=error)
-                self._halve(steps, str(error))
-                return False
-            except BatchRefused as error:
-                self._halve(steps, str(error))
-                return False
-            except OutcomeUnknown:
-                return await self._find_out(steps, batch.batch_id)
             except StoreUnavailable:
-                if self._rooms.clock.monotonic() - began > GIVE_UP_AFTER_S:
-                    self._forget(steps)
-                    return False
+                if self._rooms.clock.monotonic() > give_up_at:
+                    raise
                 await self._rooms.clock.sleep(wait_s * (0.5 + self._rooms.ids.jitter()))
                 wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
-            else:
-                self._rooms.database_clock.sample(database_us)
-                for step in steps:
-                    step.shard.fence.commit_seq += 1
-                return True
 
     # ---- when it was not saved
 
@@ -244,7 +245,7 @@ class Writer:
         step.shard.inbox.put_again(step.items)
         step.shard.close()
 
-    async def _find_out(self, steps: list[ShardStep], batch_id: bytes) -> bool:
+    async def _find_out(self, steps: list[ShardStep], batch_id: bytes) -> None:
         """The statement may have landed: bump the fences, which also makes sure that it cannot land any more."""
         bumped = await self._bump([step.shard for step in steps])
         saved: list[ShardStep] = []
@@ -261,32 +262,32 @@ class Writer:
             else:
                 step.shard.redo(step)
         self._publish(saved)
-        return False
 
     async def _bump(self, shards: list[Shard]) -> dict[int, FenceState]:
         """Our fences after the bump; a shard that is missing is lost. Repeated until the rows say whose they are."""
-        node_id = self._rooms.node_id
         fences = [shard.fence for shard in shards]
         wait_s = DATABASE_WAIT_S
         while True:
             try:
-                changed = await self._rooms.store.bump_fences(fences, node_id)
+                changed = await self._rooms.store.bump_fences(fences, self._rooms.node_id)
+                found = {fence.shard_id: fence for fence in changed}
+                missing = {f.shard_id: f.range_id for f in fences if f.shard_id not in found}
+                return found | await self._bumped_before(missing)
             except StoreError:
                 await self._rooms.clock.sleep(wait_s * (0.5 + self._rooms.ids.jitter()))
                 wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
-            else:
-                found = {fence.shard_id: fence for fence in changed}
-                if len(found) < len(fences):  # an earlier try of ours may have changed the others
-                    missing = {f.shard_id: f.range_id for f in fences if f.shard_id not in found}
-                    stored = await self._until_answered(
-                        lambda: self._rooms.store.read_fences(list(missing))
-                    )
-                    found |= {
-                        f.shard_id: f
-                        for f in stored
-                        if f.owner_id == node_id and f.range_id == missing[f.shard_id] + 1
-                    }
-                return found
+
+    async def _bumped_before(self, ranges: dict[int, int]) -> dict[int, FenceState]:
+        """Fences that an earlier try of ours has bumped already: ours, and one range on."""
+        if not ranges:
+            return {}
+        stored = await self._rooms.store.read_fences(list(ranges))
+        ours = self._rooms.node_id
+        return {
+            fence.shard_id: fence
+            for fence in stored
+            if fence.owner_id == ours and fence.range_id == ranges[fence.shard_id] + 1
+        }
 
     async def _until_answered(
         self, read: Callable[[], Awaitable[list[FenceState]]]
@@ -317,6 +318,7 @@ class Writer:
         else:
             shard.fence.commit_seq += 1
             self._rooms.database_clock.sample(database_us)
+            shard.sweeping.deleted(sweep)
         shard.sweeping.done()
 
 

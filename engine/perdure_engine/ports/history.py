@@ -114,9 +114,7 @@ class History(Protocol):
         """Give a query's answer to its caller. False: nobody waits for it any more."""
         ...
 
-    def start_task(
-        self, offer: TaskOffer, worker: WorkerRef
-    ) -> StartOutcome:
+    def start_task(self, offer: TaskOffer, worker: WorkerRef) -> StartOutcome:
         """Hand a task out. None: the offer is stale. A future when the run must be loaded or saved first."""
         ...
 
@@ -129,6 +127,10 @@ class History(Protocol):
         ...
 
     def goodbye(self, worker: WorkerRef, released: list[TaskToken]) -> None: ...
+
+    def poll_broken(self, worker_id: bytes) -> None:
+        """A poll's connection broke: the worker may be dead. Its leases are shortened until it is heard of."""
+        ...
 
     def refill(self, shard_id: int, queue_no: int) -> None:
         """Matching has room again for offers of this queue from this shard."""

@@ -200,15 +200,23 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
 
     def _schedule(self, handle: TimerHandle, delay_s: float) -> None:
         handle.machine = None
-        delay_ms = delay_s * 1000 - _ROUNDING_MS
-        if delay_ms <= 0:
+        if delay_s <= 0:
             self._ready.append(handle)
-        else:
-            # Up to the next whole millisecond: a timer may be late, never early.
-            self.host.start_timer(handle, max(_TIMER_MS_MIN, -int(-delay_ms // 1)))
+            return
+        # Up to the next whole millisecond: a timer may be late, never early.
+        delay_ms = -int(-(delay_s * 1000 - _ROUNDING_MS) // 1)
+        self.host.start_timer(handle, max(_TIMER_MS_MIN, delay_ms))
 
     def fire(self, handle: TimerHandle) -> None:
-        self._ready.append(handle)
+        """The timer has fired: its callback is ready.
+
+        That of asyncio.sleep only wakes its task. It is called at once, so that who slept goes on
+        in the order of the history, like who waited for an activity, and not one round later.
+        """
+        if handle._callback is _WAKE_SLEEPER and not handle.cancelled():
+            handle._run()
+        else:
+            self._ready.append(handle)
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
         if handle.machine is not None:
@@ -293,6 +301,7 @@ class _Cancelling:
 
 
 _ASYNCIO = asyncio.__path__[0]
+_WAKE_SLEEPER: Any = getattr(asyncio.futures, "_set_result_unless_cancelled", None)
 
 # One name a line would be a page: what a real loop does beyond timers and tasks.
 _REFUSED = """

@@ -230,7 +230,12 @@ class WorkflowRun:
         self.cancel_reason = reason
         if self.main is not None:
             # Through the queue: what became ready before must run before, the first step too.
-            self.loop.call_soon(self.main.cancel, context=self._context)
+            self.loop.call_soon(self._cancel_main, context=self._context)
+
+    def _cancel_main(self) -> None:
+        # Called by a name of ours: who calls `cancel` decides how activities end (loop.py).
+        if self.main is not None:
+            self.main.cancel()
 
     def spawn(self, coroutine: Any, name: str) -> None:
         self.loop.create_task(coroutine, name=name, context=self._context.copy())

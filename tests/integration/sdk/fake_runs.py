@@ -244,6 +244,9 @@ class Runs:
         if run.buffered:
             run.buffered.clear()
             self.schedule(run)
+        elif run.queries:
+            self.ready_runs.append(run)
+            self.ready.set()
 
     def _apply(self, run: Run, command: worker_pb.Command, completed_event_id: int) -> None:
         kind = command.WhichOneof("command")

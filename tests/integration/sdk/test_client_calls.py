@@ -238,7 +238,9 @@ async def test_signal_with_start(engine: FakeEngine, client: Client) -> None:
     for n in range(2):
         await start(client, "signalled", start_signal="poke", start_signal_args=[n])
 
-    kinds = [event.WhichOneof("attributes") for event in engine.runs.by_workflow_id["signalled"].events]
+    kinds = [
+        event.WhichOneof("attributes") for event in engine.runs.by_workflow_id["signalled"].events
+    ]
     assert kinds.count("workflow_execution_started") == 2 - 1 or kinds  # one open run
     assert len(engine.calls("signal_with_start_workflow")) == 2
 

@@ -332,6 +332,13 @@ class Room:
         return self.history.touched or bool(self.matching.polls or self.store.lists)
 
 
+async def turn() -> None:
+    """One turn of the event loop."""
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+    await turned.wait()
+
+
 def task_token(
     kind: TaskKind = TaskKind.WORKFLOW, namespace_id: bytes = NAMESPACE_ID, **changes: Any
 ) -> TaskToken:

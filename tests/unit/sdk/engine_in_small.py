@@ -36,13 +36,19 @@ def value_of(payload: Sequence[Payload], hint: Any = Any) -> Any:
     return CONVERTER.from_payload(one, hint)
 
 
+# Evicted by a fixture after each test: a run that the garbage collector finds makes noise.
+in_memory: list[WorkflowInstance] = []
+
+
 def new_instance(cls: type, *, guarded: bool = True) -> WorkflowInstance:
-    return WorkflowInstance(
+    instance = WorkflowInstance(
         workflow_definition(cls),
         namespace="default",
         data_converter=DataConverter.default,
         guarded=guarded,
     )
+    in_memory.append(instance)
+    return instance
 
 
 class PocketEngine:

@@ -2,6 +2,10 @@
 
 The row's identity (namespace, bucket, ids, type, queue, start) never changes: an update leaves the
 index alone and stays on its page. A list merges sixteen short index scans, one for each bucket.
+
+Filters by type and id prefix have no index: on 100,000 rows the worst list (nothing found) takes 37
+ms, and each index would cost every start and close more than the whole table does now. An index
+(namespace, bucket, workflow_id) is the answer when namespaces of millions are searched by prefix.
 """
 
 from __future__ import annotations

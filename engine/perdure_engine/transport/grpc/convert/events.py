@@ -22,6 +22,11 @@ def event_fields(event: core.Event) -> Fields:
     return {"event_id": event.event_id, "time_us": event.time_us, name: attributes(event)}
 
 
+def _request_id(raw: bytes) -> str:
+    """Empty when the engine itself acted: it terminates a run at its history limit, for one."""
+    return uuid_text(raw) if raw else ""
+
+
 def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
     return {
         "workflow_type": e.workflow_type,
@@ -35,7 +40,7 @@ def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
         "attempt": e.attempt,
         "memo": e.memo,
         "identity": e.identity,
-        "request_id": uuid_text(e.request_id),
+        "request_id": _request_id(e.request_id),
         "workflow_id": e.workflow_id,
         "run_id": uuid_text(e.run_id),
         "first_run_id": uuid_text(e.first_run_id),
@@ -207,7 +212,7 @@ def _workflow_execution_cancel_requested(
     return {
         "reason": e.reason,
         "identity": e.identity,
-        "request_id": uuid_text(e.request_id),
+        "request_id": _request_id(e.request_id),
     }
 
 
@@ -224,17 +229,16 @@ def _workflow_execution_signaled(e: core.WorkflowExecutionSignaled) -> Fields:
         "input": e.input,
         "identity": e.identity,
         "header": e.header,
-        "request_id": uuid_text(e.request_id),
+        "request_id": _request_id(e.request_id),
     }
 
 
 def _workflow_execution_terminated(e: core.WorkflowExecutionTerminated) -> Fields:
-    # The engine itself terminates without a request: a run at its history limit, for one.
     return {
         "reason": e.reason,
         "details": e.details,
         "identity": e.identity,
-        "request_id": uuid_text(e.request_id) if e.request_id else "",
+        "request_id": _request_id(e.request_id),
     }
 
 

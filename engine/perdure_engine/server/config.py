@@ -1,0 +1,98 @@
+"""The settings of an engine process: one frozen tree, read once, handed out in sections.
+
+Every setting has one name: `[grpc] port` in the TOML file is PERDURE_GRPC_PORT in the environment
+and --grpc-port on the command line. `config_layers` says which of them wins.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from perdure_engine.history.rooms import HistoryConfig
+from perdure_engine.server import dsn
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]  # 0: any that is free
+ShardCount = Annotated[int, Meta(ge=1, le=65_536)]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["console", "json"]
+
+LOOPBACK = "127.0.0.1"  # there is no authentication yet: other listeners must be asked for
+
+
+class DatabaseConfig(msgspec.Struct, frozen=True):
+    """`url` is libpq's: a URI or key=value words. It may hold a password, and is shown without."""
+
+    url: str = ""
+    readers: Annotated[int, Meta(ge=1, le=100)] = 4
+    statement_timeout_ms: Annotated[int, Meta(ge=1_000, le=60_000)] = 10_000
+
+    def __post_init__(self) -> None:
+        if not dsn.is_readable(self.url):
+            raise ValueError("is not a connection string of PostgreSQL")
+
+    def __repr__(self) -> str:
+        return f"DatabaseConfig(url={dsn.redacted(self.url)!r}, ...)"
+
+
+class GrpcConfig(msgspec.Struct, frozen=True):
+    host: str = LOOPBACK
+    port: Port = 7233
+
+
+class HttpConfig(msgspec.Struct, frozen=True):
+    host: str = LOOPBACK
+    port: Port = 8233
+
+
+class NodeConfig(msgspec.Struct, frozen=True):
+    """`address` is where workers, clients and other nodes reach this one; "" is the listener's."""
+
+    address: str = ""
+    region: str = ""
+    roles: Literal["all"] = "all"
+
+
+class LogConfig(msgspec.Struct, frozen=True):
+    level: LogLevel = "info"
+    format: LogFormat = "json"
+
+
+class DevConfig(msgspec.Struct, frozen=True):
+    """`data` is the folder of `perdure dev`; "" is one in the user's data folder."""
+
+    data: str = ""
+
+
+class Config(msgspec.Struct, frozen=True):
+    """`number_of_shards` is fixed when a database is first migrated. None: as the database has it."""
+
+    number_of_shards: ShardCount | None = None
+    database: DatabaseConfig = DatabaseConfig()
+    grpc: GrpcConfig = GrpcConfig()
+    http: HttpConfig = HttpConfig()
+    node: NodeConfig = NodeConfig()
+    history: HistoryConfig = HistoryConfig()
+    log: LogConfig = LogConfig()
+    dev: DevConfig = DevConfig()
+
+    def __post_init__(self) -> None:
+        for name, value in msgspec.structs.asdict(self.history).items():
+            if value <= 0:
+                raise ValueError(f"history.{name} must be above 0")
+
+
+def _keys() -> frozenset[str]:
+    found: set[str] = set()
+    for field in msgspec.structs.fields(Config):
+        if isinstance(field.default, msgspec.Struct):
+            found |= {f"{field.name}.{name}" for name in field.default.__struct_fields__}
+        else:
+            found.add(field.name)
+    return frozenset(found)
+
+
+KEYS = _keys()
+"""Every setting, by its dotted name."""

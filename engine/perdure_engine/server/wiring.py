@@ -1,0 +1,249 @@
+"""A node, put together: the only module that names the concrete class behind each port.
+
+The order of the start is the order of trust: first the database, then the keys and the lease that
+it holds, then the shards under that lease, and only then the doors through which work comes in. The
+stop goes the other way round: no door is open to a shard that has been given up.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+
+import structlog
+
+from perdure_engine.frontend.frontend import About, Frontend
+from perdure_engine.frontend.namespaces import Namespaces
+from perdure_engine.frontend.seal import Sealer, load_sealer
+from perdure_engine.history.controller import ShardController
+from perdure_engine.history.rooms import Rooms
+from perdure_engine.history.service import HistoryService
+from perdure_engine.history.writer import Writer
+from perdure_engine.matching.matcher import Matcher
+from perdure_engine.membership.lease import NodeIdentity, NodeLease
+from perdure_engine.membership.nodes import NodeDirectory
+from perdure_engine.ports.store import StoreError
+from perdure_engine.server import addresses, dsn
+from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
+from perdure_engine.server.config import Config
+from perdure_engine.server.errors import ConfigError, StartError
+from perdure_engine.server.lifecycle import Lifecycle
+from perdure_engine.server.node import Node
+from perdure_engine.store.codec import MsgpackCodec
+from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
+from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
+from perdure_engine.transport.grpc.server import GrpcServer
+from perdure_engine.transport.http.server import HttpServer, application
+
+log = structlog.get_logger(__name__)
+
+ROLES = "frontend,history,matching"  # one process holds all rooms, for now
+
+# Beside the writer's sessions: one for the node's lease, which must never wait for a commit, and one
+# for everything else that is written outside of batches.
+SESSIONS_BESIDE_WRITER = 2
+
+# What was taken in is answered within a commit or two; clients repeat what is refused.
+GRPC_GRACE_S = 2.0
+
+# A renewal of the lease, and the time until the others have read it.
+LEAVE_S = 5.0
+
+
+async def start_node(config: Config, *, dead_nodes: Iterable[bytes] = ()) -> Node:
+    """A node that serves. Raises ServerError; nothing is left running then, also when cancelled.
+
+    `dead_nodes` are ids of nodes that the caller knows to be dead: nobody waits for the end of
+    their leases.
+    """
+    lifecycle = Lifecycle()
+    async with lifecycle.starting():
+        try:
+            return await _start(config, lifecycle, dead_nodes)
+        except DatabaseUnfit as error:
+            raise StartError(str(error)) from error
+        except (StoreError, TimeoutError) as error:
+            where = dsn.redacted(config.database.url)
+            raise StartError(f"the database does not answer ({where}): {error}") from error
+        except OSError as error:
+            raise StartError(str(error)) from error
+
+
+class Store(SqlStore):
+    """The SQL store; each renewal of the node's lease is a sample of database time too.
+
+    Commits bring samples, but an idle node has none, and its clock may run faster than the
+    database's until its next timer.
+    """
+
+    sample: Callable[[int], None]
+
+    async def renew_node(
+        self, node_id: bytes, address: str, region: str, roles: str, incarnation: int, lease_ms: int
+    ) -> int:
+        now_us = await super().renew_node(node_id, address, region, roles, incarnation, lease_ms)
+        self.sample(now_us)
+        return now_us
+
+
+class Foundation(NamedTuple):
+    """What the rooms stand on."""
+
+    store: Store
+    clock: SystemClock
+    ids: SystemIds
+    sealer: Sealer
+    about: About
+    number_of_shards: int
+
+
+class Parts(NamedTuple):
+    """What is started and stopped, in this order; the frontend has neither."""
+
+    lease: NodeLease
+    directory: NodeDirectory
+    writer: Writer
+    history: HistoryService
+    controller: ShardController
+    matcher: Matcher
+    frontend: Frontend
+
+
+async def _start(config: Config, lifecycle: Lifecycle, dead_nodes: Iterable[bytes]) -> Node:
+    foundation = await _lay_foundation(config, lifecycle)
+    for node_id in dead_nodes:
+        await foundation.store.release_node(node_id)
+
+    grpc = config.grpc
+    port = grpc.port or addresses.free_port(grpc.host)  # others hear of it before it is bound
+    address = addresses.join(grpc.host, port)
+    identity = NodeIdentity(
+        node_id=foundation.ids.new_id(),
+        address=config.node.address or addresses.reachable(grpc.host, port),
+        region=config.node.region,
+        roles=ROLES,
+        incarnation=new_incarnation(),
+    )
+    parts = _make_parts(config, foundation, identity)
+    await lifecycle.begin("lease", parts.lease.start, parts.lease.stop)
+    await lifecycle.begin("directory", parts.directory.start, parts.directory.stop)
+    await lifecycle.begin("writer", _at_once(parts.writer.start), parts.writer.stop)
+    lifecycle.at_stop("history", parts.history.stop)
+    await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
+
+    node = Node(
+        identity.node_id, address, foundation.about, parts.history, lifecycle, parts.lease.lease_valid
+    )
+    await _open_doors(config, parts, node, lifecycle)
+    log.info(
+        "node_started",
+        version=foundation.about.version,
+        node_id=node.node_id.hex(),
+        grpc=node.address,
+        http=node.http_address,
+        shards=len(node.owned_shards()),
+        database=dsn.redacted(config.database.url),
+    )
+    return node
+
+
+async def _lay_foundation(config: Config, lifecycle: Lifecycle) -> Foundation:
+    store = Store(
+        SqlStoreConfig(
+            config.database.url,
+            writers=config.history.writers + SESSIONS_BESIDE_WRITER,
+            readers=config.database.readers,
+            statement_timeout_ms=config.database.statement_timeout_ms,
+        )
+    )
+    await lifecycle.begin("store", store.open, store.close)
+    installed = len(await store.list_shards())
+    if not installed:
+        raise StartError("the database has no shards: run `perdure db migrate` first")
+    if config.number_of_shards not in (None, installed):
+        raise ConfigError(
+            f"number_of_shards is {config.number_of_shards}, and the database was made with "
+            f"{installed}: the number cannot be changed"
+        )
+    ids = SystemIds()
+    about = About(version=perdure_version(), database=await store.describe())
+    sealer = await load_sealer(store, ids)
+    return Foundation(store, SystemClock(), ids, sealer, about, installed)
+
+
+def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) -> Parts:
+    store, clock, ids, sealer, about, number_of_shards = foundation
+    lease = NodeLease(identity, store, clock, ids)
+    directory = NodeDirectory(lease, store, clock)
+    rooms = Rooms(
+        node_id=identity.node_id,
+        store=store,
+        codec=MsgpackCodec(),
+        clock=clock,
+        ids=ids,
+        lease_valid=lease.lease_valid,
+        alarm=raise_alarm,
+        config=config.history,
+    )
+    rooms.writer = writer = Writer(rooms)
+    rooms.matching = matcher = Matcher()
+    history = HistoryService(
+        rooms, store, number_of_shards=number_of_shards, address=identity.address
+    )
+    matcher.connect(history)
+    lease.on_lapse(history.lapsed)
+    store.sample = rooms.database_clock.sample
+    frontend = Frontend(
+        history=history,
+        matching=matcher,
+        visibility=store,
+        members=store,
+        membership=directory,
+        namespaces=Namespaces(store, clock),
+        sealer=sealer,
+        ids=ids,
+        db_now_us=rooms.database_clock.low_us,
+        about=about,
+    )
+    controller = ShardController(history, directory, store, number_of_shards)
+    return Parts(lease, directory, writer, history, controller, matcher, frontend)
+
+
+async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:
+    """HTTP before gRPC, and closed after it: while gRPC drains, health says so."""
+    http = HttpServer(
+        application(node.ready, node.describe), config.http.host, config.http.port
+    )
+    await lifecycle.begin("http", http.start, http.stop)
+    node.http_address = addresses.join(config.http.host, http.port)
+
+    async def stop_grpc() -> None:
+        parts.matcher.stop()
+        await grpc.stop(GRPC_GRACE_S)
+
+    grpc = GrpcServer(parts.frontend, node.address)
+    await lifecycle.begin("grpc", grpc.start, stop_grpc)
+    # The first thing to do at a stop, while everything still serves: shards that are released when
+    # the others count on this node no more find their next owner waiting for them.
+    lifecycle.at_stop("leave", parts.directory.leave, LEAVE_S)
+    node.opened()
+
+
+def raise_alarm(what: str, **facts: object) -> None:
+    """Implements history.rooms.Alarm."""
+    log.error("alarm", what=what, **facts)
+
+
+def perdure_version() -> str:
+    try:
+        return importlib.metadata.version("perdure")
+    except importlib.metadata.PackageNotFoundError:
+        return "from source"  # a checkout on the path, not installed
+
+
+def _at_once(start: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def started() -> None:
+        start()
+
+    return started

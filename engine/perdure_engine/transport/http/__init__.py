@@ -1,0 +1,1 @@
+"""HTTP: what load balancers and people with a browser ask first."""

@@ -1,0 +1,78 @@
+"""`perdure server`, `dev` and `db`, which live in the engine's package.
+
+The SDK and the engine never import each other, so the commands are found by name, in the
+entry-point group `perdure.engine`, and only when one of them is asked for: `perdure --help` needs
+neither the engine nor a database driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from perdure.cli.errors import CliError
+
+ENTRY_POINT_GROUP = "perdure.engine"
+
+COMMANDS: Mapping[str, str] = {
+    "dev": "Run everything on this machine: engine and an embedded PostgreSQL.",
+    "server": "Run an engine process on a database of yours.",
+    "db": "Create and upgrade the engine's tables.",
+}
+EXTRAS: Mapping[str, str] = {"dev": "dev-server", "server": "server", "db": "server"}
+
+
+class RootGroup(TyperGroup):
+    """Puts the real command in the place of its entry in the help, once it has been chosen."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in COMMANDS and command is not None:
+            command = self._engine_command(ctx, name)
+        return name, command, rest
+
+    def _engine_command(self, ctx: Any, name: str) -> Any:
+        try:
+            return load_engine_command(name)
+        except CliError as error:
+            ctx.fail(str(error)) if ctx.resilient_parsing else typer.echo(str(error), err=True)
+            raise typer.Exit(error.exit_code) from None
+
+
+def add_engine_commands(app: typer.Typer) -> None:
+    for name, summary in COMMANDS.items():
+        app.command(name, help=summary)(_placeholder)
+
+
+def load_engine_command(name: str) -> Any:
+    """The command, as typer runs it. Raises CliError that says what to install."""
+    found = next(iter(entry_points(group=ENTRY_POINT_GROUP, name=name)), None)
+    if found is None:
+        raise CliError(_advice(name, "this installation of perdure names no engine"))
+    try:
+        target = found.load()
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0].startswith("perdure"):
+            raise  # a defect of ours, which no installation would cure
+        raise CliError(_advice(name, f"{error.name} is not installed")) from None
+    if isinstance(target, typer.Typer):
+        app = target
+    else:
+        app = typer.Typer(add_completion=False)
+        app.command(name)(target)
+    return typer.main.get_command(app)
+
+
+def _advice(name: str, reason: str) -> str:
+    return (
+        f"perdure {name} needs the engine ({reason}). Install it with:\n"
+        f"    pip install 'perdure[{EXTRAS[name]}]'"
+    )
+
+
+def _placeholder() -> None:
+    raise AssertionError("resolve_command replaces it")

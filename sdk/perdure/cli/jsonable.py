@@ -1,0 +1,58 @@
+"""What the SDK tells of workflows, as plain JSON values."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from perdure._payload import Payload
+
+Decode = Callable[[Payload], Any]
+"""Gives back the payload itself when it cannot be decoded."""
+
+
+def to_jsonable(value: Any, decode: Decode) -> Any:
+    """Instants as ISO 8601 in UTC, durations in seconds, choices by name, payloads decoded."""
+    match value:
+        case Enum():  # before str and int, which some are
+            return value.name
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case Payload():
+            return _payload(value, decode)
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return value.total_seconds()
+        case Mapping():
+            return {str(name): to_jsonable(one, decode) for name, one in value.items()}
+        case Sequence():
+            return [to_jsonable(one, decode) for one in value]
+        case _:
+            return _fields(value, decode)
+
+
+def _payload(payload: Payload, decode: Decode) -> Any:
+    value = decode(payload)
+    if not isinstance(value, Payload):
+        return to_jsonable(value, decode)
+    data = base64.b64encode(payload.data).decode("ascii")
+    return {"encoding": payload.encoding, "data": data}
+
+
+def _fields(value: Any, decode: Decode) -> Any:
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+    elif isinstance(value, msgspec.Struct):
+        names = list(value.__struct_fields__)
+    else:
+        return msgspec.to_builtins(value, str_keys=True)
+    return {name: to_jsonable(getattr(value, name), decode) for name in names}

@@ -1,0 +1,48 @@
+"""`signal`, `cancel` and `terminate`: what changes a running workflow."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perdure.cli.inputs import read_inputs
+from perdure.cli.parameters import InputFiles, Inputs, Reason, RunId, WorkflowId
+from perdure.cli.session import Session, connected
+from perdure.cli.workflow.group import app
+
+
+@connected(app, "signal")
+async def signal(
+    session: Session,
+    workflow_id: WorkflowId,
+    name: Annotated[str, typer.Argument(help="The signal's name.", show_default=False)],
+    input: Inputs = None,
+    input_file: InputFiles = None,
+    run_id: RunId = None,
+) -> None:
+    """Send a signal. When this returns it is saved, and the workflow will see it once."""
+    args = read_inputs(input or (), input_file or ())
+    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    await handle.signal(name, args=args, rpc_timeout=session.call_timeout)
+    session.out.note(f"Signal {name} is saved.")
+
+
+@connected(app, "cancel")
+async def cancel(
+    session: Session, workflow_id: WorkflowId, run_id: RunId = None, reason: Reason = ""
+) -> None:
+    """Ask a workflow to stop. Its code may clean up first, or go on."""
+    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    await handle.cancel(reason=reason, rpc_timeout=session.call_timeout)
+    session.out.note(f"{workflow_id} is asked to stop.")
+
+
+@connected(app, "terminate")
+async def terminate(
+    session: Session, workflow_id: WorkflowId, run_id: RunId = None, reason: Reason = ""
+) -> None:
+    """End a workflow at once, without its code. This cannot be undone."""
+    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    await handle.terminate(reason=reason, rpc_timeout=session.call_timeout)
+    session.out.note(f"{workflow_id} is terminated.")

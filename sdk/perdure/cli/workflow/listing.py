@@ -1,0 +1,120 @@
+"""`list` and `count`: many workflows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from perdure.cli.durations import parse_instant
+from perdure.cli.jsonable import to_jsonable
+from perdure.cli.session import Session, connected
+from perdure.cli.workflow.group import app
+from perdure.common import WorkflowStatus
+
+LIMIT_DEFAULT = 100
+PAGE_SIZE_MAX = 1000
+
+
+class Status(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    TERMINATED = "terminated"
+    CONTINUED_AS_NEW = "continued-as-new"
+    TIMED_OUT = "timed-out"
+
+
+Statuses = Annotated[
+    list[Status] | None, typer.Option("--status", help="Only these; again for more.")
+]
+Type = Annotated[str, typer.Option("--type", help="Only of this type.", show_default=False)]
+IdPrefix = Annotated[str, typer.Option(help="Only ids that begin so.", show_default=False)]
+Since = Annotated[
+    str | None, typer.Option(help="Started at or after: a time, or 2h ago.", metavar="TIME")
+]
+Until = Annotated[str | None, typer.Option(help="Started before.", metavar="TIME")]
+Limit = Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")]
+
+
+@dataclass(frozen=True)
+class _Filter:
+    statuses: Sequence[WorkflowStatus]
+    since: datetime | None
+    until: datetime | None
+
+
+@connected(app, "list")
+async def list_(
+    session: Session,
+    status: Statuses = None,
+    type: Type = "",
+    id_prefix: IdPrefix = "",
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = LIMIT_DEFAULT,
+) -> None:
+    """List workflows, newest start first. Lists are never stale."""
+    wanted = _filter(status, since, until)
+    # One more than is shown, to know whether there are more.
+    ask = limit + 1 if limit else None
+    found = session.client.list_workflows(
+        status=wanted.statuses,
+        workflow_type=type,
+        id_prefix=id_prefix,
+        start_time_min=wanted.since,
+        start_time_max=wanted.until,
+        page_size=min(ask or PAGE_SIZE_MAX, PAGE_SIZE_MAX),
+        limit=ask,
+        rpc_timeout=session.call_timeout,
+    )
+    rows: list[Sequence[Any]] = []
+    shown = 0
+    async for one in found:
+        if limit and shown == limit:
+            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
+            break
+        shown += 1
+        if session.out.is_json:
+            session.out.json_line(to_jsonable(one, session.client.core.decode_or_keep))
+        else:
+            state = "stuck" if one.stuck else one.status.name if one.status else None
+            rows.append((one.id, one.workflow_type, state, one.start_time, one.run_id))
+    if not session.out.is_json:
+        session.out.table(("WORKFLOW ID", "TYPE", "STATUS", "STARTED", "RUN ID"), rows)
+
+
+@connected(app, "count")
+async def count(
+    session: Session,
+    status: Statuses = None,
+    type: Type = "",
+    id_prefix: IdPrefix = "",
+    since: Since = None,
+    until: Until = None,
+) -> None:
+    """Count workflows."""
+    wanted = _filter(status, since, until)
+    number = await session.client.count_workflows(
+        status=wanted.statuses,
+        workflow_type=type,
+        id_prefix=id_prefix,
+        start_time_min=wanted.since,
+        start_time_max=wanted.until,
+        rpc_timeout=session.call_timeout,
+    )
+    session.out.document({"count": number} if session.out.is_json else number)
+
+
+def _filter(statuses: list[Status] | None, since: str | None, until: str | None) -> _Filter:
+    now = datetime.now(UTC)
+    return _Filter(
+        [WorkflowStatus[one.name] for one in statuses or ()],
+        None if since is None else parse_instant(since, now),
+        None if until is None else parse_instant(until, now),
+    )

@@ -1,0 +1,90 @@
+"""`describe`, `show` and `query`: one workflow, as the engine and as its own code see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perdure.cli.inputs import read_inputs
+from perdure.cli.jsonable import to_jsonable
+from perdure.cli.output import shown_instant
+from perdure.cli.parameters import InputFiles, Inputs, RunId, WorkflowId
+from perdure.cli.printable import json_text
+from perdure.cli.session import Session, connected
+from perdure.cli.workflow.group import app
+
+if TYPE_CHECKING:
+    from perdure.client import HistoryEvent
+
+EVENT_TYPE_COLUMNS = 36
+
+
+@connected(app, "describe")
+async def describe(session: Session, workflow_id: WorkflowId, run_id: RunId = None) -> None:
+    """Show a workflow's state and what it waits for."""
+    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    found = await handle.describe(rpc_timeout=session.call_timeout)
+    values: dict[str, Any] = to_jsonable(found, session.client.core.decode_or_keep)
+    if session.out.is_json:
+        session.out.document(values)
+        return
+    lines: dict[str, Any] = {}
+    for name, value in values.items():
+        title = name.replace("_", " ")
+        if name.startswith("pending_") and isinstance(value, list):
+            for number, one in enumerate(value, start=1):
+                lines[f"{title} {number}"] = _without_empty(one)
+        elif value is not None and value != {}:
+            lines[title] = value
+    session.out.fields(lines)
+
+
+@connected(app, "show")
+async def show(
+    session: Session,
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the workflow has closed.")
+    ] = False,
+) -> None:
+    """Print a workflow's history, one event a line."""
+    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    # A page that waits for the next event waits longer than any other call.
+    timeout = None if follow else session.call_timeout
+    events = handle.fetch_history_events(wait_new_event=follow, rpc_timeout=timeout)
+    decode = session.client.core.decode_or_keep
+    async for event in events:
+        if session.out.is_json:
+            session.out.json_line(to_jsonable(event, decode))
+        else:
+            session.out.line(_event_line(event, to_jsonable(event.attributes, decode)))
+
+
+@connected(app, "query")
+async def query(
+    session: Session,
+    workflow_id: WorkflowId,
+    name: Annotated[str, typer.Argument(help="The query's name.", show_default=False)],
+    input: Inputs = None,
+    input_file: InputFiles = None,
+    run_id: RunId = None,
+) -> None:
+    """Ask the workflow's code, and print its answer as JSON."""
+    args = read_inputs(input or (), input_file or ())
+    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    answer = await handle.query(name, args=args, rpc_timeout=session.call_timeout)
+    session.out.document(to_jsonable(answer, session.client.core.decode_or_keep))
+
+
+def _event_line(event: HistoryEvent, attributes: Any) -> str:
+    time = "" if event.event_time is None else shown_instant(event.event_time)
+    detail = json_text(_without_empty(attributes)) if attributes else ""
+    kind = event.event_type or "(unknown to this version)"
+    return f"{event.event_id:>5}  {time}  {kind:<{EVENT_TYPE_COLUMNS}}  {detail}".rstrip()
+
+
+def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
+    """What is not set says nothing to people."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}

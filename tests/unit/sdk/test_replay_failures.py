@@ -1,0 +1,171 @@
+"""Whose fault: what fails the run, and what only the workflow task."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+from tests.unit.sdk.engine_in_small import PocketEngine, names
+
+from perdure import workflow
+from perdure._replay.interrupts import DeadlockDetected
+from perdure._replay.messages import FailWorkflow
+from perdure.errors import (
+    ApplicationError,
+    ApplicationInfo,
+    NondeterminismError,
+    PayloadDecodeError,
+    UnknownWorkflowTypeError,
+)
+
+
+def raising(error: BaseException, **options: Any) -> type:
+    @workflow.defn(**options)
+    class Raising:
+        @workflow.run
+        async def run(self) -> NoReturn:
+            raise error
+
+    return Raising
+
+
+@pytest.mark.parametrize(
+    ("error", "type_", "message"),
+    [
+        (ValueError("bad"), "ValueError", "bad"),
+        (ApplicationError("bad", type="Mine"), "Mine", "bad"),
+        (ApplicationError("bad"), "ApplicationError", "bad"),
+        (RuntimeError(), "RuntimeError", ""),
+    ],
+)
+def test_an_exception_fails_the_run(error: Exception, type_: str, message: str) -> None:
+    (command,) = PocketEngine(raising(error)).task()
+
+    assert isinstance(command, FailWorkflow)
+    assert isinstance(command.failure.info, ApplicationInfo)
+    assert (command.failure.info.type, command.failure.message) == (type_, message)
+    assert "Raising.run" not in command.failure.message
+    assert "in run" in command.failure.stack_trace
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (NondeterminismError("?"), "NON_DETERMINISM"),
+        (PayloadDecodeError("?"), "PAYLOAD_DECODE"),
+        (UnknownWorkflowTypeError("?", []), "UNKNOWN_WORKFLOW_TYPE"),
+        (DeadlockDetected(), "DEADLOCK"),
+        (SystemExit(1), "WORKER_FAILURE"),
+    ],
+)
+def test_a_defect_fails_the_task(error: BaseException, cause: str) -> None:
+    assert PocketEngine(raising(error)).failed_task().cause.name == cause
+
+
+def test_a_defect_stays_one_when_the_code_wraps_it() -> None:
+    @workflow.defn
+    class Wrapping:
+        @workflow.run
+        async def run(self) -> None:
+            async def step() -> None:
+                try:
+                    raise NondeterminismError("deep down")
+                except Exception as error:
+                    raise ApplicationError("wrapped") from error
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(step())
+
+    assert PocketEngine(Wrapping).failed_task().cause.name == "NON_DETERMINISM"
+
+
+def test_failure_exception_types_let_a_defect_fail_the_run() -> None:
+    cls = raising(PayloadDecodeError("odd"), failure_exception_types=[PayloadDecodeError])
+
+    assert names(PocketEngine(cls).task()) == ["FailWorkflow odd"]
+
+
+def test_keyboard_interrupt_is_not_ours_to_keep() -> None:
+    run = PocketEngine(raising(KeyboardInterrupt()))
+
+    with pytest.raises(KeyboardInterrupt):
+        run.run_task()
+
+
+@workflow.defn
+class Typed:
+    @workflow.run
+    async def run(self, number: int, name: str = "x") -> str:
+        return f"{name}{number}"
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [((1,), "CompleteWorkflow x1"), ((1, "y"), "CompleteWorkflow y1")],
+)
+def test_arguments_may_be_left_out_where_there_is_a_default(
+    args: tuple[Any, ...], expected: str
+) -> None:
+    assert names(PocketEngine(Typed, *args).task()) == [expected]
+
+
+@pytest.mark.parametrize("args", [(), (1, "y", 2), ("one",)])
+def test_arguments_that_do_not_fit_fail_the_task(args: tuple[Any, ...]) -> None:
+    assert PocketEngine(Typed, *args).failed_task().cause.name == "PAYLOAD_DECODE"
+
+
+def test_a_result_that_cannot_be_encoded_fails_the_run() -> None:
+    @workflow.defn
+    class Odd:
+        @workflow.run
+        async def run(self) -> Callable[[], None]:
+            return lambda: None
+
+    (name,) = names(PocketEngine(Odd).task())
+    assert name.startswith("FailWorkflow a value of type builtins.function cannot be encoded")
+
+
+def test_an_error_in_init_fails_the_run() -> None:
+    @workflow.defn
+    class Odd:
+        def __init__(self) -> None:
+            raise ValueError("at once")
+
+        @workflow.run
+        async def run(self) -> None: ...
+
+    assert names(PocketEngine(Odd).task()) == ["FailWorkflow at once"]
+
+
+def test_init_may_take_the_input() -> None:
+    @workflow.defn
+    class Prepared:
+        @workflow.init
+        def __init__(self, number: int) -> None:
+            self.number = number * 2
+
+        @workflow.run
+        async def run(self, number: int) -> int:
+            return self.number + number
+
+    assert names(PocketEngine(Prepared, 7).task()) == ["CompleteWorkflow 21"]
+
+
+def test_nothing_runs_after_the_run_has_ended() -> None:
+    @workflow.defn
+    class Leaving:
+        @workflow.run
+        async def run(self) -> None:
+            async def late() -> None:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                seen.append("ran")
+                await workflow.sleep(1)
+
+            self.task = asyncio.ensure_future(late())
+            await asyncio.sleep(0)
+
+    seen: list[str] = []
+    run = PocketEngine(Leaving)
+    assert names(run.task()) == ["CompleteWorkflow None"]
+    assert seen == []

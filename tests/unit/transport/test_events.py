@@ -1,0 +1,102 @@
+"""Every event in every field: what the table of conversions must not forget."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from perdure_api.v1 import event_pb2
+from perdure_engine.core import events as core
+from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
+from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.transport.grpc.convert.events import ATTRIBUTES, event_message
+from perdure_engine.transport.grpc.convert.failures import failure_message
+
+EVENT_TYPES = get_args(core.Event)
+# What the wire calls otherwise, and what it does not carry.
+RENAMED = {"history_bytes": "history_size_bytes"}
+INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us"}
+UUIDS = {"run_id", "first_run_id", "request_id"}
+
+
+def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
+    """A value that is not the default and differs from field to field."""
+    if field.name in UUIDS or field.name == "namespace_id":
+        return bytes([number]) * 16
+    kinds: dict[Any, Any] = {
+        int: number,
+        str: f"text {number}",
+        bytes: f"bytes {number}".encode(),
+        bool: True,
+        RetryState: RetryState.TIMEOUT,
+        TimeoutType: TimeoutType.HEARTBEAT,
+        core.WorkflowTaskFailedCause: core.WorkflowTaskFailedCause.DEADLOCK,
+    }
+    if field.type in kinds:
+        return kinds[field.type]
+    if RetryPolicy in (field.type, *get_args(field.type)):
+        return RetryPolicy(number, 3.0, number * 10, 4, ("E",))
+    assert Failure in (field.type, *get_args(field.type))
+    return Failure(FailureKind.SERVER, f"failure {number}", non_retryable=True)
+
+
+def filled(event_type: Any) -> Any:
+    fields = msgspec.structs.fields(event_type)
+    return event_type(*[value_of(field, number) for number, field in enumerate(fields, start=1)])
+
+
+def on_the_wire(name: str, value: Any) -> Any:
+    if name in UUIDS:
+        return uuid_text(value)
+    return failure_message(value) if isinstance(value, Failure) else value
+
+
+def test_the_table_has_every_event() -> None:
+    assert set(ATTRIBUTES) == set(EVENT_TYPES)
+
+
+@pytest.mark.parametrize("event_type", EVENT_TYPES, ids=lambda event_type: event_type.__name__)
+def test_an_event_keeps_its_number_and_every_field(event_type: Any) -> None:
+    event = filled(event_type)
+
+    message = event_pb2.HistoryEvent.FromString(event_message(event).SerializeToString())
+
+    which = message.WhichOneof("attributes")
+    assert which is not None
+    number = message.DESCRIPTOR.fields_by_name[which].number
+    assert number == 100 + event_type.__struct_config__.tag
+    assert (message.event_id, message.time_us) == (event.event_id, event.time_us)
+    attributes = getattr(message, which)
+    expected = {
+        RENAMED.get(name, name): on_the_wire(name, getattr(event, name))
+        for name in event_type.__struct_fields__
+        if name not in INTERNAL
+    }
+    assert {field.name for field in attributes.DESCRIPTOR.fields} == set(expected)
+    policy = expected.pop("retry_policy", None)
+    assert {name: getattr(attributes, name) for name in expected} == expected
+    if policy is not None:
+        assert attributes.retry_policy.initial_interval_ms == policy.initial_interval_ms
+        assert attributes.retry_policy.backoff_coefficient == 3.0
+        assert attributes.retry_policy.maximum_attempts == 4
+        assert list(attributes.retry_policy.non_retryable_error_types) == ["E"]
+
+
+def test_an_event_without_attributes_still_says_what_it_is() -> None:
+    message = event_message(core.WorkflowExecutionTimedOut(9, 1, RetryState.NONE))
+
+    read = event_pb2.HistoryEvent.FromString(message.SerializeToString())
+    assert read.WhichOneof("attributes") == "workflow_execution_timed_out"
+
+
+def test_the_engines_own_termination_names_no_request() -> None:
+    message = event_message(core.WorkflowExecutionTerminated(9, 1, "too long", b"", "", b"", b""))
+
+    assert message.workflow_execution_terminated.request_id == ""
+
+
+def test_enumerations_have_the_same_numbers_on_both_sides() -> None:
+    for name, number in event_pb2.WorkflowTaskFailedCause.items():
+        short = name.removeprefix("WORKFLOW_TASK_FAILED_CAUSE_")
+        assert core.WorkflowTaskFailedCause[short] == number
