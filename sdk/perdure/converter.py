@@ -60,7 +60,7 @@ class PayloadConverter:
             encode = self._encoders[kind] = _encoder_for(kind)
         try:
             return encode(value)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        except Exception as error:  # validators and serializers are the user's code too
             raise PayloadEncodeError(
                 f"a value of type {_name(kind)} cannot be encoded: {error}"
             ) from error
@@ -86,7 +86,9 @@ class PayloadConverter:
                     return _decode_message(payload, hint)
                 case unknown:
                     raise UnknownEncodingError(unknown)
-        except (TypeError, ValueError, RecursionError, msgspec.DecodeError) as error:
+        except UnknownEncodingError:
+            raise
+        except Exception as error:
             raise PayloadDecodeError(
                 f"a {payload.encoding} payload cannot be decoded as {_name(hint)}: {error}"
             ) from error

@@ -43,6 +43,11 @@ class Namespaces:
             await self._read()
         return self._known(name)
 
+    async def id_of(self, name: str) -> bytes:
+        """The namespace's id; does not give up the loop when the name is known. As `find`."""
+        row = self.cached(name)
+        return (row or await self.find(name)).namespace_id
+
     async def list(self) -> list[NamespaceRow]:
         """As the store has them now, by name."""
         await self._read()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 Key = tuple[bytes, str]
+RETRY_S = 1.0  # after a read that failed
 
 
 class Loading:
@@ -111,12 +112,23 @@ class Loading:
         items = self._parked_runs.pop(run_id, [])
         if run is None:
             assert refusal is not None
-            for item in items:
-                item.refuse(refusal)
+            self._give_up(items, refusal)
             return
         shard.runs[run_id] = run
         shard.inbox.put_again(items)
         shard.work_waits()
+
+    def _give_up(self, items: list[Item], refusal: Rejected) -> None:
+        """Callers are told. The shard's own work (timers above all) waits for the database to come back."""
+        own = [item for item in items if item.future is None]
+        for item in items:
+            item.refuse(refusal)
+        if own and refusal.code is Code.UNAVAILABLE:
+            asyncio.get_running_loop().call_later(RETRY_S, self._put_back, own)
+
+    def _put_back(self, items: list[Item]) -> None:
+        for item in items:
+            self._shard.put(item)
 
     async def _read(self, run_id: bytes) -> Run | None:
         shard = self._shard

@@ -109,14 +109,21 @@ class QueueBooks:
         if book is None:
             return
         book.offered.pop(task_id, None)
-        if book.more and not book.loading and len(book.offered) < CREDIT // 2:
-            self.refill(queue_no)
+        self._next_page(queue_no, book)
 
     # ---- paging
 
     def refill(self, queue_no: int) -> None:
+        """Matching has room: what it refused is offered again, then the next page is read."""
         book = self._books.get(queue_no)
-        if book is None or not book.more or book.loading or self._shard.closed:
+        if book is None or self._shard.closed or self._held_back:
+            return
+        if book.offered:
+            self._shard.rooms.matching.offer(list(book.offered.values()))
+        self._next_page(queue_no, book)
+
+    def _next_page(self, queue_no: int, book: Book) -> None:
+        if not book.more or book.loading or len(book.offered) >= CREDIT // 2:
             return
         book.loading = True
         book.missed = False
@@ -146,8 +153,7 @@ class QueueBooks:
             self._put(book, offer)
         if offers and not self._held_back:
             shard.rooms.matching.offer(offers)
-        if book.more and len(book.offered) < CREDIT // 2:
-            self.refill(queue_no)
+        self._next_page(queue_no, book)
 
     def _offer_of_row(self, row: TaskRow) -> TaskOffer:
         codec = self._shard.rooms.codec
@@ -193,8 +199,7 @@ class QueueBooks:
         for queue_no, book in self._books.items():
             if book.offered and not self._held_back:
                 self._shard.rooms.matching.offer(list(book.offered.values()))
-            if book.more and len(book.offered) < CREDIT // 2:
-                self.refill(queue_no)
+            self._next_page(queue_no, book)
 
     def stop(self) -> None:
         if self._timer is not None:

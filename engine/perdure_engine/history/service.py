@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import ClientIntent, DescribeWorkflow, WorkerIntent
@@ -22,12 +23,12 @@ from perdure_engine.ports.store import (
     Fence,
     FenceState,
     MembershipStore,
-    OutcomeUnknown,
     StoreError,
 )
 
 SCAN_PAGE = 1_000
 RETRY_S = 0.5
+DRAIN_TICK_S = 0.005
 
 
 class OwnershipStore(MembershipStore, Protocol):
@@ -45,7 +46,7 @@ class HistoryService:
         self._ownership = ownership
         self._address = address
         self._shards: dict[int, Shard] = {}
-        self._scans: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     # ---- History
 
@@ -150,56 +151,69 @@ class HistoryService:
     def owned(self) -> frozenset[int]:
         return frozenset(shard_id for shard_id, shard in self._shards.items() if not shard.closed)
 
-    async def acquire_many(self, shard_ids: list[int]) -> frozenset[int]:
-        wanted = [shard_id for shard_id in shard_ids if shard_id not in self.owned()]
-        stored = await self._rooms.store.read_fences(wanted)
-        alive = {node.node_id for node in await self._ownership.list_nodes() if node.alive}
-        free = {
-            f.shard_id: f
-            for f in stored
-            if f.owner_id not in alive or f.owner_id == self._rooms.node_id
-        }
+    async def acquire_many(self, found: list[FenceState]) -> frozenset[int]:
+        free = {fence.shard_id: fence for fence in found if fence.shard_id not in self.owned()}
         if not free:
             return frozenset()
         bumped = await self._bump(list(free.values()))
         marks = {row.shard_id: row.timer_mark_us for row in await self._ownership.list_shards()}
-        await self._first_step(bumped)
+        proven = await self._first_step(bumped)
         for fence in bumped:
             clean = free[fence.shard_id].owner_id == NO_NODE
-            self._begin(fence, marks.get(fence.shard_id, 0), clean=clean)
-        for fence in bumped:
-            await self._ownership.put_shard(fence.shard_id, self._rooms.node_id, self._address)
+            self._begin(fence, marks.get(fence.shard_id, 0), clean=clean, proven=proven)
+        self._beside(self._record(bumped, self._rooms.node_id, self._address))
         return frozenset(fence.shard_id for fence in bumped)
 
     async def _bump(self, found: list[FenceState]) -> list[FenceState]:
-        """Take the fences as they were found. An outcome that is not known is read."""
-        fences = [Fence(f.shard_id, f.range_id, f.commit_seq, f.owner_id) for f in found]
-        try:
-            return await self._rooms.store.bump_fences(fences, self._rooms.node_id)
-        except OutcomeUnknown:
-            ranges = {f.shard_id: f.range_id for f in found}
-            stored = await self._rooms.store.read_fences(list(ranges))
-            ours = self._rooms.node_id
-            return [
-                f for f in stored if f.owner_id == ours and f.range_id == ranges[f.shard_id] + 1
-            ]
+        """Take the fences as they were found; return those won.
 
-    async def _first_step(self, bumped: list[FenceState]) -> None:
-        """An empty fence step: it proves the take-over, and brings the first sample of database time."""
+        Tried until the database says what happened: a fence that is ours and not served would be nobody's.
+        """
+        fences = [Fence(f.shard_id, f.range_id, f.commit_seq, f.owner_id) for f in found]
+        return await self._until_known(fences, self._rooms.node_id)
+
+    async def _until_known(self, fences: list[Fence], owner_id: bytes) -> list[FenceState]:
+        """Bump fences to an owner. Returns those that are now the owner's, one range on."""
+        store = self._rooms.store
+        ranges = {fence.shard_id: fence.range_id + 1 for fence in fences}
+        while True:
+            try:
+                changed = await store.bump_fences(fences, owner_id)
+                if len(changed) == len(fences):
+                    return changed
+                stored = await store.read_fences(list(ranges))
+            except StoreError:
+                await self._rooms.clock.sleep(RETRY_S)
+            else:
+                return [
+                    fence
+                    for fence in stored
+                    if fence.owner_id == owner_id and fence.range_id == ranges[fence.shard_id]
+                ]
+
+    async def _first_step(self, bumped: list[FenceState]) -> bool:
+        """An empty fence step: it proves the take-over, and brings the first sample of database time.
+
+        False: it failed, or may have. The shards are ours all the same, and the writer bumps their fences once more.
+        """
         fences = [Fence(f.shard_id, f.range_id, f.commit_seq, f.owner_id) for f in bumped]
         batch = Batch(self._rooms.ids.new_id(), fences, [], [], [], [], [], [], [], [])
-        self._rooms.database_clock.sample(await self._rooms.store.commit(batch))
+        try:
+            database_us = await self._rooms.store.commit(batch)
+        except StoreError:
+            return False
+        self._rooms.database_clock.sample(database_us)
+        return True
 
-    def _begin(self, fence: FenceState, mark_us: int, *, clean: bool) -> None:
-        ours = Fence(fence.shard_id, fence.range_id, fence.commit_seq + 1, fence.owner_id)
+    def _begin(self, fence: FenceState, mark_us: int, *, clean: bool, proven: bool) -> None:
+        ours = Fence(fence.shard_id, fence.range_id, fence.commit_seq + proven, fence.owner_id)
         shard = Shard(ours, self._rooms, mark_us)
+        shard.unproven = not proven
         self._shards[fence.shard_id] = shard
         if not clean:
             shard.queues.hold_back(self._rooms.config.adopt_ready_s)
         shard.timers.start()
-        scan = asyncio.get_running_loop().create_task(self._scan(shard))
-        self._scans.add(scan)
-        scan.add_done_callback(self._scans.discard)
+        self._beside(self._scan(shard))
 
     async def _scan(self, shard: Shard) -> None:
         """Read the shard's task rows once, in pages: ready ones are offered, started ones wait to be claimed."""
@@ -235,9 +249,8 @@ class HistoryService:
             shard.close()
             self._shards.pop(shard.shard_id, None)
         if given:
-            await self._rooms.store.bump_fences(given, NO_NODE)
-        for fence in given:
-            await self._ownership.put_shard(fence.shard_id, NO_NODE, "")
+            await self._until_known(given, NO_NODE)
+        await self._record(given, NO_NODE, "")
 
     async def _drain(self, shard: Shard) -> None:
         """What was handed out is written down, what was taken in is decided; then nothing more comes in."""
@@ -245,7 +258,22 @@ class HistoryService:
         shard.draining = True
         while not shard.closed and (shard.in_flight or len(shard.inbox)):
             shard.work_waits()
-            await shard.between_steps()
+            await self._rooms.clock.sleep(DRAIN_TICK_S)
+
+    async def _record(
+        self, fences: Sequence[Fence | FenceState], node_id: bytes, address: str
+    ) -> None:
+        """Tell the others where to look. Only a hint: the fences are the truth."""
+        for fence in fences:
+            try:
+                await self._ownership.put_shard(fence.shard_id, node_id, address)
+            except StoreError:
+                return
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def lapsed(self) -> None:
         for shard in self._shards.values():
@@ -253,9 +281,9 @@ class HistoryService:
             shard.work_waits()
 
     async def stop(self) -> None:
-        for scan in list(self._scans):
-            scan.cancel()
-        await asyncio.gather(*self._scans, return_exceptions=True)
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         for shard in self._shards.values():
             shard.close()
         self._shards.clear()

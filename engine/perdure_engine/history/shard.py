@@ -67,7 +67,6 @@ class Shard:
         self.queries = Queries(self)
         self.timers = ShardTimers(self, timer_mark_us)
         self.sweeping = Sweeping(self)
-        self._step_ends: list[asyncio.Future[None]] = []
 
     # ---- intake
 
@@ -93,19 +92,6 @@ class Shard:
     def new_number(self) -> int:
         self._sequence += 1
         return self.fence.range_id << SEQUENCE_BITS | self._sequence
-
-    async def between_steps(self) -> None:
-        """Wait until the writer has finished with this shard once more."""
-        end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._step_ends.append(end)
-        await end
-
-    def step_ended(self) -> None:
-        self.in_flight = False
-        ends, self._step_ends = self._step_ends, []
-        for end in ends:
-            if not end.done():
-                end.set_result(None)
 
     @property
     def needs_new_range(self) -> bool:
@@ -394,14 +380,18 @@ class Shard:
         run_is_free(run)
 
     def blame(self, step: ShardStep, reason: str) -> None:
-        """A batch of one intent was refused: it is the culprit. Its caller hears INTERNAL."""
-        for item in step.items:
-            self._refuse_internal(item, "WRITE_REFUSED", reason)
+        """A batch of one intent was refused: it is the culprit. Its caller hears INTERNAL; the shard's own work
+        is tried again until its run is quarantined."""
         for run, _ in step.drafts.values():
             self.evict(run)
             self._count_failure(run.state.run_id, reason)
         for key in step.currents:
             self.currents.pop(key, None)
+        for item in step.items:
+            if item.future is None:
+                self.inbox.put_again([item])
+            else:
+                self._refuse_internal(item, "WRITE_REFUSED", reason)
 
     def shrink_group(self, failed: int) -> None:
         """A batch with `failed` of our intents was refused: look for the culprit in its half."""

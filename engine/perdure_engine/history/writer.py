@@ -89,7 +89,7 @@ class Writer:
                 self._ready[shard.shard_id] = shard  # a culprit is looked for: the shard goes alone
                 self._ready.move_to_end(shard.shard_id, last=False)
                 break
-            step = shard.decide(room)
+            step = ShardStep(shard) if shard.needs_new_range else shard.decide(room)
             if step.items or shard.sweeping.due or shard.needs_new_range:
                 shard.in_flight, shard.in_flight_since = True, now
                 steps.append(step)
@@ -100,7 +100,7 @@ class Writer:
                 break
 
     def _free(self, shard: Shard) -> None:
-        shard.step_ended()
+        shard.in_flight = False
         if len(shard.inbox) or shard.sweeping.due or shard.needs_new_range:
             shard.work_waits()
 
@@ -214,10 +214,12 @@ class Writer:
         """The database is away: memory goes back to what was saved, the callers repeat with the same request ids."""
         refusal = unavailable("DATABASE_UNAVAILABLE", "the database does not answer; try again")
         for step in steps:
-            waiting = list(step.items)
-            step.items.clear()
+            callers = [item for item in step.items if item.future is not None]
+            step.items = [
+                item for item in step.items if item.future is None
+            ]  # the shard's own goes on
             step.shard.redo(step)
-            for item in waiting:
+            for item in callers:
                 item.refuse(refusal)
 
     async def _drop_lost(self, steps: list[ShardStep]) -> None:

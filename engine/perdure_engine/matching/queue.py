@@ -95,7 +95,7 @@ class TaskQueue:
     def open(self, request: PollRequest) -> Poll:
         """Let a poll wait. Await its `answered`, and abandon it if that is interrupted."""
         poll = Poll(request, self._loop.create_future())
-        poll.timer = self._loop.call_later(request.timeout_s, self._time_out, poll)
+        poll.timer = self._loop.call_later(request.timeout_s, self._answer, poll)
         self._open[poll] = None
         seen_until = self._loop.time() + request.timeout_s
         for kind, room in poll.room.items():
@@ -126,9 +126,6 @@ class TaskQueue:
     def end_polls(self) -> None:
         for poll in list(self._open):
             self._answer(poll)
-
-    def _time_out(self, poll: Poll) -> None:
-        self._answer(poll)
 
     def _answer(self, poll: Poll) -> None:
         if poll.answered.done():  # cancelled, and its coroutine has not run yet

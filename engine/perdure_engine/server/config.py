@@ -23,9 +23,16 @@ LOOPBACK = "127.0.0.1"  # there is no authentication yet: other listeners must b
 
 
 class DatabaseConfig(msgspec.Struct, frozen=True):
-    """`url` is libpq's: a URI or key=value words. It may hold a password, and is shown without."""
+    """`url` is libpq's: a URI or key=value words. It may hold a password, and is shown without.
+
+    `number_of_shards` is fixed by the first migration; None is what the database has. With
+    `allow_unsafe` the engine runs on a database that may lose what it has acknowledged: for tests,
+    and for products that make PostgreSQL durable by other means than its own.
+    """
 
     url: str = ""
+    number_of_shards: ShardCount | None = None
+    allow_unsafe: bool = False
     readers: Annotated[int, Meta(ge=1, le=100)] = 4
     statement_timeout_ms: Annotated[int, Meta(ge=1_000, le=60_000)] = 10_000
 
@@ -67,9 +74,6 @@ class DevConfig(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """`number_of_shards` is fixed when a database is first migrated. None: as the database has it."""
-
-    number_of_shards: ShardCount | None = None
     database: DatabaseConfig = DatabaseConfig()
     grpc: GrpcConfig = GrpcConfig()
     http: HttpConfig = HttpConfig()
@@ -84,15 +88,9 @@ class Config(msgspec.Struct, frozen=True):
                 raise ValueError(f"history.{name} must be above 0")
 
 
-def _keys() -> frozenset[str]:
-    found: set[str] = set()
-    for field in msgspec.structs.fields(Config):
-        if isinstance(field.default, msgspec.Struct):
-            found |= {f"{field.name}.{name}" for name in field.default.__struct_fields__}
-        else:
-            found.add(field.name)
-    return frozenset(found)
-
-
-KEYS = _keys()
+KEYS = frozenset(
+    f"{section}.{name}"
+    for section, fields in msgspec.to_builtins(Config()).items()
+    for name in fields
+)
 """Every setting, by its dotted name."""

@@ -19,7 +19,7 @@ from perdure_engine.server.config import KEYS, Config
 from perdure_engine.server.errors import ConfigError
 
 PREFIX = "PERDURE_"
-FILE_VARIABLE = "PERDURE_SERVER_CONFIG"
+FILE_VARIABLE = "PERDURE_CONFIG"
 
 # msgspec tells the place at the end: "Expected `int`, got `str` - at `$.grpc.port`"
 _PLACE = re.compile(r"^(?P<problem>.*) - at `\$\.(?P<key>.*)`$", re.DOTALL)
@@ -57,16 +57,18 @@ def load(
 
 
 def from_file(path: Path) -> Layer:
+    """The engine's settings are all in tables. What stands above them is the CLI's, as the file may
+    be one for both."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"the configuration file {path} cannot be read: {error}") from error
-    values: dict[str, object] = {}
-    for name, value in tables.items():
-        if isinstance(value, dict):
-            values |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            values[name] = value
+    values = {
+        f"{section}.{name}": value
+        for section, fields in tables.items()
+        if isinstance(fields, dict)
+        for name, value in fields.items()
+    }
     unknown = sorted(values.keys() - KEYS)
     if unknown:
         raise ConfigError(f"unknown settings in {path}: {', '.join(unknown)}")
@@ -109,13 +111,11 @@ def option(key: str) -> str:
 
 
 def _build(settings: Layer) -> Config:
-    tree: dict[str, object] = {}
+    tree: dict[str, dict[str, object]] = {}
     for key, setting in settings.items():
         assert key in KEYS, key
-        section, _, name = key.rpartition(".")
-        branch = tree.setdefault(section, {}) if section else tree
-        assert isinstance(branch, dict)
-        branch[name] = setting.value
+        section, name = key.split(".")
+        tree.setdefault(section, {})[name] = setting.value
     try:
         return msgspec.convert(tree, Config, strict=False)  # the environment has texts only
     except msgspec.ValidationError as error:
@@ -128,5 +128,7 @@ def _words(problem: str, settings: Layer) -> str:
     if found is None:
         return problem
     key = found["key"]
-    sources = {s.source for name, s in settings.items() if name == key or name.startswith(f"{key}.")}
+    sources = {
+        s.source for name, s in settings.items() if name == key or name.startswith(f"{key}.")
+    }
     return f"{key}: {found['problem']} ({', '.join(sorted(sources))})"

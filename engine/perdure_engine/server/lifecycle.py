@@ -30,8 +30,8 @@ class Part(NamedTuple):
 class Lifecycle:
     """The parts of a node that run, in the order in which they were begun."""
 
-    def __init__(self, stop_s: float = STOP_S) -> None:
-        self._stop_s = stop_s
+    def __init__(self, stop_s: float | None = None) -> None:
+        self._stop_s = STOP_S if stop_s is None else stop_s
         self._begun: list[Part] = []
         self._stopping: asyncio.Task[None] | None = None
 

@@ -15,7 +15,9 @@ SHARDS_DEFAULT = 512
 SHARDS_DEFAULT_DEV = 4  # all in one process: more would only make the groups smaller
 
 
-def migrate(config: Config, shards_default: int = SHARDS_DEFAULT) -> perdure_migrations.MigrationStatus:
+def migrate(
+    config: Config, shards_default: int = SHARDS_DEFAULT
+) -> perdure_migrations.MigrationStatus:
     """Bring the database to this version's schema; a newer schema is left alone.
 
     Raises ConfigError when another number of shards was asked for than it has, StartError when the
@@ -24,7 +26,7 @@ def migrate(config: Config, shards_default: int = SHARDS_DEFAULT) -> perdure_mig
     url = require_url(config)
     try:
         installed = perdure_migrations.status(url).number_of_shards
-        wanted = config.number_of_shards or installed or shards_default
+        wanted = config.database.number_of_shards or installed or shards_default
         perdure_migrations.upgrade(url, number_of_shards=wanted)
         return perdure_migrations.status(url)
     except perdure_migrations.ShardCountFixed as error:
@@ -66,7 +68,9 @@ def is_current(found: perdure_migrations.MigrationStatus) -> bool:
 
 def require_url(config: Config) -> str:
     if not config.database.url:
-        raise ConfigError("no database is named: set PERDURE_DATABASE_URL or database.url in a file")
+        raise ConfigError(
+            "no database is named: set PERDURE_DATABASE_URL or database.url in a file"
+        )
     return config.database.url
 
 

@@ -27,6 +27,7 @@ from perdure_engine.ports.store import StoreError
 from perdure_engine.server import addresses, dsn
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.config import Config
+from perdure_engine.server.config_layers import variable
 from perdure_engine.server.errors import ConfigError, StartError
 from perdure_engine.server.lifecycle import Lifecycle
 from perdure_engine.server.node import Node
@@ -51,23 +52,29 @@ GRPC_GRACE_S = 2.0
 LEAVE_S = 5.0
 
 
-async def start_node(config: Config, *, dead_nodes: Iterable[bytes] = ()) -> Node:
+async def start_node(
+    config: Config, *, node_id: bytes | None = None, dead_nodes: Iterable[bytes] = ()
+) -> Node:
     """A node that serves. Raises ServerError; nothing is left running then, also when cancelled.
 
-    `dead_nodes` are ids of nodes that the caller knows to be dead: nobody waits for the end of
-    their leases.
+    `node_id` must never have been used before. `dead_nodes` are ids of nodes that the caller knows
+    to be dead: nobody waits for the end of their leases.
     """
+    node_id = node_id or SystemIds().new_id()
     lifecycle = Lifecycle()
     async with lifecycle.starting():
         try:
-            return await _start(config, lifecycle, dead_nodes)
+            foundation = await _lay_foundation(config, lifecycle)
+            for dead_id in dead_nodes:
+                await foundation.store.release_node(dead_id)
+            return await _start(config, foundation, node_id, lifecycle)
         except DatabaseUnfit as error:
             raise StartError(str(error)) from error
         except (StoreError, TimeoutError) as error:
             where = dsn.redacted(config.database.url)
             raise StartError(f"the database does not answer ({where}): {error}") from error
-        except OSError as error:
-            raise StartError(str(error)) from error
+        except OSError as error:  # of a listener
+            raise StartError(f"{error} (port 0 takes a free one)") from error
 
 
 class Store(SqlStore):
@@ -110,16 +117,14 @@ class Parts(NamedTuple):
     frontend: Frontend
 
 
-async def _start(config: Config, lifecycle: Lifecycle, dead_nodes: Iterable[bytes]) -> Node:
-    foundation = await _lay_foundation(config, lifecycle)
-    for node_id in dead_nodes:
-        await foundation.store.release_node(node_id)
-
+async def _start(
+    config: Config, foundation: Foundation, node_id: bytes, lifecycle: Lifecycle
+) -> Node:
     grpc = config.grpc
     port = grpc.port or addresses.free_port(grpc.host)  # others hear of it before it is bound
     address = addresses.join(grpc.host, port)
     identity = NodeIdentity(
-        node_id=foundation.ids.new_id(),
+        node_id=node_id,
         address=config.node.address or addresses.reachable(grpc.host, port),
         region=config.node.region,
         roles=ROLES,
@@ -133,7 +138,7 @@ async def _start(config: Config, lifecycle: Lifecycle, dead_nodes: Iterable[byte
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
 
     node = Node(
-        identity.node_id, address, foundation.about, parts.history, lifecycle, parts.lease.lease_valid
+        node_id, address, foundation.about, parts.history, lifecycle, parts.lease.lease_valid
     )
     await _open_doors(config, parts, node, lifecycle)
     log.info(
@@ -158,13 +163,18 @@ async def _lay_foundation(config: Config, lifecycle: Lifecycle) -> Foundation:
         )
     )
     await lifecycle.begin("store", store.open, store.close)
+    if store.warnings and not config.database.allow_unsafe:
+        raise StartError(
+            f"the database is not safe: {'; '.join(store.warnings)}. "
+            f"To run on it nevertheless set {variable('database.allow_unsafe')}=true"
+        )
     installed = len(await store.list_shards())
     if not installed:
         raise StartError("the database has no shards: run `perdure db migrate` first")
-    if config.number_of_shards not in (None, installed):
+    asked = config.database.number_of_shards
+    if asked not in (None, installed):
         raise ConfigError(
-            f"number_of_shards is {config.number_of_shards}, and the database was made with "
-            f"{installed}: the number cannot be changed"
+            f"{asked} shards were asked for, and the database has {installed} for ever"
         )
     ids = SystemIds()
     about = About(version=perdure_version(), database=await store.describe())
@@ -212,9 +222,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
 
 async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:
     """HTTP before gRPC, and closed after it: while gRPC drains, health says so."""
-    http = HttpServer(
-        application(node.ready, node.describe), config.http.host, config.http.port
-    )
+    http = HttpServer(application(node.ready, node.describe), config.http.host, config.http.port)
     await lifecycle.begin("http", http.start, http.stop)
     node.http_address = addresses.join(config.http.host, http.port)
 

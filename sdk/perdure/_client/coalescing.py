@@ -1,23 +1,17 @@
-"""Calls made in one turn of the event loop travel as one message.
+"""Calls of one turn of the event loop in one message, each with its own deadline and its own fate.
 
-One unary call costs each side about 0.25 ms of CPU, an item in a batch about 3 µs. So calls are not
-sent when they are made but at the end of the loop's turn, all of them together; and while as many
-batches as are allowed are under way, further calls collect. Batches thus grow with the load by
-themselves, and no delay is ever added: a call that is alone leaves in the same turn.
-
-Each call has its own deadline and its own fate. One that fails in a way that another try may mend
-goes out again after a while, in whatever batch leaves then, with the same request id.
+A call that fails in a way that another try may mend goes out again after a while, in whatever batch
+leaves then, with the same request id.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from perdure._wire.batching import Batches
 from perdure._wire.calls import Call
-from perdure._wire.connection import BATCH_BYTES_MAX
 from perdure._wire.errors import copy_of
 from perdure._wire.retry import is_too_large, retry_delay_s
 from perdure._wire.surroundings import Surroundings
@@ -25,6 +19,7 @@ from perdure.errors import RPCError, RPCStatusCode
 
 T = TypeVar("T")
 
+# More in one message would only make its first call wait for its last.
 BATCH_CALLS_MAX = 256
 
 SendBatch = Callable[[list[Call[Any]], float], Awaitable[Sequence[Any]]]
@@ -44,24 +39,23 @@ class _Pending:
 
 
 class Coalescer:
-    """Collects calls and carries them in batches, a few at a time.
-
-    Bound to the event loop in which it was made. After `close` every waiting call has failed.
-    """
+    """Bound to the event loop in which it was made. After `close` every waiting call has failed."""
 
     def __init__(
         self, send: SendBatch, surroundings: Surroundings, *, batches_in_flight_max: int
     ) -> None:
         self._send = send
         self._surroundings = surroundings
-        self._in_flight_max = batches_in_flight_max
         self._loop = asyncio.get_running_loop()
         self._pending: set[_Pending] = set()
-        self._to_send: deque[_Pending] = deque()
-        self._flush_is_due = False
-        self._in_flight = 0
-        self._tasks: set[asyncio.Task[None]] = set()
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._batches: Batches[_Pending] = Batches(
+            self._carry,
+            lambda pending: pending.call.size,
+            surroundings.sleep,
+            items_max=BATCH_CALLS_MAX,
+            in_flight_max=batches_in_flight_max,
+        )
 
     def submit(self, call: Call[T], timeout_s: float) -> asyncio.Future[T]:
         """The future gets the call's answer or an RPCError. Cancelling it forgets the call."""
@@ -69,52 +63,23 @@ class Coalescer:
         pending = _Pending(call, future, self._loop.time() + timeout_s)
         self._pending.add(pending)
         self._watch_deadline(pending.deadline_s)
-        self._enqueue(pending)
+        self._batches.add(pending)
         return future
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
         for pending in list(self._pending):
             self._fail(pending, RPCError("the client was closed", RPCStatusCode.CANCELLED))
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _enqueue(self, pending: _Pending) -> None:
-        self._to_send.append(pending)
-        if not self._flush_is_due and self._in_flight < self._in_flight_max:
-            self._flush_is_due = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_is_due = False
-        while self._in_flight < self._in_flight_max and (batch := self._take_batch()):
-            self._in_flight += 1
-            self._start_task(self._carry(batch))
-
-    def _take_batch(self) -> list[_Pending]:
-        batch: list[_Pending] = []
-        size = 0
-        while self._to_send and len(batch) < BATCH_CALLS_MAX:
-            pending = self._to_send[0]
-            if pending.future.done():  # its caller has gone or its time is over
-                self._pending.discard(pending)
-            elif batch and size + pending.call.size > BATCH_BYTES_MAX:
-                break
-            else:
-                size += pending.call.size
-                batch.append(pending)
-            self._to_send.popleft()
-        return batch
+        await self._batches.close()
 
     async def _carry(self, batch: list[_Pending]) -> None:
-        try:
-            await self._exchange(batch)
-        finally:
-            self._in_flight -= 1
-        self._flush()
+        for pending in batch:
+            if pending.future.done():  # its caller has gone, or its time was over
+                self._pending.discard(pending)
+        wanted = [pending for pending in batch if not pending.future.done()]
+        if wanted:
+            await self._exchange(wanted)
 
     async def _exchange(self, batch: list[_Pending]) -> None:
         latest_s = max(pending.deadline_s for pending in batch)
@@ -149,7 +114,7 @@ class Coalescer:
             else:  # what failed together waits together
                 again.setdefault(id(outcome), (delay_s, []))[1].append(pending)
         for delay_s, group in again.values():
-            self._start_task(self._send_later(delay_s, group))
+            self._batches.add_after(delay_s, group)
 
     def _delay_before_retry_s(self, pending: _Pending, error: Exception) -> float | None:
         """None: the call has failed, for good or because its time does not suffice."""
@@ -160,11 +125,6 @@ class Coalescer:
         if delay_s is None or self._loop.time() + delay_s >= pending.deadline_s:
             return None
         return delay_s
-
-    async def _send_later(self, delay_s: float, group: list[_Pending]) -> None:
-        await self._surroundings.sleep(delay_s)
-        for pending in group:
-            self._enqueue(pending)
 
     def _fail(self, pending: _Pending, error: Exception) -> None:
         self._pending.discard(pending)
@@ -187,8 +147,3 @@ class Coalescer:
             self._fail(pending, error)
         if self._pending:
             self._watch_deadline(min(one.deadline_s for one in self._pending))
-
-    def _start_task(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

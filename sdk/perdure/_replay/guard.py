@@ -57,7 +57,7 @@ _GUARDED: tuple[tuple[str, str, str], ...] = (
 )
 # Types written in C, whose methods can only be replaced in the dict behind the type.
 _GUARDED_IN_C: tuple[tuple[str, str, str], ...] = (
-    ("datetime", "datetime.now datetime.utcnow datetime.today date.today", _CLOCK),
+    ("datetime", "datetime.now datetime.utcnow date.today", _CLOCK),
 )
 _TRUSTED = frozenset(
     {"bdb", "debugpy", "importlib", "linecache", "logging", "loguru", "pdb", "pydevd"}

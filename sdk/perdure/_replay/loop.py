@@ -23,6 +23,7 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 # From 3.14 on the current task belongs to the thread, no longer to the loop.
 _TASK_IS_PER_THREAD = sys.version_info >= (3, 14)
+_SWAP_CURRENT_TASK: Any = getattr(asyncio.tasks, "_swap_current_task", None)
 # A timer of the engine's is never shorter; also what rounding must not turn into 0.
 _TIMER_MS_MIN = 1
 # loop.time() is a float of seconds since 1970, good to a quarter of a µs: what is left over a whole
@@ -110,9 +111,9 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self.asyncio_cancels: bool | None = None
         self._ready: list[asyncio.Handle] = []
         self._stopped = False
-        self._tasks: list[WorkflowTask[Any]] = []
+        # asyncio holds tasks weakly only; by order, so that eviction goes in order too.
+        self._tasks: dict[int, WorkflowTask[Any]] = {}
         self._tasks_made = 0
-        self._prune_at = 16
 
     # --- turning ----------------------------------------------------------------------------------
 
@@ -124,11 +125,14 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
                 if not self._ready:
                     return
             batch, self._ready = self._ready, []
+            handle: asyncio.Handle | None = None
             for handle in batch:
                 if not handle.cancelled():
                     handle._run()
                 if self._stopped:
                     return
+            # An exception's traceback may keep this frame; it must not keep what ran in it.
+            del batch, handle
 
     def stop(self) -> None:
         """The run is over: nothing that is ready, or becomes ready, is run any more."""
@@ -139,9 +143,9 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         """Makes this the running loop of the thread; the result is for `leave`."""
         previous = asyncio._get_running_loop()
         hooks = sys.get_asyncgen_hooks()
-        task: Any = None
+        task = None
         if _TASK_IS_PER_THREAD and previous is not None:
-            task = asyncio.tasks._swap_current_task(previous, None)  # type: ignore[attr-defined]
+            task = _SWAP_CURRENT_TASK(previous, None)
         asyncio._set_running_loop(self)
         sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finalize)
         return previous, hooks, task
@@ -151,13 +155,16 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         sys.set_asyncgen_hooks(*hooks)
         asyncio._set_running_loop(previous)
         if task is not None:
-            asyncio.tasks._swap_current_task(previous, task)  # type: ignore[attr-defined]
+            _SWAP_CURRENT_TASK(previous, task)
 
     def live_tasks(self) -> list[WorkflowTask[Any]]:
-        return [task for task in self._tasks if not task.done()]
+        return [task for task in self._tasks.values() if not task.done()]
 
     def forget_tasks(self) -> None:
-        self._tasks = []
+        self._tasks = {}
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(hash(task), None)
 
     def cancelling(self, caller: str) -> _Cancelling:
         return _Cancelling(self, caller)
@@ -213,7 +220,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         That of asyncio.sleep only wakes its task. It is called at once, so that who slept goes on
         in the order of the history, like who waited for an activity, and not one round later.
         """
-        if handle._callback is _WAKE_SLEEPER and not handle.cancelled():
+        callback = handle._callback  # type: ignore[attr-defined]
+        if callback is _WAKE_SLEEPER and not handle.cancelled():
             handle._run()
         else:
             self._ready.append(handle)
@@ -242,17 +250,9 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         task = WorkflowTask(
             coro, loop=self, order=self._tasks_made, name=name, context=context, **options
         )
-        self._keep(task)
+        self._tasks[self._tasks_made] = task
+        task.add_done_callback(self._forget)
         return task
-
-    def _keep(self, task: WorkflowTask[Any]) -> None:
-        # asyncio holds tasks weakly, and without a done callback nobody tells us of their end:
-        # the list is swept when it has doubled.
-        tasks = self._tasks
-        if len(tasks) >= self._prune_at:
-            tasks[:] = [one for one in tasks if not one.done()]
-            self._prune_at = 2 * len(tasks) + 16
-        tasks.append(task)
 
     def time(self) -> float:
         return self.host.now_us / 1e6

@@ -357,7 +357,8 @@ class WorkflowRun:
         del self.ledger, self.conditions, self.signals, self.loop
 
 
-# How often code may answer to being closed with another await before it is left as it is.
+# How often code may answer to being closed with another await. What goes on for longer is left to
+# the interpreter, which will say that it ignores being closed.
 _CLOSES_MAX = 10
 
 
@@ -366,9 +367,8 @@ def _close_task(task: WorkflowTask[Any]) -> None:
     coroutine: Any = task.get_coro()
     for _ in range(_CLOSES_MAX):
         try:
-            coroutine.close()
-        except RuntimeError:  # it awaited once more, in a `finally`
-            continue
-        except BaseException:  # WorkflowEvicted, or what its cleaning up raised
+            # Not `close`: when a coroutine further in awaits once more, close() gives up the outer
+            # ones and leaves that one behind, to run on when the garbage collector finds it.
+            coroutine.throw(WorkflowEvicted())
+        except BaseException:  # it has ended, by this or by what its cleaning up raised
             return
-        return

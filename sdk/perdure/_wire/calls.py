@@ -28,8 +28,9 @@ class Call(Generic[T]):
 
     __slots__ = ("_read", "message", "size")
 
-    def __init__(self, message: pb.Call, read: Callable[[pb.CallResult], T]) -> None:
-        self.message = message
+    def __init__(self, read: Callable[[pb.CallResult], T], **request: Any) -> None:
+        """`request`: the fields of the message of one kind of call."""
+        self.message = message = pb.Call(**request)
         self.size = message.ByteSize()
         self._read = read
 
@@ -85,18 +86,18 @@ class Start:
 
 
 def start_workflow(start: Start) -> Call[StartedRun]:
-    return Call(pb.Call(start_workflow=_start_message(start)), _read_started)
+    return Call(_read_started, start_workflow=_start_fields(start))
 
 
 def signal_with_start_workflow(
     start: Start, signal_name: str, signal_input: list[Payload]
 ) -> Call[StartedRun]:
-    message = pb.SignalWithStartWorkflowRequest(
-        start=_start_message(start),
-        signal_name=signal_name,
-        signal_input=payloads_to_bytes(signal_input),
-    )
-    return Call(pb.Call(signal_with_start_workflow=message), _read_signaled_and_started)
+    fields = {
+        "start": _start_fields(start),
+        "signal_name": signal_name,
+        "signal_input": payloads_to_bytes(signal_input),
+    }
+    return Call(_read_signaled_and_started, signal_with_start_workflow=fields)
 
 
 def signal_workflow(
@@ -116,7 +117,7 @@ def signal_workflow(
         request_id=request_id,
         identity=identity,
     )
-    return Call(pb.Call(signal_workflow=message), _read_nothing)
+    return Call(_read_nothing, signal_workflow=message)
 
 
 def query_workflow(target: Target, query_type: str, args: list[Payload]) -> Call[list[Payload]]:
@@ -127,7 +128,7 @@ def query_workflow(target: Target, query_type: str, args: list[Payload]) -> Call
         query_type=query_type,
         args=payloads_to_bytes(args),
     )
-    return Call(pb.Call(query_workflow=message), _read_query)
+    return Call(_read_query, query_workflow=message)
 
 
 def cancel_workflow(target: Target, reason: str, *, request_id: str, identity: str) -> Call[None]:
@@ -139,7 +140,7 @@ def cancel_workflow(target: Target, reason: str, *, request_id: str, identity: s
         identity=identity,
         reason=reason,
     )
-    return Call(pb.Call(cancel_workflow=message), _read_nothing)
+    return Call(_read_nothing, cancel_workflow=message)
 
 
 def terminate_workflow(
@@ -154,7 +155,7 @@ def terminate_workflow(
         reason=reason,
         details=payloads_to_bytes(details),
     )
-    return Call(pb.Call(terminate_workflow=message), _read_nothing)
+    return Call(_read_nothing, terminate_workflow=message)
 
 
 def describe_workflow(
@@ -165,42 +166,34 @@ def describe_workflow(
         namespace=target.namespace, workflow_id=target.workflow_id, run_id=target.run_id
     )
     return Call(
-        pb.Call(describe_workflow=message),
         lambda result: description_from_message(result.describe_workflow, decode),
+        describe_workflow=message,
     )
 
 
-def _start_message(start: Start) -> pb.StartWorkflowRequest:
-    return pb.StartWorkflowRequest(
-        namespace=start.namespace,
-        workflow_id=start.workflow_id,
-        workflow_type=start.workflow_type,
-        task_queue=start.task_queue,
-        input=payloads_to_bytes(start.input),
-        request_id=start.request_id,
-        identity=start.identity,
-        id_reuse_policy=_reuse_policy(start.id_reuse_policy),
-        id_conflict_policy=_conflict_policy(start.id_conflict_policy),
-        execution_timeout_ms=start.execution_timeout_ms,
-        run_timeout_ms=start.run_timeout_ms,
-        task_timeout_ms=start.task_timeout_ms,
-        retry_policy=retry_policy_to_message(start.retry_policy),
-        memo=fields_to_bytes(start.memo),
-        header=fields_to_bytes(start.header),
-        start_delay_ms=start.start_delay_ms,
-        priority=start.priority,
-        static_summary=payload_to_bytes(start.static_summary),
-        static_details=payload_to_bytes(start.static_details),
-    )
-
-
-# The numbers of our enums are those of the wire's.
-def _reuse_policy(policy: WorkflowIdReusePolicy) -> pb.WorkflowIdReusePolicy.ValueType:
-    return pb.WorkflowIdReusePolicy.ValueType(int(policy))
-
-
-def _conflict_policy(policy: WorkflowIdConflictPolicy) -> pb.WorkflowIdConflictPolicy.ValueType:
-    return pb.WorkflowIdConflictPolicy.ValueType(int(policy))
+def _start_fields(start: Start) -> dict[str, Any]:
+    return {
+        "namespace": start.namespace,
+        "workflow_id": start.workflow_id,
+        "workflow_type": start.workflow_type,
+        "task_queue": start.task_queue,
+        "input": payloads_to_bytes(start.input),
+        "request_id": start.request_id,
+        "identity": start.identity,
+        # The numbers of our enums are those of the wire's.
+        "id_reuse_policy": int(start.id_reuse_policy),
+        "id_conflict_policy": int(start.id_conflict_policy),
+        "execution_timeout_ms": start.execution_timeout_ms,
+        "run_timeout_ms": start.run_timeout_ms,
+        "task_timeout_ms": start.task_timeout_ms,
+        "retry_policy": retry_policy_to_message(start.retry_policy),
+        "memo": fields_to_bytes(start.memo),
+        "header": fields_to_bytes(start.header),
+        "start_delay_ms": start.start_delay_ms,
+        "priority": start.priority,
+        "static_summary": payload_to_bytes(start.static_summary),
+        "static_details": payload_to_bytes(start.static_details),
+    }
 
 
 def _read_started(result: pb.CallResult) -> StartedRun:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from perdure._replay import messages as replay
-from perdure._wire.commands import command_to_message
+from perdure._wire.commands import Fields, command_fields
 from perdure._wire.failures import failure_to_message
 from perdure._wire.payloads import payloads_to_bytes
 from perdure.converter import Payload
@@ -19,22 +20,20 @@ _CAUSE_PREFIX = "WORKFLOW_TASK_FAILED_CAUSE_"
 class Completion:
     __slots__ = ("message", "size")
 
-    def __init__(self, message: pb.TaskCompletion) -> None:
-        self.message = message
+    def __init__(self, **fields: Any) -> None:
+        self.message = message = pb.TaskCompletion(**fields)
         self.size = message.ByteSize()
 
 
 def workflow_task_success(token: bytes, success: replay.TaskSuccess, *, cached: bool) -> Completion:
     """`cached`: the worker keeps the run and wants the next task with new events only."""
     return Completion(
-        pb.TaskCompletion(
-            token=token,
-            workflow_task_success=pb.WorkflowTaskSuccess(
-                commands=[command_to_message(command) for command in success.commands],
-                cached=cached,
-            ),
-            query_results=_query_results(success.query_results),
-        )
+        token=token,
+        workflow_task_success={
+            "commands": [command_fields(command) for command in success.commands],
+            "cached": cached,
+        },
+        query_results=_query_results(success.query_results),
     )
 
 
@@ -46,28 +45,22 @@ def workflow_task_failure(
 ) -> Completion:
     """`cause`: a name of WorkflowTaskFailedCause without its prefix."""
     return Completion(
-        pb.TaskCompletion(
-            token=token,
-            workflow_task_failure=pb.WorkflowTaskFailure(
-                cause=event_pb2.WorkflowTaskFailedCause.Value(_CAUSE_PREFIX + cause),
-                failure=failure_to_message(failure),
-            ),
-            query_results=_query_results(query_results),
-        )
+        token=token,
+        workflow_task_failure={
+            "cause": event_pb2.WorkflowTaskFailedCause.Value(_CAUSE_PREFIX + cause),
+            "failure": failure_to_message(failure),
+        },
+        query_results=_query_results(query_results),
     )
 
 
 def queries_answered(query_results: Sequence[replay.QueryResult]) -> Completion:
     """Of a task that only carried queries."""
-    return Completion(pb.TaskCompletion(query_results=_query_results(query_results)))
+    return Completion(query_results=_query_results(query_results))
 
 
 def activity_success(token: bytes, result: list[Payload]) -> Completion:
-    return Completion(
-        pb.TaskCompletion(
-            token=token, activity_success=pb.ActivitySuccess(result=payloads_to_bytes(result))
-        )
-    )
+    return Completion(token=token, activity_success={"result": payloads_to_bytes(result)})
 
 
 def activity_failure(
@@ -75,30 +68,24 @@ def activity_failure(
 ) -> Completion:
     """`heartbeat_details`: the last progress, encoded, for the next attempt."""
     return Completion(
-        pb.TaskCompletion(
-            token=token,
-            activity_failure=pb.ActivityFailure(
-                failure=failure_to_message(failure), heartbeat_details=heartbeat_details or b""
-            ),
-        )
+        token=token,
+        activity_failure={
+            "failure": failure_to_message(failure),
+            "heartbeat_details": heartbeat_details or b"",
+        },
     )
 
 
 def activity_cancellation(token: bytes, details: list[Payload]) -> Completion:
-    return Completion(
-        pb.TaskCompletion(
-            token=token,
-            activity_cancellation=pb.ActivityCancellation(details=payloads_to_bytes(details)),
-        )
-    )
+    return Completion(token=token, activity_cancellation={"details": payloads_to_bytes(details)})
 
 
-def _query_results(results: Sequence[replay.QueryResult]) -> list[pb.QueryResult]:
+def _query_results(results: Sequence[replay.QueryResult]) -> list[Fields]:
     return [
-        pb.QueryResult(
-            query_token=one.query_token,
-            result=payloads_to_bytes(one.result),
-            failure=None if one.failure is None else failure_to_message(one.failure),
-        )
+        {
+            "query_token": one.query_token,
+            "result": payloads_to_bytes(one.result),
+            "failure": None if one.failure is None else failure_to_message(one.failure),
+        }
         for one in results
     ]

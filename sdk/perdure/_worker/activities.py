@@ -97,6 +97,7 @@ class Activities:
             completion = await self._outcome(attempt, polled)
         finally:
             self._running.discard(attempt)
+            attempt.end()
             if not self._running:
                 self._all_ended.set()
             if completion is None:
@@ -206,6 +207,13 @@ class _Attempt:
 
     def start(self, work: Any) -> None:
         self._running = asyncio.ensure_future(work)
+
+    def end(self) -> None:
+        """Its code has ended. Opens the rings of references that would wait for the garbage
+        collector otherwise, one or more for every activity."""
+        self.held.on_loss = self.held.on_cancel_request = None
+        del self.context
+        self._running = None
 
     def ask_to_stop(self) -> None:
         if self.was_asked_to_stop:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
+from perdure._wire.batching import Batches
 from perdure._wire.completions import Completion
-from perdure._wire.connection import BATCH_BYTES_MAX
 from perdure._wire.retry import backoff_s, is_too_large, retry_delay_s
 from perdure._wire.surroundings import Surroundings
 from perdure.errors import RPCError, RPCStatusCode
@@ -44,20 +42,22 @@ class Completions:
     def __init__(self, send: SendCompletions, surroundings: Surroundings) -> None:
         self._send = send
         self._surroundings = surroundings
-        self._loop = asyncio.get_running_loop()
-        self._to_send: deque[_Waiting] = deque()
         self._open = 0
         self._all_settled = asyncio.Event()
         self._all_settled.set()
-        self._in_flight = 0
-        self._flush_is_due = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._batches: Batches[_Waiting] = Batches(
+            self._exchange,
+            lambda waiting: waiting.completion.size,
+            surroundings.sleep,
+            items_max=BATCH_COMPLETIONS_MAX,
+            in_flight_max=MESSAGES_IN_FLIGHT_MAX,
+        )
 
     def submit(self, completion: Completion, done: Callable[[RPCError | None], None]) -> None:
         """`done` is called on the loop with None once it is saved, or with why it never will be."""
         self._open += 1
         self._all_settled.clear()
-        self._enqueue(_Waiting(completion, done))
+        self._batches.add(_Waiting(completion, done))
 
     async def wait_settled(self) -> None:
         """Returns when the engine has answered everything submitted so far and meanwhile."""
@@ -65,40 +65,7 @@ class Completions:
 
     async def close(self) -> None:
         """Gives up what is not settled. Closing twice is fine."""
-        self._to_send.clear()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _enqueue(self, waiting: _Waiting) -> None:
-        self._to_send.append(waiting)
-        if not self._flush_is_due and self._in_flight < MESSAGES_IN_FLIGHT_MAX:
-            self._flush_is_due = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_is_due = False
-        while self._to_send and self._in_flight < MESSAGES_IN_FLIGHT_MAX:
-            self._in_flight += 1
-            self._start_task(self._carry(self._take_batch()))
-
-    def _take_batch(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
-        size = 0
-        while self._to_send and len(batch) < BATCH_COMPLETIONS_MAX:
-            size += self._to_send[0].completion.size
-            if batch and size > BATCH_BYTES_MAX:
-                break
-            batch.append(self._to_send.popleft())
-        return batch
-
-    async def _carry(self, batch: list[_Waiting]) -> None:
-        try:
-            await self._exchange(batch)
-        finally:
-            self._in_flight -= 1
-        self._flush()
+        await self._batches.close()
 
     async def _exchange(self, batch: list[_Waiting]) -> None:
         errors: Mapping[int, RPCError]
@@ -125,7 +92,7 @@ class Completions:
                 again.append(waiting)
                 delay_s = max(delay_s, wait_s)
         if again:
-            self._start_task(self._send_later(delay_s, again))
+            self._batches.add_after(delay_s, again)
 
     def _delay_before_retry_s(self, waiting: _Waiting, error: RPCError) -> float | None:
         waiting.attempt += 1
@@ -133,18 +100,8 @@ class Completions:
             return backoff_s(waiting.attempt, self._surroundings.random)
         return retry_delay_s(error, waiting.attempt, self._surroundings.random)
 
-    async def _send_later(self, delay_s: float, again: list[_Waiting]) -> None:
-        await self._surroundings.sleep(delay_s)
-        for waiting in again:
-            self._enqueue(waiting)
-
     def _settle(self, waiting: _Waiting, error: RPCError | None) -> None:
         self._open -= 1
         if not self._open:
             self._all_settled.set()
         waiting.done(error)
-
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -17,14 +17,13 @@ from perdure.cli.errors import ExitCode
 from perdure.cli.output import Output
 from perdure.cli.settings import OutputFormat
 
-HELP = """Perdure runs workflows that must finish.
-
-Defaults come from PERDURE_ADDRESS, PERDURE_NAMESPACE, PERDURE_OUTPUT and PERDURE_CALL_TIMEOUT, or
-from PERDURE_CONFIG (~/.config/perdure/config.toml).
-
-Exit codes: 0 done, 1 error, 2 usage, 3 not found, 4 the workflow failed, 5 timed out, 6 cancelled,
-130 interrupted.
-"""
+HELP = (
+    "Perdure runs workflows that must finish.\n\n"
+    "Defaults come from PERDURE_ADDRESS, PERDURE_NAMESPACE, PERDURE_OUTPUT and PERDURE_CALL_TIMEOUT,"
+    " or from the file PERDURE_CONFIG (~/.config/perdure/config.toml).\n\n"
+    "Exit codes: 0 done, 1 error, 2 usage, 3 not found, 4 the workflow failed, 5 timed out,"
+    " 6 cancelled, 130 interrupted."
+)
 
 app = typer.Typer(
     name="perdure",

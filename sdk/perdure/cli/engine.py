@@ -31,7 +31,7 @@ class RootGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        if name in COMMANDS and command is not None:
+        if name is not None and name in COMMANDS and command is not None:
             command = self._engine_command(ctx, name)
         return name, command, rest
 

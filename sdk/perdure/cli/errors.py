@@ -1,7 +1,7 @@
 """How a command ends: its exit code, and what it says when that is not 0.
 
-    CliError                 this command cannot be carried out; `exit_code` says whose fault it is
-    └── UsageError           it was asked for in a way that makes no sense (2)
+CliError                 this command cannot be carried out; `exit_code` says whose fault it is
+└── UsageError           it was asked for in a way that makes no sense (2)
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class ExitCode(IntEnum):
     CANCELLED = 6
     INTERRUPTED = 130
     """128 + SIGINT, as shells have it."""
+    TERMINATED = 143
+    """128 + SIGTERM."""
 
 
 class CliError(Exception):

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -33,9 +33,10 @@ def to_jsonable(value: Any, decode: Decode) -> Any:
         case timedelta():
             return value.total_seconds()
         case Mapping():
-            return {str(name): to_jsonable(one, decode) for name, one in value.items()}
+            named = cast("Mapping[Any, Any]", value)
+            return {str(name): to_jsonable(one, decode) for name, one in named.items()}
         case Sequence():
-            return [to_jsonable(one, decode) for one in value]
+            return [to_jsonable(one, decode) for one in cast("Sequence[Any]", value)]
         case _:
             return _fields(value, decode)
 

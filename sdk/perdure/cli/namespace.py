@@ -30,10 +30,12 @@ async def create(
     session: Session, name: Name, description: Description = None, retention: Retention = None
 ) -> None:
     """Create a namespace. Closed runs are kept for 7 days unless told otherwise."""
-    found = await session.client.operator.create_namespace(
+    keep = _optional_duration(retention)
+    client = await session.connect()
+    found = await client.operator.create_namespace(
         name,
         description=description or "",
-        retention=_optional_duration(retention),
+        retention=keep,
         rpc_timeout=session.call_timeout,
     )
     _print_one(session, found)
@@ -47,16 +49,16 @@ async def describe(
     ] = None,
 ) -> None:
     """Show one namespace."""
-    _print_one(
-        session,
-        await session.client.operator.describe_namespace(name, rpc_timeout=session.call_timeout),
-    )
+    client = await session.connect()
+    found = await client.operator.describe_namespace(name, rpc_timeout=session.call_timeout)
+    _print_one(session, found)
 
 
 @connected(app, "list")
 async def list_(session: Session) -> None:
     """List the namespaces."""
-    found = await session.client.operator.list_namespaces(rpc_timeout=session.call_timeout)
+    client = await session.connect()
+    found = await client.operator.list_namespaces(rpc_timeout=session.call_timeout)
     if session.out.is_json:
         for one in found:
             session.out.json_line(to_jsonable(one, _keep))
@@ -72,13 +74,14 @@ async def update(
     """Change a namespace; what is not given stays."""
     if description is None and retention is None:
         raise UsageError("nothing to change: give --description or --retention")
-    operator = session.client.operator
+    keep = _optional_duration(retention)
+    operator = (await session.connect()).operator
     before = await operator.describe_namespace(name, rpc_timeout=session.call_timeout)
     found = await operator.update_namespace(
         name,
         conflict_token=before.conflict_token,
         description=description,
-        retention=_optional_duration(retention),
+        retention=keep,
         rpc_timeout=session.call_timeout,
     )
     _print_one(session, found)

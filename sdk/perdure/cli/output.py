@@ -126,7 +126,7 @@ def shown(value: Any) -> str:
     """A value for people: on one line, and not endless."""
     match value:
         case None:
-            return "–"
+            return "-"
         case str():
             text = value
         case bool() | int() | float():

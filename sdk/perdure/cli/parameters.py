@@ -22,7 +22,8 @@ Reason = Annotated[str, typer.Option(help="Stands in the history.")]
 Wait = Annotated[
     str | None,
     typer.Option(
-        "--timeout", help="How long to wait for the workflow; without end unless given.",
+        "--timeout",
+        help="How long to wait for the workflow; without end unless given.",
         metavar="DURATION",
     ),
 ]

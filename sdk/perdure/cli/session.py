@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
@@ -25,17 +25,31 @@ P = ParamSpec("P")
 INTERRUPTED_NOTE = "Interrupted."
 
 
-@dataclass(frozen=True)
 class Session:
-    """What a command is given: a connected client, where to print, how it was asked."""
+    """What a command is given: how it was asked, where to print, and an engine when it wants one."""
 
-    client: Client
-    out: Output
-    settings: Settings
+    def __init__(self, settings: Settings, out: Output, at_end: AsyncExitStack) -> None:
+        self.settings = settings
+        self.out = out
+        self._at_end = at_end
 
     @property
     def call_timeout(self) -> timedelta:
         return self.settings.call_timeout
+
+    async def connect(self) -> Client:
+        """Call it once, after the arguments have been checked: a mistake in them needs no engine.
+
+        Raises RPCError UNAVAILABLE when no engine answers in time.
+        """
+        from perdure.client import Client  # gRPC takes longer to import than --help may take
+
+        client = await Client.connect(
+            self.settings.address, namespace=self.settings.namespace, lazy=True
+        )
+        self._at_end.push_async_callback(client.close)
+        await client.core.connection.wait_ready(self.call_timeout.total_seconds())
+        return client
 
 
 _COMMON = {
@@ -68,9 +82,11 @@ def connected(
     def register(
         body: Callable[Concatenate[Session, P], Awaitable[None]],
     ) -> Callable[Concatenate[Session, P], Awaitable[None]]:
+        checked_by_typer: Callable[..., Awaitable[None]] = body
+
         def command(**values: Any) -> None:
             common = {one: values.pop(one) for one in _COMMON}
-            run_session(Flags(**common), lambda session: body(session, **values))
+            run_session(Flags(**common), lambda session: checked_by_typer(session, **values))
 
         own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
         shared = [
@@ -92,7 +108,7 @@ def connected(
 
 
 def run_session(flags: Flags, body: Callable[[Session], Awaitable[None]]) -> None:
-    """Runs the body with a client, and turns what it raises into a message and an exit code."""
+    """Runs the body, and turns what it raises into a message and an exit code."""
     out = Output(OutputFormat.TABLE, color=not flags.no_color)
     try:
         settings = load_settings(flags, os.environ)
@@ -111,10 +127,6 @@ def fail(out: Output, error: Exception) -> None:
     raise typer.Exit(exit_code_of(error)) from None
 
 
-async def _run(
-    settings: Settings, out: Output, body: Callable[[Session], Awaitable[None]]
-) -> None:
-    from perdure.client import Client  # gRPC takes longer to import than --help may take
-
-    async with await Client.connect(settings.address, namespace=settings.namespace) as client:
-        await body(Session(client, out, settings))
+async def _run(settings: Settings, out: Output, body: Callable[[Session], Awaitable[None]]) -> None:
+    async with AsyncExitStack() as at_end:
+        await body(Session(settings, out, at_end))

@@ -1,15 +1,9 @@
 """A fake engine for each test, and a client connected to it."""
 
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-
-# With --import-mode=importlib a test cannot import its neighbours unless their folder is named.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake_engine import FakeEngine
+from tests.integration.sdk.fake_engine import FakeEngine
 
 from perdure.client import Client
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from fake_runs import Run, Runs
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
+from tests.integration.sdk.fake_runs import Run, Runs
 
 from perdure_api.v1 import event_pb2
 from perdure_api.v1 import namespace_service_pb2 as namespace_pb

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_engine import PATIENCE_S, FakeEngine, Fault, status
+from tests.integration.sdk.fake_engine import PATIENCE_S, FakeEngine, Fault, status
 
 from perdure import activity, workflow
 from perdure.client import Client, WorkflowFailureError, WorkflowHandle

@@ -86,6 +86,8 @@ class FakeHistory:
         self.task_pages: list[tuple[list[Event], int]] = []
         self.answer: Callable[[Any], Any] = plain_answer
         self.undo_seen = asyncio.Event()
+        self.broken_polls: list[bytes] = []
+        self.broken_seen = asyncio.Event()
 
     @property
     def touched(self) -> bool:
@@ -133,6 +135,10 @@ class FakeHistory:
 
     def goodbye(self, worker: WorkerRef, released: list[TaskToken]) -> None:
         self.byes.append((worker, released))
+
+    def poll_broken(self, worker_id: bytes) -> None:
+        self.broken_polls.append(worker_id)
+        self.broken_seen.set()
 
     def refill(self, shard_id: int, queue_no: int) -> None:
         raise AssertionError("matching refills")

@@ -220,12 +220,11 @@ def test_a_heartbeat_renews_and_tells() -> None:
     assert len(room.history.beats) == 1
 
 
-def test_goodbye_reaches_matching_and_history() -> None:
+def test_goodbye_reaches_history() -> None:
     room = Room()
 
     goodbye(room.frontend, WORKER, [ACTIVITY])
 
-    assert room.matching.forgotten == [WORKER_ID]
     assert room.history.byes == [(WORKER, [ACTIVITY])]
 
 

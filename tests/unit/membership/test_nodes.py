@@ -101,6 +101,23 @@ def test_a_database_that_does_not_answer_leaves_the_view_as_it_was() -> None:
     run(main)
 
 
+def test_a_lease_in_doubt_does_not_move_shards() -> None:
+    """The nodes are read, but the renewals' answers are lost: nothing may be given up for that."""
+
+    async def main(loop: SimulatedLoop, database: FakeDatabase) -> None:
+        one = await started(loop, database, "n1")
+        await started(loop, database, "n2")
+        await pass_time(READ_EVERY_S + 0.1)
+        before = owners(one)
+        database.deaf.add(b"n1")
+        await pass_time(10)
+        assert not one.directory.lease_valid()
+        assert names(one) == ["n2"]
+        assert owners(one) == before
+
+    run(main)
+
+
 def test_only_nodes_with_shards_are_on_the_ring() -> None:
     async def main(loop: SimulatedLoop, database: FakeDatabase) -> None:
         one = await started(loop, database, "n1")

@@ -1,10 +1,10 @@
 """A pocket engine: writes the history that the real one would, and replays it.
 
-    run = PocketEngine(Order, 7)
-    run.task()                       # one workflow task, on the cached instance; its commands
-    run.complete("1", "ok")          # an activity's outcome
-    run.task()
-    run.replay()                     # the same history on a fresh instance; its last commands
+run = PocketEngine(Order, 7)
+run.task()                       # one workflow task, on the cached instance; its commands
+run.complete("1", "ok")          # an activity's outcome
+run.task()
+run.replay()                     # the same history on a fresh instance; its last commands
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names, value_of
@@ -67,8 +67,8 @@ def test_a_failed_activity_raises_activity_error_with_its_cause() -> None:
             try:
                 await workflow.execute_activity(charge, 1, start_to_close_timeout=LIMIT)
             except ActivityError as error:
-                assert isinstance(error.cause, ApplicationError)
-                return f"{error.activity_type}: {error.cause.type}: {error.cause.message}"
+                cause = cast("ApplicationError", error.cause)
+                return f"{error.activity_type}: {cause.type}: {cause.message}"
             return "not reached"
 
     run = PocketEngine(Catching)
@@ -128,9 +128,7 @@ def test_every_option_travels() -> None:
 
 
 def call_by_name() -> Awaitable[Receipt]:
-    return workflow.execute_activity(
-        "charge", 5, result_type=Receipt, start_to_close_timeout=LIMIT
-    )
+    return workflow.execute_activity("charge", 5, result_type=Receipt, start_to_close_timeout=LIMIT)
 
 
 def call_with_args() -> Awaitable[Any]:
@@ -211,8 +209,7 @@ def test_started_activities_run_side_by_side_and_finish_in_any_order() -> None:
         @workflow.run
         async def run(self) -> list[str]:
             handles = [
-                workflow.start_activity(send, name, start_to_close_timeout=LIMIT)
-                for name in "abc"
+                workflow.start_activity(send, name, start_to_close_timeout=LIMIT) for name in "abc"
             ]
             return [await handle for handle in reversed(handles)]
 

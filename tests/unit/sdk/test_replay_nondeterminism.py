@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names
 
 from perdure import activity, workflow
-from perdure._replay.messages import TaskFailure
+from perdure._replay.messages import ActivityTaskScheduled, TaskFailure
 from perdure.errors import NondeterminismError
 
 LIMIT = timedelta(seconds=10)
@@ -179,11 +179,8 @@ def test_a_cached_run_is_checked_as_well() -> None:
     run = PocketEngine(flow(do_charge, do_wait))
     run.task()
     # What the engine wrote is not what we said.
-    scheduled = run.events[-1]
-    run.events[-1] = type(scheduled)(
-        event_id=scheduled.event_id, time_us=scheduled.time_us,
-        activity_id="1", activity_type="other",
-    )  # fmt: skip
+    run.events.pop()
+    run.add(ActivityTaskScheduled, activity_id="1", activity_type="other")
 
     failure = run.failed_task()
 

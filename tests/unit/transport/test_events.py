@@ -99,4 +99,4 @@ def test_the_engines_own_termination_names_no_request() -> None:
 def test_enumerations_have_the_same_numbers_on_both_sides() -> None:
     for name, number in event_pb2.WorkflowTaskFailedCause.items():
         short = name.removeprefix("WORKFLOW_TASK_FAILED_CAUSE_")
-        assert core.WorkflowTaskFailedCause[short] == number
+        assert core.WorkflowTaskFailedCause[short] == int(number)

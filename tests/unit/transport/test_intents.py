@@ -8,7 +8,12 @@ from tests.unit.frontend.fakes import NAMESPACE_ID, RUN_ID, FakeIds
 from perdure_api.v1 import common_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core.errors import Rejected
-from perdure_engine.core.intents import IdConflictPolicy, IdReusePolicy, StartSignal
+from perdure_engine.core.intents import (
+    IdConflictPolicy,
+    IdReusePolicy,
+    StartSignal,
+    StartWorkflow,
+)
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.transport.grpc.convert import intents
 
@@ -69,7 +74,7 @@ def test_a_start_brings_every_field() -> None:
     assert {field.name for field, _ in message.ListFields()} == {
         field.name for field in message.DESCRIPTOR.fields
     }
-    assert intent == intents.StartWorkflow(
+    assert intent == StartWorkflow(
         namespace_id=NAMESPACE_ID,
         workflow_id="order-1",
         run_id=RUN_ID,

@@ -112,7 +112,7 @@ def test_a_description_comes_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attrs", "stuck_reason"), [("{}", ""), ("", ""), ('{"stuck_reason": "no type"}', "no type")]
+    ("attrs", "stuck_reason"), [("{}", ""), ("", ""), ('{"stuck": "no type"}', "no type")]
 )
 def test_a_row_of_a_list(attrs: str, stuck_reason: str) -> None:
     row = VisibilityRow(

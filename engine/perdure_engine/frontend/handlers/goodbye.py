@@ -10,6 +10,4 @@ from perdure_engine.ports.history import WorkerRef
 
 def goodbye(frontend: Frontend, worker: WorkerRef, released: list[TaskToken]) -> None:
     check_worker(worker)
-    # First its polls end and its sticky tasks are anybody's, so that nothing is handed to it again.
-    frontend.matching.forget_worker(worker.worker_id)
     frontend.history.goodbye(worker, released)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from perdure_engine.core import limits
@@ -38,7 +40,13 @@ async def poll_tasks(frontend: Frontend, request: PollTasks) -> PollAnswer | Non
     )
     if not poll.max_workflow_tasks and not poll.max_activity_tasks:
         raise invalid("max_workflow_tasks", "no task of either kind is asked for")
-    return await frontend.parking.wait(frontend.matching.poll(poll), None)
+    try:
+        return await frontend.parking.wait(frontend.matching.poll(poll), None)
+    except asyncio.CancelledError:
+        if not frontend.parking.closed:
+            # A worker that was killed shows here first: its connection breaks and its polls end.
+            frontend.history.poll_broken(request.worker.worker_id)
+        raise
 
 
 def give_back(frontend: Frontend, answer: PollAnswer) -> None:

@@ -13,6 +13,7 @@ from perdure_engine.core.replies import Reply
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert.fields import Fields
+from perdure_engine.transport.grpc.decode import is_cancelled
 from perdure_engine.transport.grpc.errors import Errors
 
 READS = ("query_workflow", "describe_workflow")
@@ -49,9 +50,8 @@ async def _namespace_ids(
     """Every namespace of the batch, resolved before the first call is submitted."""
     found: dict[str, bytes | Exception] = {}
     for name in {namespace_of(verb, message) for verb, message in calls if verb}:
-        row = frontend.namespaces.cached(name)
         try:
-            found[name] = (row or await frontend.namespaces.find(name)).namespace_id
+            found[name] = await frontend.namespaces.id_of(name)
         except Exception as error:
             found[name] = error
     return found
@@ -88,7 +88,7 @@ async def _answer(
                     raise _too_much()
             results.append({verb: response})
         except asyncio.CancelledError as error:
-            if not isinstance(outcome, asyncio.Future) or not outcome.cancelled():
+            if is_cancelled():
                 raise
             results.append({"error": errors.encoded(error)})
         except Exception as error:

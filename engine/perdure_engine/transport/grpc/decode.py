@@ -8,7 +8,8 @@ an interceptor would do it at the price of another coroutine per call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import grpc
@@ -22,7 +23,7 @@ from perdure_engine.transport.grpc.errors import Errors
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Unary = Callable[[Any, Context], Awaitable[Message]]
-Stream = Callable[[AsyncIterator[Any], Context], AsyncIterator[Message]]
+Stream = Callable[[AsyncIterator[Any], Context], AsyncGenerator[Message, None]]
 
 
 def parser(method: MethodDescriptor) -> Callable[[bytes], Message]:
@@ -60,7 +61,7 @@ def _guarded(function: Unary, parse: Callable[[bytes], Message], errors: Errors)
         try:
             return (await function(parse(raw), context)).SerializeToString()
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             await errors.abort(context, error)
         except Exception as error:
@@ -70,16 +71,19 @@ def _guarded(function: Unary, parse: Callable[[bytes], Message], errors: Errors)
 
 
 def _guarded_stream(function: Stream, parse: Callable[[bytes], Message], errors: Errors) -> Any:
-    async def call(raws: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
-        async def requests() -> AsyncIterator[Message]:
+    async def call(raws: AsyncIterator[bytes], context: Context) -> None:
+        async def requests() -> AsyncGenerator[Message, None]:
             async for raw in raws:
                 yield parse(raw)
 
+        # Written and not yielded: a generator that is cancelled at a yield is left to the garbage
+        # collector, and so would be what it holds.
         try:
-            async for response in function(requests(), context):
-                yield response.SerializeToString()
+            async with aclosing(function(requests(), context)) as responses:
+                async for response in responses:
+                    await context.write(response.SerializeToString())
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             await errors.abort(context, error)
         except Exception as error:
@@ -88,8 +92,11 @@ def _guarded_stream(function: Stream, parse: Callable[[bytes], Message], errors:
     return call
 
 
-def _is_cancelled() -> bool:
-    """Whether it is this call that was cancelled, and not a future that it waited for."""
+def is_cancelled() -> bool:
+    """Whether it is this call that was cancelled, and not a future that it waited for.
+
+    The future cannot tell: cancelling a task cancels what it waits for.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -24,8 +24,8 @@ class OperatorService:
     async def DescribeTaskQueue(
         self, request: pb.DescribeTaskQueueRequest, _: Context
     ) -> pb.DescribeTaskQueueResponse:
-        row = await self._frontend.namespaces.find(request.namespace)
-        info = describe_task_queue(self._frontend, row.namespace_id, request.task_queue)
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
+        info = describe_task_queue(self._frontend, namespace_id, request.task_queue)
         return pb.DescribeTaskQueueResponse(
             workflow=queue_kind(info.workflow), activity=queue_kind(info.activity)
         )

@@ -72,9 +72,9 @@ class GrpcServer:
             self._port = server.add_insecure_port(self._address)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {self._address}") from error
-        await server.start()
         for name in ("", *names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await server.start()
 
     async def stop(self, grace_s: float) -> None:
         """Refuse new calls, answer what waits as if its time were over, let the others finish.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core import limits
@@ -38,7 +38,7 @@ class WaitStream:
 
     async def serve(
         self, requests: AsyncIterator[pb.WaitResultsRequest]
-    ) -> AsyncIterator[pb.WaitResultsResponse]:
+    ) -> AsyncGenerator[pb.WaitResultsResponse, None]:
         reader = asyncio.get_running_loop().create_task(self._read(requests))
         try:
             while True:
@@ -74,11 +74,8 @@ class WaitStream:
                 raise invalid("wait_id", "is in use on this stream")
             if len(self._waits) >= WAITS_MAX:
                 raise _too_many()
-            row = self._frontend.namespaces.cached(wait.namespace)
-            if row is None:
-                row = await self._frontend.namespaces.find(wait.namespace)
-            intent = intents.wait_result(wait, row.namespace_id)
-            future = wait_result(self._frontend, intent)
+            namespace_id = await self._frontend.namespaces.id_of(wait.namespace)
+            future = wait_result(self._frontend, intents.wait_result(wait, namespace_id))
         except Exception as error:
             self._answer(wait_id, error)
             return

@@ -37,7 +37,7 @@ class WorkerService:
         self, request: pb.PollTasksRequest, context: Context
     ) -> pb.PollTasksResponse:
         poll = PollTasks(
-            namespace_id=await self._namespace_id(request.namespace),
+            namespace_id=await self._frontend.namespaces.id_of(request.namespace),
             task_queue=request.task_queue,
             worker=WorkerRef(request.worker_id, request.identity, request.build_id),
             max_workflow_tasks=request.max_workflow_tasks,
@@ -74,7 +74,7 @@ class WorkerService:
     async def CompleteTasks(
         self, request: pb.CompleteTasksRequest, _: Context
     ) -> pb.CompleteTasksResponse:
-        namespace_id = await self._namespace_id(request.namespace)
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         worker = WorkerRef(request.worker_id, request.identity, request.build_id)
         check_worker(worker)
         completions: list[Completion | Rejected] = []
@@ -93,7 +93,7 @@ class WorkerService:
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, _: Context) -> pb.HeartbeatResponse:
-        namespace_id = await self._namespace_id(request.namespace)
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         worker = WorkerRef(request.worker_id, request.identity, "")
         held = held_of(request.held, self._frontend.sealer, namespace_id)
         verdicts = heartbeat(self._frontend, worker, held)
@@ -106,7 +106,7 @@ class WorkerService:
         )
 
     async def Goodbye(self, request: pb.GoodbyeRequest, _: Context) -> pb.GoodbyeResponse:
-        namespace_id = await self._namespace_id(request.namespace)
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         released = [
             self._frontend.sealer.open_task(f"released_tokens[{index}]", sealed, namespace_id)
             for index, sealed in enumerate(request.released_tokens)
@@ -117,16 +117,12 @@ class WorkerService:
     async def GetTaskHistory(
         self, request: pb.GetTaskHistoryRequest, _: Context
     ) -> pb.GetTaskHistoryResponse:
-        namespace_id = await self._namespace_id(request.namespace)
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         page = await get_task_history(self._frontend, namespace_id, request.page_token)
         return pb.GetTaskHistoryResponse(
             events=[event_message(event) for event in page.events],
             next_page_token=page.next_page_token,
         )
-
-    async def _namespace_id(self, name: str) -> bytes:
-        row = self._frontend.namespaces.cached(name)
-        return (row or await self._frontend.namespaces.find(name)).namespace_id
 
 
 def _held_state(verdict: HeldVerdict) -> pb.HeldTaskState.ValueType:

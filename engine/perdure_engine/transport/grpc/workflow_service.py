@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -75,7 +75,9 @@ class WorkflowService:
     async def ListWorkflows(
         self, request: pb.ListWorkflowsRequest, _: Context
     ) -> pb.ListWorkflowsResponse:
-        where = requests.filter_of(request.filter, await self._namespace_id(request.namespace))
+        where = requests.filter_of(
+            request.filter, await self._frontend.namespaces.id_of(request.namespace)
+        )
         answer = await list_workflows(self._frontend, where, request.page_size, request.page_token)
         return pb.ListWorkflowsResponse(
             workflows=[row_message(row) for row in answer.rows],
@@ -85,11 +87,13 @@ class WorkflowService:
     async def CountWorkflows(
         self, request: pb.CountWorkflowsRequest, _: Context
     ) -> pb.CountWorkflowsResponse:
-        where = requests.filter_of(request.filter, await self._namespace_id(request.namespace))
+        where = requests.filter_of(
+            request.filter, await self._frontend.namespaces.id_of(request.namespace)
+        )
         return pb.CountWorkflowsResponse(count=await count_workflows(self._frontend, where))
 
     async def GetHistory(self, request: pb.GetHistoryRequest, _: Context) -> pb.GetHistoryResponse:
-        namespace_id = await self._namespace_id(request.namespace)
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         answer = await get_history(self._frontend, requests.get_history(request, namespace_id))
         return pb.GetHistoryResponse(
             events=[event_message(event) for event in answer.events],
@@ -97,7 +101,7 @@ class WorkflowService:
         )
 
     async def GetResult(self, request: pb.GetResultRequest, _: Context) -> pb.GetResultResponse:
-        namespace_id = await self._namespace_id(request.namespace)
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         wait = intents.wait_result(request, namespace_id)
         closed = await get_result(self._frontend, wait, request.timeout_ms)
         return pb.GetResultResponse(result=None if closed is None else result_fields(closed))
@@ -107,14 +111,10 @@ class WorkflowService:
 
     def WaitResults(
         self, requests: AsyncIterator[pb.WaitResultsRequest], _: Context
-    ) -> AsyncIterator[pb.WaitResultsResponse]:
+    ) -> AsyncGenerator[pb.WaitResultsResponse, None]:
         return WaitStream(self._frontend, self._errors).serve(requests)
 
     async def _call(self, verb: str, request: Any) -> Any:
-        namespace_id = await self._namespace_id(namespace_of(verb, request))
+        namespace_id = await self._frontend.namespaces.id_of(namespace_of(verb, request))
         call = CALLS[verb]
         return call.answer(await call.submit(self._frontend, request, namespace_id))
-
-    async def _namespace_id(self, name: str) -> bytes:
-        row = self._frontend.namespaces.cached(name)
-        return (row or await self._frontend.namespaces.find(name)).namespace_id

@@ -23,7 +23,8 @@ async def signal(
 ) -> None:
     """Send a signal. When this returns it is saved, and the workflow will see it once."""
     args = read_inputs(input or (), input_file or ())
-    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     await handle.signal(name, args=args, rpc_timeout=session.call_timeout)
     session.out.note(f"Signal {name} is saved.")
 
@@ -33,7 +34,8 @@ async def cancel(
     session: Session, workflow_id: WorkflowId, run_id: RunId = None, reason: Reason = ""
 ) -> None:
     """Ask a workflow to stop. Its code may clean up first, or go on."""
-    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     await handle.cancel(reason=reason, rpc_timeout=session.call_timeout)
     session.out.note(f"{workflow_id} is asked to stop.")
 
@@ -43,6 +45,7 @@ async def terminate(
     session: Session, workflow_id: WorkflowId, run_id: RunId = None, reason: Reason = ""
 ) -> None:
     """End a workflow at once, without its code. This cannot be undone."""
-    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     await handle.terminate(reason=reason, rpc_timeout=session.call_timeout)
     session.out.note(f"{workflow_id} is terminated.")

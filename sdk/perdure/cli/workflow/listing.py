@@ -61,9 +61,10 @@ async def list_(
 ) -> None:
     """List workflows, newest start first. Lists are never stale."""
     wanted = _filter(status, since, until)
+    client = await session.connect()
     # One more than is shown, to know whether there are more.
     ask = limit + 1 if limit else None
-    found = session.client.list_workflows(
+    found = client.list_workflows(
         status=wanted.statuses,
         workflow_type=type,
         id_prefix=id_prefix,
@@ -81,7 +82,7 @@ async def list_(
             break
         shown += 1
         if session.out.is_json:
-            session.out.json_line(to_jsonable(one, session.client.core.decode_or_keep))
+            session.out.json_line(to_jsonable(one, client.core.decode_or_keep))
         else:
             state = "stuck" if one.stuck else one.status.name if one.status else None
             rows.append((one.id, one.workflow_type, state, one.start_time, one.run_id))
@@ -100,7 +101,8 @@ async def count(
 ) -> None:
     """Count workflows."""
     wanted = _filter(status, since, until)
-    number = await session.client.count_workflows(
+    client = await session.connect()
+    number = await client.count_workflows(
         status=wanted.statuses,
         workflow_type=type,
         id_prefix=id_prefix,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -23,9 +23,10 @@ EVENT_TYPE_COLUMNS = 36
 @connected(app, "describe")
 async def describe(session: Session, workflow_id: WorkflowId, run_id: RunId = None) -> None:
     """Show a workflow's state and what it waits for."""
-    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     found = await handle.describe(rpc_timeout=session.call_timeout)
-    values: dict[str, Any] = to_jsonable(found, session.client.core.decode_or_keep)
+    values: dict[str, Any] = to_jsonable(found, client.core.decode_or_keep)
     if session.out.is_json:
         session.out.document(values)
         return
@@ -33,7 +34,7 @@ async def describe(session: Session, workflow_id: WorkflowId, run_id: RunId = No
     for name, value in values.items():
         title = name.replace("_", " ")
         if name.startswith("pending_") and isinstance(value, list):
-            for number, one in enumerate(value, start=1):
+            for number, one in enumerate(cast("list[dict[str, Any]]", value), start=1):
                 lines[f"{title} {number}"] = _without_empty(one)
         elif value is not None and value != {}:
             lines[title] = value
@@ -50,11 +51,12 @@ async def show(
     ] = False,
 ) -> None:
     """Print a workflow's history, one event a line."""
-    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     # A page that waits for the next event waits longer than any other call.
     timeout = None if follow else session.call_timeout
     events = handle.fetch_history_events(wait_new_event=follow, rpc_timeout=timeout)
-    decode = session.client.core.decode_or_keep
+    decode = client.core.decode_or_keep
     async for event in events:
         if session.out.is_json:
             session.out.json_line(to_jsonable(event, decode))
@@ -73,9 +75,10 @@ async def query(
 ) -> None:
     """Ask the workflow's code, and print its answer as JSON."""
     args = read_inputs(input or (), input_file or ())
-    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     answer = await handle.query(name, args=args, rpc_timeout=session.call_timeout)
-    session.out.document(to_jsonable(answer, session.client.core.decode_or_keep))
+    session.out.document(to_jsonable(answer, client.core.decode_or_keep))
 
 
 def _event_line(event: HistoryEvent, attributes: Any) -> str:

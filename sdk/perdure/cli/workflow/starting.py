@@ -20,7 +20,7 @@ from perdure.cli.workflow.group import app
 from perdure.common import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
 
 if TYPE_CHECKING:
-    from perdure.client import StartOptions, WorkflowHandle
+    from perdure.client import Client, StartOptions, WorkflowHandle
 
 
 class ReusePolicy(StrEnum):
@@ -76,7 +76,8 @@ async def start(
     )
     _add_policies(options, reuse_policy, conflict_policy)
     args = read_inputs(input or (), input_file or ())
-    handle = await session.client.start_workflow(workflow_type, args=args, **options)
+    client = await session.connect()
+    handle = await client.start_workflow(workflow_type, args=args, **options)
     started = {"workflow_id": handle.id, "run_id": handle.result_run_id}
     if session.out.is_json:
         session.out.document(started)
@@ -92,7 +93,7 @@ async def execute(
     id: Id = None,
     input: Inputs = None,
     input_file: InputFiles = None,
-    timeout: Wait = None,
+    wait: Wait = None,
     execution_timeout: ExecutionTimeout = None,
     run_timeout: RunTimeout = None,
     task_timeout: TaskTimeout = None,
@@ -104,35 +105,41 @@ async def execute(
 
     Exit code 4: it failed or was terminated; 5: it timed out, or --timeout passed; 6: cancelled.
     """
-    wait = _optional_duration(timeout)
+    wait_at_most = _optional_duration(wait)
     options = _start_options(
         session, task_queue, id, execution_timeout, run_timeout, task_timeout, memo
     )
     _add_policies(options, reuse_policy, conflict_policy)
     args = read_inputs(input or (), input_file or ())
-    handle = await session.client.start_workflow(workflow_type, args=args, **options)
+    client = await session.connect()
+    handle = await client.start_workflow(workflow_type, args=args, **options)
     session.out.note(f"Started {handle.id} (run {handle.result_run_id}).")
-    await _print_result(session, handle, wait)
+    await _print_result(session, client, handle, wait_at_most)
 
 
 @connected(app, "result")
 async def result(
-    session: Session, workflow_id: WorkflowId, run_id: RunId = None, timeout: Wait = None
+    session: Session, workflow_id: WorkflowId, run_id: RunId = None, wait: Wait = None
 ) -> None:
     """Wait for a workflow's end and print its result as JSON.
 
     Exit code 4: it failed or was terminated; 5: it timed out, or --timeout passed; 6: cancelled.
     """
-    handle = session.client.get_workflow_handle(workflow_id, run_id=run_id)
-    await _print_result(session, handle, _optional_duration(timeout))
+    wait_at_most = _optional_duration(wait)
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    await _print_result(session, client, handle, wait_at_most)
 
 
 async def _print_result(
-    session: Session, handle: WorkflowHandle[Any, Any], timeout: timedelta | None
+    session: Session,
+    client: Client,
+    handle: WorkflowHandle[Any, Any],
+    wait: timedelta | None,
 ) -> None:
     with session.out.waiting(f"Waiting for {handle.id}; Ctrl-C leaves it running"):
-        value = await handle.result(rpc_timeout=timeout)
-    session.out.document(to_jsonable(value, session.client.core.decode_or_keep))
+        value = await handle.result(rpc_timeout=wait)
+    session.out.document(to_jsonable(value, client.core.decode_or_keep))
 
 
 def _start_options(

@@ -28,21 +28,21 @@ def poll_response(frontend: Frontend, answer: PollAnswer) -> pb.PollTasksRespons
     room = limits.BATCH_MESSAGE_BYTES_MAX
     activity_tasks: list[Fields] = []
     for position, task in enumerate(answer.activity_tasks):
-        room -= _activity_bytes(task)
-        if room < 0 and activity_tasks:
+        needed = _activity_bytes(task)
+        if needed > room and activity_tasks:
             give_back(frontend, PollAnswer([], answer.activity_tasks[position:]))
             del answer.activity_tasks[position:]
             break
+        room -= needed
         activity_tasks.append(activity_task_fields(frontend, task))
     workflow_tasks: list[Fields] = []
     for position, workflow_task in enumerate(answer.workflow_tasks):
-        room -= ENVELOPE_BYTES
-        if room < 0 and (workflow_tasks or activity_tasks):
+        if room < ENVELOPE_BYTES and (workflow_tasks or activity_tasks):
             give_back(frontend, PollAnswer(answer.workflow_tasks[position:], []))
             del answer.workflow_tasks[position:]
             break
-        fields, used = workflow_task_fields(frontend, workflow_task, room)
-        room -= used
+        fields, used = workflow_task_fields(frontend, workflow_task, room - ENVELOPE_BYTES)
+        room -= ENVELOPE_BYTES + used
         workflow_tasks.append(fields)
     return pb.PollTasksResponse(workflow_tasks=workflow_tasks, activity_tasks=activity_tasks)
 

@@ -141,9 +141,8 @@ def _pending_workflow_task(task: replies.PendingWorkflowTask | None) -> Fields:
 
 
 def row_message(row: VisibilityRow) -> pb.WorkflowInfo:
-    """What the row's attributes do not say is not set."""
+    """`attrs` is a JSON object; a run that is stuck says there why."""
     attributes = json.loads(row.attrs) if len(row.attrs) > len("{}") else {}
-    stuck_reason = attributes.get("stuck_reason", "")
     return pb.WorkflowInfo(
         workflow_id=row.workflow_id,
         run_id=uuid_text(row.run_id),
@@ -155,8 +154,8 @@ def row_message(row: VisibilityRow) -> pb.WorkflowInfo:
         history_events=row.history_events,
         history_size_bytes=row.history_bytes,
         memo=row.memo,
-        stuck=bool(stuck_reason),
-        stuck_reason=stuck_reason,
+        stuck="stuck" in attributes,
+        stuck_reason=attributes.get("stuck", ""),
     )
 
 

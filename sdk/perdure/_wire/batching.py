@@ -1,0 +1,126 @@
+"""What is made at the same time travels together: the queue in front of every batched call.
+
+One unary call costs each side about 0.25 ms of CPU, an item in a batch about 3 µs. So an item is not
+sent when it is made but at the end of the loop's turn, with all others of that turn; and while as
+many batches as are allowed are under way, further items collect. Batches thus grow with the load by
+themselves, and no delay is ever added: an item that is alone leaves in the same turn.
+
+A batch is answered when all of it is, so one item that hangs (its shard is just changing hands)
+keeps the rest waiting. That must not spread: a batch that takes long no longer counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from perdure._wire.connection import BATCH_BYTES_MAX
+
+T = TypeVar("T")
+
+# Many times what a commit takes. A batch that needs longer waits for something else.
+SLOW_AFTER_S = 0.1
+# With slow ones. Far more than are ever of use; each holds a call of gRPC's.
+IN_FLIGHT_IN_ALL_MAX = 64
+
+
+class _Flight:
+    __slots__ = ("counts", "timer")
+
+    def __init__(self) -> None:
+        self.counts = True
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Batches(Generic[T]):
+    """Carries items in batches. Bound to the event loop in which it was made.
+
+    `carry` settles every item of its batch, or adds it again; it raises for nothing. `size_of` says
+    how many bytes an item takes. A batch has up to `items_max` items or 2 MiB, and at least one.
+    """
+
+    def __init__(
+        self,
+        carry: Callable[[list[T]], Awaitable[None]],
+        size_of: Callable[[T], int],
+        sleep: Callable[[float], Awaitable[None]],
+        *,
+        items_max: int,
+        in_flight_max: int,
+    ) -> None:
+        self._carry = carry
+        self._size_of = size_of
+        self._sleep = sleep
+        self._items_max = items_max
+        self._in_flight_max = in_flight_max
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[T] = deque()
+        self._flush_is_due = False
+        self._counted = 0
+        self._flying = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, item: T) -> None:
+        self._waiting.append(item)
+        if not self._flush_is_due and self._counted < self._in_flight_max:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def add_after(self, delay_s: float, items: Sequence[T]) -> None:
+        async def wait() -> None:
+            await self._sleep(delay_s)
+            for item in items:
+                self.add(item)
+
+        self._start_task(wait())
+
+    async def close(self) -> None:
+        """Gives up everything that waits or is under way. Closing twice is fine."""
+        self._waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        while (
+            self._waiting
+            and self._counted < self._in_flight_max
+            and self._flying < IN_FLIGHT_IN_ALL_MAX
+        ):
+            self._start_task(self._fly(self._take_batch(), _Flight()))
+            self._counted += 1
+            self._flying += 1
+
+    def _take_batch(self) -> list[T]:
+        batch: list[T] = []
+        size = 0
+        while self._waiting and len(batch) < self._items_max:
+            size += self._size_of(self._waiting[0])
+            if batch and size > BATCH_BYTES_MAX:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _fly(self, batch: list[T], flight: _Flight) -> None:
+        flight.timer = self._loop.call_later(SLOW_AFTER_S, self._stop_counting, flight)
+        try:
+            await self._carry(batch)
+        finally:
+            flight.timer.cancel()
+            self._flying -= 1
+            self._stop_counting(flight)
+
+    def _stop_counting(self, flight: _Flight) -> None:
+        if flight.counts:
+            flight.counts = False
+            self._counted -= 1
+        self._flush()
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,78 @@
+"""The worker of the bench, a process of its own.
+
+    python -m perdure.bench.worker --address HOST:PORT --namespace NAME --task-queue NAME
+                                   --effects FILE
+
+Runs until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from perdure.bench import workflows
+from perdure.bench.effects import EffectLog
+from perdure.client import Client
+from perdure.worker import Worker
+
+# As many places as W1 keeps workflows in flight, and as W10 starts activities at once.
+WORKFLOW_TASKS_MAX = 256
+ACTIVITIES_MAX = 500
+CACHED_WORKFLOWS_MAX = 2_000
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    client = await Client.connect(
+        arguments.address, namespace=arguments.namespace, identity="bench-worker", lazy=True
+    )
+    effects = EffectLog(arguments.effects)
+    worker = Worker(
+        client,
+        task_queue=arguments.task_queue,
+        workflows=workflows.ALL,
+        activities=[workflows.no_op, effects.record],
+        max_cached_workflows=CACHED_WORKFLOWS_MAX,
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS_MAX,
+        max_concurrent_activities=ACTIVITIES_MAX,
+        graceful_shutdown_timeout=timedelta(seconds=5),
+    )
+    await run_until_terminated(worker)
+    await client.close()
+
+
+async def run_until_terminated(worker: Worker) -> None:
+    """Returns when the worker has stopped: after SIGTERM, in order."""
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    async with worker:
+        await asked.wait()
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed, as README tells users to do it."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    uvloop: Any = importlib.import_module("uvloop")
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--address", required=True)
+    parser.add_argument("--namespace", default="default")
+    parser.add_argument("--task-queue", required=True)
+    parser.add_argument("--effects", type=Path, required=True)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

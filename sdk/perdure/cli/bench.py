@@ -1,0 +1,136 @@
+"""`perdure bench`: measures the engine on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.bench.profiling import ProfileFormat, ProfileOptions, Profiler, find_py_spy
+from perdure.cli.errors import CliError, ExitCode, UsageError
+from perdure.cli.output import Output
+from perdure.cli.session import INTERRUPTED_NOTE, fail
+from perdure.cli.settings import DEFAULT_NAMESPACE, OutputFormat, checked_address
+from perdure.errors import PerdureError
+
+if TYPE_CHECKING:
+    from perdure.bench.running import Order
+
+N_MAX = 10_000_000
+IN_FLIGHT_MAX = 100_000
+WINDOW_S_MAX = 86_400.0
+
+
+class WorkloadId(StrEnum):
+    W1 = "W1"
+    W2 = "W2"
+    W3 = "W3"
+    W6 = "W6"
+    W7 = "W7"
+    W8 = "W8"
+    W9 = "W9"
+    W10 = "W10"
+
+
+def bench(
+    workload: Annotated[
+        WorkloadId,
+        typer.Argument(
+            case_sensitive=False,
+            show_default=False,
+            help="W1 one activity, W2 ten in a row, W3 an idle system, W6 signals, W7 sleepers, "
+            "W8 a cold worker, W9 kill -9, W10 fan-out.",
+        ),
+    ],
+    n: Annotated[
+        int | None, typer.Option("--n", min=1, max=N_MAX, help="How much; the workload's own.")
+    ] = None,
+    in_flight: Annotated[
+        int | None, typer.Option(min=1, max=IN_FLIGHT_MAX, help="How many at a time.")
+    ] = None,
+    json_only: Annotated[
+        bool, typer.Option("--json", help="The line of JSON alone, without the table.")
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="An engine that runs already, instead of one of our own. Its CPU is not counted.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="There; here it is always the default.")
+    ] = DEFAULT_NAMESPACE,
+    shards: Annotated[
+        int | None, typer.Option(min=1, max=65_536, help="Of our own engine; as it has them.")
+    ] = None,
+    window: Annotated[
+        float, typer.Option(min=0.1, max=WINDOW_S_MAX, help="W7: how long to watch, in s.")
+    ] = 60.0,
+    profile: Annotated[
+        Path | None,
+        typer.Option(help="Profile engine, worker with py-spy into this folder.", metavar="DIR"),
+    ] = None,
+    profile_format: Annotated[
+        ProfileFormat, typer.Option(help="For speedscope, or stacks as text.")
+    ] = ProfileFormat.SPEEDSCOPE,
+) -> None:
+    """Measure the engine on this machine; the last line is one JSON object.
+
+    Starts an engine with a temporary database, durable settings on, a worker and a client, each in
+    processes of its own.
+    """
+    out = Output(OutputFormat.JSON, color=not os.environ.get("NO_COLOR"))
+    try:
+        from perdure.bench.bed import Target
+        from perdure.bench.running import Order
+
+        if address is not None and shards is not None:
+            raise UsageError("--shards is for an engine of our own, without --address")
+        order = Order(
+            workload=workload,
+            n=n,
+            in_flight=in_flight,
+            window_s=window,
+            target=Target(
+                address=None if address is None else checked_address(address),
+                namespace=namespace,
+                shards=shards,
+            ),
+        )
+        profiler = _profiler(workload, profile, profile_format)
+        _run(order, profiler, out, json_only)
+    except KeyboardInterrupt:
+        out.note(INTERRUPTED_NOTE)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except asyncio.CancelledError:
+        raise typer.Exit(ExitCode.TERMINATED) from None
+    except (CliError, PerdureError) as error:
+        fail(out, error)
+
+
+def _run(order: Order, profiler: Profiler | None, out: Output, json_only: bool) -> None:
+    from perdure.bench.processes import ProcessFailed
+    from perdure.bench.running import run_workload
+
+    try:
+        line = run_workload(order, profiler, out.note)
+    except ProcessFailed as error:
+        raise CliError(str(error)) from None
+    if not json_only:
+        out.fields({name: value for name, value in line.items() if value not in (None, "")})
+    print(json.dumps(line))
+
+
+def _profiler(workload: WorkloadId, folder: Path | None, format: ProfileFormat) -> Profiler | None:
+    if folder is None:
+        return None
+    program = find_py_spy()
+    if program is None:
+        raise UsageError("--profile needs py-spy: pip install py-spy")
+    return Profiler(program, ProfileOptions(folder, format), workload)

@@ -1,0 +1,291 @@
+"""Random work on both stores: the same answers, the same rows. The memory store is the oracle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.conformance.owner import NAMESPACE, Run, contents, empty_batch
+
+from perdure_engine.ports.rows import (
+    ROW_GONE,
+    CurrentRunRow,
+    ExecutionRow,
+    HistoryRow,
+    InboxRow,
+    SnapshotRow,
+    TaskRow,
+    TimerRow,
+    VisibilityRow,
+)
+from perdure_engine.ports.store import Batch, Fence, FenceState, Store, StoreError, Sweep
+from perdure_engine.store.memory import MemoryStore
+from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
+
+TABLES = (
+    *("current_runs", "executions", "history", "inbox", "tasks", "timers", "visibility"),
+    *("snapshots", "shards", "nodes", "token_keys"),
+)
+SHARDS = (1, 2)
+RUNS = [Run(shard, bytes([n]) * 16, f"w{n % 2}") for shard in SHARDS for n in (1, 2)]
+# What never changes of a row is a function of its key, as it is in the engine.
+QUEUE = 1
+
+run = st.sampled_from(RUNS)
+version = st.sampled_from([1, 1, -1, -1, -2])
+number = st.integers(1, 3)
+state = st.sampled_from([1, 2, ROW_GONE])
+id_ = st.integers(0, 255).map(lambda n: bytes([n]) * 16)
+
+
+def _few(rows: st.SearchStrategy[object]) -> st.SearchStrategy[list[object]]:
+    return st.lists(rows, max_size=3)
+
+
+def _joined(groups: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[list[object]]:
+    return st.lists(groups, max_size=2).map(lambda some: [row for group in some for row in group])
+
+
+current_run_rows = st.builds(
+    lambda run, status, version: CurrentRunRow(
+        run.shard_id, NAMESPACE, run.workflow_id, run.run_id, status, version
+    ),
+    run,
+    st.integers(1, 2),
+    version,
+)
+execution_rows = st.builds(
+    lambda run, status, next_event_id, inbox_done, version: ExecutionRow(
+        run.shard_id,
+        run.run_id,
+        NAMESPACE,
+        run.workflow_id,
+        status,
+        next_event_id,
+        inbox_done,
+        b"head",
+        version,
+    ),
+    run,
+    st.integers(0, 2),  # 0 violates a check
+    st.integers(2, 9),
+    st.integers(0, 2),
+    version,
+)
+# A batch of events, and a snapshot, has the parts 0, 1, … and never less.
+history_batches = st.builds(
+    lambda run, first, parts: [
+        HistoryRow(run.shard_id, run.run_id, first, part, b"e") for part in range(parts)
+    ],
+    run,
+    st.integers(1, 5),
+    st.integers(1, 2),
+)
+snapshots = st.builds(
+    lambda run, event_id, parts: [
+        SnapshotRow(run.shard_id, run.run_id, part, event_id, b"s") for part in range(parts)
+    ],
+    run,
+    st.integers(1, 2),
+    number,
+)
+inbox_rows = st.builds(lambda run, seq: InboxRow(run.shard_id, run.run_id, seq, b"i"), run, number)
+task_rows = st.builds(
+    lambda run, task_id, state, attempt, version: TaskRow(
+        *(run.shard_id, QUEUE, task_id, RUNS[0].run_id),
+        *(state, attempt, task_id, attempt, b"t" * attempt, version),
+    ),
+    run,
+    number,
+    state,
+    number,
+    version,
+)
+timer_rows = st.builds(
+    lambda run, wake, timer_id, state, version: TimerRow(
+        *(run.shard_id, wake, timer_id, RUNS[0].run_id, 1, 5, state, wake - wake % 2, version),
+    ),
+    run,
+    number,
+    number,
+    state,
+    version,
+)
+visibility_rows = st.builds(
+    lambda run, closed, events: VisibilityRow(
+        *(run.shard_id, run.run_id, NAMESPACE, run.shard_id, run.workflow_id, "T", "q"),
+        *(2 if closed else 1, run.run_id[0], 99 if closed else None, events, events, b"m", "{}"),
+    ),
+    run,
+    st.booleans(),
+    number,
+)
+
+
+class Commit(NamedTuple):
+    """`lie`: the column of the first fence that is wrong, if any. `fences`: shards beyond the
+    rows'.
+    """
+
+    batch_id: bytes
+    fences: frozenset[int]
+    only_these: bool  # rows of other shards then have no fence
+    lie: str | None
+    rows: dict[str, list[object]]
+
+
+class SweepRows(NamedTuple):
+    batch_id: bytes
+    shard_id: int
+    lie: str | None
+    task_keys: list[tuple[int, int]]
+    task_ranges: list[tuple[int, int, int]]
+    timer_keys: list[tuple[int, int]]
+    timer_range: tuple[int, int] | None
+    inbox_keys: list[tuple[bytes, int]]
+
+
+class Bump(NamedTuple):
+    shards: frozenset[int]
+    lie: str | None
+    owner_id: bytes
+
+
+lie = st.sampled_from([None, None, None, None, "range_id", "commit_seq", "owner_id"])
+shards = st.frozensets(st.sampled_from(SHARDS), max_size=2)
+
+commits = st.builds(
+    Commit,
+    id_,
+    shards,
+    st.sampled_from([False, False, False, True]),
+    lie,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "current_runs": _few(current_run_rows),
+            "executions": _few(execution_rows),
+            "history": _joined(history_batches),
+            "inbox": _few(inbox_rows),
+            "tasks": _few(task_rows),
+            "timers": _few(timer_rows),
+            "visibility": _few(visibility_rows),
+            "snapshots": _joined(snapshots),
+        },
+    ),
+)
+sweeps = st.builds(
+    SweepRows,
+    id_,
+    st.sampled_from(SHARDS),
+    lie,
+    st.lists(st.tuples(st.just(QUEUE), number), max_size=2),
+    st.lists(st.tuples(st.just(QUEUE), number, st.integers(1, 4)), max_size=1),
+    st.lists(st.tuples(number, number), max_size=2),
+    st.none() | st.tuples(number, st.integers(1, 4)),
+    st.lists(st.tuples(run.map(lambda run: run.run_id), number), max_size=2),
+)
+bumps = st.builds(Bump, shards, lie, id_)
+
+
+async def apply(store: Store, operation: Commit | SweepRows | Bump) -> str:
+    """Do it, and say what came of it."""
+    states = {fence.shard_id: fence for fence in await store.read_fences(list(SHARDS))}
+    try:
+        match operation:
+            case Commit():
+                await store.commit(_batch(operation, states))
+            case SweepRows():
+                await store.sweep(
+                    Sweep(
+                        operation.batch_id,
+                        _fence(states[operation.shard_id], operation.lie),
+                        *operation[3:],
+                    )
+                )
+            case Bump():
+                fences = [
+                    _fence(states[shard], operation.lie) for shard in sorted(operation.shards)
+                ]
+                return repr(await store.bump_fences(fences, operation.owner_id))
+    except StoreError as error:
+        return type(error).__name__
+    return "done"
+
+
+def _batch(operation: Commit, states: dict[int, FenceState]) -> Batch:
+    of_rows = {row.shard_id for rows in operation.rows.values() for row in rows}  # type: ignore[attr-defined]  # all rows have it
+    named = set(operation.fences) if operation.only_these else of_rows | operation.fences
+    batch = empty_batch(
+        _fence(states[shard], operation.lie if shard == min(named) else None) for shard in named
+    )
+    batch.batch_id = operation.batch_id
+    for table, rows in operation.rows.items():
+        setattr(batch, table, rows)
+    return batch
+
+
+def _fence(state: FenceState, lie: str | None) -> Fence:
+    fence = Fence(state.shard_id, state.range_id, state.commit_seq, state.owner_id)
+    if lie == "owner_id":
+        fence.owner_id = b"liar" * 4
+    elif lie is not None:
+        setattr(fence, lie, getattr(fence, lie) + 1)
+    return fence
+
+
+class Pair:
+    """Both stores, and the loop that the SQL one lives in."""
+
+    def __init__(self, dsn: str, runner: asyncio.Runner) -> None:
+        self.runner = runner
+        self._admin = psycopg.connect(dsn, autocommit=True)
+        self.sql = SqlStore(SqlStoreConfig(dsn, readers=1, writers=1))
+
+    def renewed(self) -> tuple[MemoryStore, SqlStore]:
+        """Both as after migration. DELETE: a TRUNCATE makes new files, which is slow."""
+        for table in TABLES:
+            self._admin.execute(f"delete from {table}".encode())
+        self._admin.execute(
+            "update shard_fence set range_id = 0, commit_seq = 1,"
+            " owner_id = '00000000-0000-0000-0000-000000000000',"
+            " batch_id = '00000000-0000-0000-0000-000000000000'"
+        )
+        return MemoryStore(lambda: 0), self.sql
+
+    def close(self) -> None:
+        self.runner.run(self.sql.close())
+        self._admin.close()
+
+
+@pytest.fixture
+def pair(database_dsn: str) -> Iterator[Pair]:
+    with asyncio.Runner() as runner:
+        pair = Pair(database_dsn, runner)
+        yield pair
+        pair.close()
+
+
+@settings(
+    deadline=None,
+    max_examples=150,
+    # The fixture is not made anew for each example: `renewed` does that.
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(operations=st.lists(commits | commits | commits | sweeps | bumps, max_size=10))
+def test_random_work_has_the_same_outcome_on_both(
+    pair: Pair, operations: list[Commit | SweepRows | Bump]
+) -> None:
+    memory, sql = pair.renewed()
+
+    async def both() -> None:
+        for operation in operations:
+            assert await apply(sql, operation) == await apply(memory, operation), operation
+        assert await contents(sql, RUNS) == await contents(memory, RUNS)
+
+    pair.runner.run(both())

@@ -1,0 +1,154 @@
+"""One of everything that is kept at rest, with all fields set to what is not their default."""
+
+from __future__ import annotations
+
+from perdure_engine.core import events as ev
+from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
+from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.state import Activity, Folded, Head, Timer
+from perdure_engine.core.status import Status
+from perdure_engine.core.tasks import TaskKind, TaskPayload, TimerKind
+from perdure_engine.core.tokens import QueryToken, TaskToken
+from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
+
+TIME_US = 1_800_000_000_123_456
+NAMESPACE = bytes(range(16))
+RUN = bytes(range(16, 32))
+REQUEST = bytes(range(32, 48))
+HASH = bytes(range(48, 80))
+
+FAILURE = Failure(
+    FailureKind.ACTIVITY,
+    "activity error",
+    stack_trace="at line 7",
+    source="Perdure-Python",
+    cause=Failure(FailureKind.TIMEOUT, "too late", timeout_type=TimeoutType.HEARTBEAT),
+    type="charge",
+    non_retryable=True,
+    details=b"details",
+    next_retry_delay_ms=1_500,
+    category="benign",
+    timeout_type=TimeoutType.START_TO_CLOSE,
+    scheduled_event_id=5,
+    started_event_id=6,
+    identity="worker-1@host",
+    activity_id="a-1",
+    retry_state=RetryState.MAXIMUM_ATTEMPTS_REACHED,
+)
+POLICY = RetryPolicy(2_000, 1.5, 60_000, 7, ("ValueError", "KeyError"))
+
+STARTED = ev.WorkflowExecutionStarted(
+    1,
+    TIME_US,
+    namespace_id=NAMESPACE,
+    workflow_id="order-17 ✓",
+    run_id=RUN,
+    first_run_id=RUN,
+    workflow_type="Order",
+    task_queue="orders",
+    input=b"input",
+    header=b"header",
+    memo=b"memo",
+    execution_timeout_ms=3_600_000,
+    run_timeout_ms=1_800_000,
+    task_timeout_ms=10_000,
+    retry_policy=POLICY,
+    attempt=2,
+    identity="client-1@host",
+    request_id=REQUEST,
+    body_hash=HASH,
+    start_delay_ms=5_000,
+    priority=4,
+    static_summary=b"summary",
+    static_details=b"static details",
+)
+SCHEDULED = ev.ActivityTaskScheduled(
+    5,
+    TIME_US,
+    activity_id="a-1",
+    activity_type="charge",
+    task_queue="cards",
+    input=b"input",
+    header=b"header",
+    schedule_to_close_timeout_ms=600_000,
+    schedule_to_start_timeout_ms=60_000,
+    start_to_close_timeout_ms=30_000,
+    heartbeat_timeout_ms=5_000,
+    workflow_task_completed_event_id=4,
+    retry_policy=POLICY,
+    priority=2,
+)
+TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
+
+EVENTS: list[ev.Event] = [
+    STARTED,
+    ev.WorkflowExecutionCompleted(9, TIME_US, b"result", 8),
+    ev.WorkflowExecutionFailed(9, TIME_US, FAILURE, RetryState.RETRY_POLICY_NOT_SET, 8),
+    ev.WorkflowExecutionTimedOut(9, TIME_US, RetryState.TIMEOUT),
+    ev.WorkflowTaskScheduled(2, TIME_US, "orders", 10_000, 3),
+    ev.WorkflowTaskStarted(3, TIME_US, 2, "worker-1@host", 65_537, True),
+    ev.WorkflowTaskCompleted(4, TIME_US, 2, 3, "worker-1@host", "build-1"),
+    ev.WorkflowTaskTimedOut(4, TIME_US, 2, 3, TimeoutType.START_TO_CLOSE),
+    ev.WorkflowTaskFailed(
+        4, TIME_US, 2, 3, ev.WorkflowTaskFailedCause.NON_DETERMINISM, FAILURE, "worker-1@host"
+    ),
+    SCHEDULED,
+    ev.ActivityTaskStarted(6, TIME_US, 5, "worker-1@host", 3, FAILURE),
+    ev.ActivityTaskCompleted(7, TIME_US, b"result", 5, 6, "worker-1@host"),
+    ev.ActivityTaskFailed(
+        7, TIME_US, FAILURE, 5, 6, "worker-1@host", RetryState.NON_RETRYABLE_FAILURE
+    ),
+    ev.ActivityTaskTimedOut(7, TIME_US, FAILURE, 5, 6, RetryState.TIMEOUT),
+    ev.ActivityTaskCancelRequested(7, TIME_US, 5, 4),
+    ev.ActivityTaskCanceled(8, TIME_US, b"details", 7, 5, 6, "worker-1@host"),
+    ev.TimerStarted(5, TIME_US, "t-1", 60_000, 4),
+    ev.TimerFired(6, TIME_US, "t-1", 5),
+    ev.TimerCanceled(6, TIME_US, "t-1", 5, 4, "worker-1@host"),
+    ev.WorkflowExecutionCancelRequested(5, TIME_US, "unwanted", "cli@host", REQUEST, HASH),
+    ev.WorkflowExecutionCanceled(9, TIME_US, b"details", 8),
+    ev.WorkflowExecutionSignaled(5, TIME_US, "paid", b"input", "cli@host", b"h", REQUEST, HASH),
+    TERMINATED,
+]
+
+HEAD = Head(
+    [(0, 77, 1 << 24 | 5), (5, 78, 1 << 24 | 6)],
+    [(TimerKind.USER, 6, TIME_US, 1 << 24 | 7, TIME_US - 1)],
+    inbox_seq=3,
+    history_bytes=1_234,
+    snapshot_event_id=64,
+    sticky_worker_id=RUN,
+)
+TASK = TaskPayload(
+    TaskKind.ACTIVITY,
+    NAMESPACE,
+    "cards",
+    5,
+    worker_id=RUN,
+    identity="worker-1@host",
+    started_us=TIME_US,
+    last_failure=FAILURE,
+    progress=b"progress",
+    progress_version=4,
+    ready_us=TIME_US - 1,
+    next_attempt_us=TIME_US + 1,
+)
+FOLDED = Folded(
+    STARTED,
+    status=Status.TERMINATED,
+    next_event_id=10,
+    last_time_us=TIME_US,
+    closed=TERMINATED,
+    cancel_requested=True,
+    activities={5: Activity(SCHEDULED, ActivityPhase.CANCEL_REQUESTED, 7)},
+    timers={"t-1": Timer(6, "t-1", TIME_US, TimerPhase.PENDING)},
+    workflow_task=WorkflowTaskPhase.STARTED,
+    workflow_task_scheduled_id=8,
+    workflow_task_started_id=9,
+    previous_started_id=3,
+    signals=2,
+    request_ids={REQUEST: HASH},
+)
+TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3)
+QUERY_TOKEN = QueryToken(3, RUN, 8)
+
+RECORDS = [HEAD, TASK, FOLDED, TASK_TOKEN, QUERY_TOKEN]

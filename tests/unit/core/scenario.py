@@ -1,0 +1,451 @@
+"""The language of these tests: given these intents, when this intent, then these events, rows and reply.
+
+    run = Scenario(start())                                  # given
+    run.turn(activity("a", retry_policy=ONCE))               #   a workflow task that schedules an activity
+    token = run.hand_out("a")                                #   a worker has it
+    assert run.when(failed(token)) == Then(                  # when, then
+        events=["6 ActivityTaskStarted", "7 ActivityTaskFailed", "8 WorkflowTaskScheduled"],
+        tasks=["activity 5 gone", "workflow ready 1"],
+    )
+    assert run.last(ev.ActivityTaskFailed).retry_state is RetryState.MAXIMUM_ATTEMPTS_REACHED
+
+Whatever a `Then` does not name must not be there. Behind each `when` stand the real decision, the real rows, and
+four checks that no test has to repeat: a refusal changes nothing, every row goes over the version it was read at,
+the rows that are saved give back the run that is in memory, and no row is live that memory does not know.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+from tests.unit.core.rebuild import assert_rebuilt, assert_rows, restored
+from tests.unit.core.saved import CODEC, SHARD, Saved, new_batch
+
+from perdure_engine.core import commands as cmd
+from perdure_engine.core import events as ev
+from perdure_engine.core import intents
+from perdure_engine.core.decide import decide, start_workflow
+from perdure_engine.core.draft import Draft, Env
+from perdure_engine.core.errors import Rejected
+from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
+from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
+from perdure_engine.core.replies import Reply
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
+from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState, TimerKind
+from perdure_engine.core.tokens import TaskToken
+from perdure_engine.history import rows
+from perdure_engine.ports.rows import ROW_GONE, TaskRow, TimerRow
+
+NAMESPACE = bytes(15) + b"\x01"
+WORKFLOW_ID = "order-17"
+QUEUE = "orders"
+START_US = 1_800_000_000_000_000
+SECOND_US = 1_000_000
+WORKER = b"worker-1".ljust(16, b".")
+IDENTITY = "worker-1@host"
+
+E = TypeVar("E", bound=ev.Event)
+
+
+def request_id(number: int) -> bytes:
+    return b"request".ljust(15, b".") + bytes((number,))
+
+
+def run_id(number: int) -> bytes:
+    return b"run".ljust(15, b".") + bytes((number,))
+
+
+# ---- intents
+
+
+def start(number: int = 1, **changes: Any) -> intents.StartWorkflow:
+    """A start with run and request id `number`."""
+    fields: dict[str, Any] = {
+        "run_id": run_id(number),
+        "request_id": request_id(number),
+        "body_hash": b"start",
+    }
+    return intents.StartWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        workflow_type="Order",
+        task_queue=QUEUE,
+        **(fields | changes),
+    )
+
+
+def signal(number: int = 100, **changes: Any) -> intents.SignalWorkflow:
+    """A signal with request id `number`."""
+    fields: dict[str, Any] = {"signal_name": "paid", "body_hash": b"signal", "run_id": b""}
+    return intents.SignalWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        request_id=request_id(number),
+        **(fields | changes),
+    )
+
+
+def cancel(number: int = 200, **changes: Any) -> intents.CancelWorkflow:
+    fields: dict[str, Any] = {"body_hash": b"cancel", "reason": "no longer wanted"}
+    return intents.CancelWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        run_id=b"",
+        request_id=request_id(number),
+        **(fields | changes),
+    )
+
+
+def terminate(number: int = 250, **changes: Any) -> intents.TerminateWorkflow:
+    fields: dict[str, Any] = {"body_hash": b"terminate", "reason": "stop", "details": b"why"}
+    return intents.TerminateWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        run_id=b"",
+        request_id=request_id(number),
+        **(fields | changes),
+    )
+
+
+def done(
+    token: TaskToken, *commands: cmd.Command, cached: bool = False
+) -> intents.CompleteWorkflowTask:
+    return intents.CompleteWorkflowTask(token, list(commands), cached, WORKER, IDENTITY, "build-1")
+
+
+def task_failed(
+    token: TaskToken,
+    cause: ev.WorkflowTaskFailedCause = ev.WorkflowTaskFailedCause.WORKER_FAILURE,
+    message: str = "boom",
+) -> intents.FailWorkflowTask:
+    return intents.FailWorkflowTask(token, cause, application(message), IDENTITY)
+
+
+def completed(token: TaskToken, result: bytes = b"result") -> intents.CompleteActivity:
+    return intents.CompleteActivity(token, result, IDENTITY)
+
+
+def failed(
+    token: TaskToken, failure: Failure | None = None, progress: bytes = b""
+) -> intents.FailActivity:
+    return intents.FailActivity(token, failure or application(), progress, IDENTITY)
+
+
+def canceled(token: TaskToken, details: bytes = b"gave up") -> intents.CancelActivity:
+    return intents.CancelActivity(token, details, IDENTITY)
+
+
+def put_back(token: TaskToken, *, worker_dead: bool = True) -> intents.PutBackTask:
+    return intents.PutBackTask(
+        token.run_id, token.kind, token.scheduled_event_id, token.start_no, worker_dead
+    )
+
+
+def timed_out(
+    token: TaskToken, timeout_type: TimeoutType = TimeoutType.START_TO_CLOSE
+) -> intents.TimeOutTask:
+    return intents.TimeOutTask(
+        token.run_id, token.kind, token.scheduled_event_id, token.start_no, timeout_type
+    )
+
+
+def save_start(token: TaskToken) -> intents.SaveStart:
+    key = WORKFLOW_TASK_KEY if token.kind is TaskKind.WORKFLOW else token.scheduled_event_id
+    return intents.SaveStart(token.run_id, key, token.start_no)
+
+
+def application(message: str = "boom", type: str = "ValueError", **fields: Any) -> Failure:
+    return Failure(FailureKind.APPLICATION, message, type=type, **fields)
+
+
+# ---- commands
+
+
+def activity(activity_id: str, **changes: Any) -> cmd.ScheduleActivity:
+    fields: dict[str, Any] = {
+        "activity_type": "charge",
+        "task_queue": "",
+        "input": b"input",
+        "header": b"",
+        "schedule_to_close_timeout_ms": 0,
+        "schedule_to_start_timeout_ms": 0,
+        "start_to_close_timeout_ms": 10_000,
+        "heartbeat_timeout_ms": 0,
+        "retry_policy": None,
+        "priority": 0,
+    }
+    return cmd.ScheduleActivity(activity_id, **(fields | changes))
+
+
+def timer(timer_id: str, seconds: float = 60) -> cmd.StartTimer:
+    return cmd.StartTimer(timer_id, int(seconds * 1000))
+
+
+COMPLETE = cmd.CompleteWorkflow(b"done")
+FAIL = cmd.FailWorkflow(application("no stock", "OutOfStock"))
+CANCEL = cmd.CancelWorkflow(b"cleaned up")
+
+
+# ---- what follows
+
+
+@dataclass
+class Then:
+    """All that one intent did. Events are "number name", buffered ones (they have none yet) "name".
+
+    Task rows are "kind scheduled-event-id state attempt", timer rows "KIND reference +seconds" or "… gone".
+    """
+
+    events: list[str] = field(default_factory=list)
+    buffered: list[str] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    timers: list[str] = field(default_factory=list)
+    reply: Reply = None
+    refused: str = ""
+
+
+NOTHING = Then()
+STALE = Then(refused="NOT_FOUND TASK_NOT_FOUND")
+CLOSED = Then(refused="NOT_FOUND WORKFLOW_NOT_FOUND")
+
+
+@dataclass
+class Begun:
+    """What a start did: its answer, what became of the run that was there, and the new run."""
+
+    reply: Reply = None
+    refused: str = ""
+    old: Then = field(default_factory=Then)
+    then: Then = field(default_factory=Then)
+    run: Scenario | None = None
+
+    @property
+    def new(self) -> Scenario:
+        assert self.run is not None, "no run began"
+        return self.run
+
+
+class Scenario:
+    """One run, what is saved of it, and the time."""
+
+    def __init__(
+        self,
+        intent: intents.StartWorkflow | None = None,
+        *,
+        limits: RunLimits = DEFAULT_RUN_LIMITS,
+        now_us: int = START_US,
+    ) -> None:
+        self.limits = limits
+        self.now_us = now_us
+        self.saved = Saved()
+        self.events: list[ev.Event] = []
+        self.draft: Draft | None = None
+        self.rejected: Rejected | None = None  # the last refusal
+        self._numbers = itertools.count(1)
+        self._at_rest: dict[tuple[int, int], str] = {}
+        self.begun = NOTHING
+        if intent is not None:
+            reply, draft = start_workflow.decide(intent, self.env(), None)
+            assert draft is not None
+            self.begun = self._adopt(draft, reply)
+
+    # ---- given
+
+    def env(self) -> Env:
+        return Env(self.now_us, lambda: next(self._numbers), self.limits)
+
+    def wait(self, seconds: float) -> None:
+        self.now_us += int(seconds * SECOND_US)
+
+    def turn(self, *commands: cmd.Command, cached: bool = False) -> Then:
+        """A worker takes the workflow task and completes it."""
+        return self.when(done(self.hand_out(), *commands, cached=cached))
+
+    def reload(self) -> None:
+        """A take-over: memory is gone, what is saved is read back."""
+        assert self.draft is None
+        self.state = restored(self.saved, self.state.run_id)
+
+    def hand_out(
+        self, activity_id: str = "", *, worker: bytes = WORKER, identity: str = IDENTITY
+    ) -> TaskToken:
+        """A worker takes the workflow task (""), or an activity: what history.handout does to the memory."""
+        assert self.draft is None, "nothing of a busy run is handed out"
+        record = self.task(activity_id)
+        assert record.state is TaskState.READY
+        assert record.handout is None
+        folded = self.state.folded
+        started_us = max(self.now_us, folded.last_time_us)
+        started_event_id = 0
+        if record.kind is TaskKind.WORKFLOW:
+            assert not self.state.buffered
+            started_event_id = folded.next_event_id + (0 if record.scheduled_event_id else 1)
+        record.start_no = next(self._numbers)
+        record.worker_id, record.identity, record.started_us = worker, identity, started_us
+        record.handout = Handout(
+            record.start_no, worker, identity, started_us, 0.0, started_event_id
+        )
+        return TaskToken(
+            SHARD,
+            NAMESPACE,
+            self.state.run_id,
+            record.kind,
+            record.scheduled_event_id,
+            record.attempt,
+            record.start_no,
+            started_us,
+            0,
+            started_event_id,
+        )
+
+    # ---- when
+
+    def when(self, intent: intents.Intent) -> Then:
+        """Decide one intent and save what it did, in a batch of its own."""
+        reply, refused = self.decide(intent)
+        then = self.commit()
+        then.reply, then.refused = reply, refused
+        return then
+
+    def decide(self, intent: intents.Intent) -> tuple[Reply, str]:
+        """Decide one intent in the batch that is open; `commit` ends it."""
+        draft = self.draft = self.draft or Draft(self.state, self.env())
+        draft.env = self.env()
+        before = frozen(self.state), changes_of(draft)
+        self.rejected = None
+        try:
+            return decide(draft, intent), ""
+        except Rejected as refusal:
+            self.rejected = refusal
+            assert (frozen(self.state), changes_of(draft)) == before, "a refusal changes nothing"
+            return None, f"{refusal.code.name} {refusal.reason}"
+
+    def start(self, intent: intents.StartWorkflow) -> Begun:
+        """Start the same workflow id again while this run is its current one."""
+        draft = Draft(self.state, self.env())
+        before = frozen(self.state)
+        try:
+            reply, new = start_workflow.decide(intent, self.env(), draft)
+        except Rejected as refusal:
+            assert frozen(self.state) == before, "a refusal changes nothing"
+            assert draft.empty
+            self.rejected = refusal
+            return Begun(refused=f"{refusal.code.name} {refusal.reason}")
+        self.draft = draft
+        begun = Begun(reply, old=self.commit())
+        if new is not None:
+            begun.run = Scenario(limits=self.limits, now_us=self.now_us)
+            begun.run._numbers = self._numbers
+            begun.then = begun.run._adopt(new, None)
+        return begun
+
+    def fire(self, kind: TimerKind, reference: int = 0) -> Then:
+        """The time of a timer comes, and its row fires."""
+        row = self.state.timer_rows[kind, reference]
+        self.now_us = max(self.now_us, row.wake_us)
+        return self.when(
+            intents.FireTimer(self.state.run_id, kind, reference, row.wake_us, row.timer_id)
+        )
+
+    def commit(self) -> Then:
+        draft, self.draft = self.draft, None
+        if draft is None or draft.empty:
+            return Then()
+        batch = new_batch()
+        rows.add_run(batch, SHARD, draft, CODEC)
+        self.saved.commit(batch)
+        rows.saved(draft)
+        self.events += draft.events
+        assert_rebuilt(self.state, self.saved)
+        assert_rows(self.state, self.saved)
+        waiting = {seq for _, seq in self.saved.inbox}
+        return Then(
+            events=[f"{event.event_id} {type(event).__name__}" for event in draft.events],
+            buffered=[type(event).__name__ for seq, event in draft.inbox if seq in waiting],
+            tasks=[self._task_text(row) for row in batch.tasks],
+            timers=[self._timer_text(row) for row in batch.timers],
+        )
+
+    def _adopt(self, draft: Draft, reply: Reply) -> Then:
+        self.state: RunState = draft.state
+        self.draft = draft
+        then = self.commit()
+        then.reply = reply
+        return then
+
+    # ---- then
+
+    def last(self, event_type: type[E]) -> E:
+        """The last event of a type, numbered or buffered."""
+        for event in reversed([*self.events, *self.state.buffered]):
+            if isinstance(event, event_type):
+                return event
+        raise AssertionError(f"no {event_type.__name__}")
+
+    def task(self, activity_id: str = "") -> TaskRecord:
+        """The record of the workflow task (""), or of a pending activity."""
+        return self.state.tasks[self.key_of(activity_id) if activity_id else WORKFLOW_TASK_KEY]
+
+    def key_of(self, activity_id: str) -> int:
+        (key,) = (
+            key
+            for key, pending in self.state.folded.activities.items()
+            if pending.scheduled.activity_id == activity_id
+        )
+        return key
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all events so far."""
+        return [type(event).__name__ for event in self.events]
+
+    def _task_text(self, row: TaskRow) -> str:
+        key = (row.queue_no, row.task_id)
+        if row.state == ROW_GONE:
+            return f"{self._at_rest[key]} gone"
+        record = CODEC.decode_task(row)
+        name = "workflow"
+        if record.kind is TaskKind.ACTIVITY:
+            name = f"activity {record.scheduled_event_id}"
+        self._at_rest[key] = name
+        return f"{name} {record.state.name.lower()} {record.attempt}"
+
+    def _timer_text(self, row: TimerRow) -> str:
+        name = f"{TimerKind(row.kind).name} {row.reference}"
+        if row.state == ROW_GONE:
+            return f"{name} gone"
+        assert row.wake_us == row.due_us
+        return f"{name} +{(row.due_us - self.now_us) / SECOND_US:g}s"
+
+
+def frozen(state: RunState) -> bytes:
+    """Everything of a run, as bytes to compare."""
+    return msgspec.msgpack.encode(
+        [
+            state.folded,
+            state.buffered,
+            state.inbox_seq,
+            state.inbox_done,
+            list(state.tasks.items()),
+            list(state.timer_rows.values()),
+            state.history_bytes,
+            state.snapshot_event_id,
+            state.version,
+            state.sticky_worker_id,
+        ]
+    )
+
+
+def changes_of(draft: Draft) -> tuple[int, ...]:
+    return (
+        len(draft.events),
+        len(draft.inbox),
+        len(draft.tasks),
+        len(draft.gone_tasks),
+        len(draft.timers),
+        len(draft.gone_timers),
+        draft.listed,
+    )

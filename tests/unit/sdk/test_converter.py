@@ -1,0 +1,329 @@
+"""Values to payloads and back: by type hint, strictly, with errors that name what is wrong."""
+
+import dataclasses
+import enum
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+from google.protobuf import struct_pb2, timestamp_pb2
+
+from perdure.converter import DataConverter, Payload, PayloadConverter
+from perdure.errors import PayloadDecodeError, PayloadEncodeError, UnknownEncodingError
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+@dataclasses.dataclass
+class Line:
+    begin: Point
+    end: Point | None = None
+
+
+@dataclasses.dataclass
+class Box(Generic[T]):
+    content: T
+
+
+class Order(pydantic.BaseModel):
+    order_id: str = pydantic.Field(alias="orderId")
+    due: datetime
+    price: Decimal = Decimal(0)
+
+
+class Strict(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    due: datetime
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    number: int = pydantic.Field(ge=0)
+
+
+class Record(msgspec.Struct):
+    name: str
+    tags: set[str] = msgspec.field(default_factory=set)
+
+
+class Circle(msgspec.Struct, tag=True):
+    radius: float
+
+
+class Square(msgspec.Struct, tag=True):
+    side: float
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Ratio(enum.Enum):
+    HALF = 0.5
+
+
+class Address(TypedDict, total=False):
+    street: str
+    number: int
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+@dataclasses.dataclass
+class Mixed:
+    order: Order
+    orders: list[Strict]
+
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+ORDER = Order(orderId="o-1", due=NOW, price=Decimal("1.50"))
+STRICT = Strict(due=NOW)
+
+ROUND_TRIPS: list[tuple[Any, Any]] = [
+    (None, type(None)),
+    (None, Any),
+    (b"\x00\xff", bytes),
+    (b"\x00\xff", Any),
+    (b"", bytes | None),
+    (bytearray(b"ab"), bytearray),
+    (7, int),
+    (-(2**100), int),
+    (1.5, float),
+    (3, float),
+    (True, bool),
+    ("grüße 🦜 null", str),
+    (Decimal("1.10"), Decimal),
+    ([1, None, "x"], Any),
+    ({"a": [1.5]}, Any),
+    ({1: "one"}, dict[int, str]),
+    ((1, "x"), tuple[int, str]),
+    ({1, 2}, set[int]),
+    ([1, 2], Sequence[int]),
+    (Point(1, 2), Point),
+    (Line(Point(1), Point(2, 3)), Line),
+    ([Line(Point(1))], list[Line]),
+    (Box(Point(1)), Box[Point]),
+    (Point(1), Point | None),
+    (NOW, datetime),
+    (date(2026, 1, 2), date),
+    (timedelta(days=1, microseconds=1), timedelta),
+    (UUID(int=5), UUID),
+    (Colour.RED, Colour),
+    (Level.LOW, Level),
+    (Ratio.HALF, Ratio),
+    ("a", Literal["a", "b"]),
+    (3, Annotated[int, msgspec.Meta(ge=1)]),
+    (3, Annotated[int, ["unhashable"]]),
+    (Address(street="here"), Address),
+    (Pair(1, "x"), Pair),
+    (Record("a", {"t"}), Record),
+    ([Circle(1.0), Square(2.0)], list[Circle | Square]),
+    (ORDER, Order),
+    ([ORDER], list[Order]),
+    (ORDER, Order | None),
+    (STRICT, Strict),
+    (Checked(3), Checked),
+    (Mixed(ORDER, [STRICT]), Mixed),
+    (Point(1), Point | Line),
+    (Level.LOW, Annotated[Level, "doc"]),
+]
+
+
+@pytest.fixture
+def converter() -> PayloadConverter:
+    return PayloadConverter()
+
+
+@pytest.mark.parametrize(("value", "hint"), ROUND_TRIPS, ids=[str(h) for _, h in ROUND_TRIPS])
+def test_round_trips(converter: PayloadConverter, value: Any, hint: Any) -> None:
+    for _ in range(2):  # the second time by what the first has cached
+        payload = converter.to_payload(value)
+        back = converter.from_payload(payload, hint)
+        assert back == value
+        assert type(back) is type(value) or hint is float
+
+
+@pytest.mark.parametrize(
+    ("value", "encoding", "data"),
+    [
+        (None, "binary/null", b""),
+        (b"raw", "binary/plain", b"raw"),
+        ({"ä": 1}, "json/plain", '{"ä":1}'.encode()),
+        (Point(1), "json/plain", b'{"x":1,"y":0}'),
+        (
+            ORDER,
+            "json/plain",
+            b'{"orderId":"o-1","due":"2026-01-02T03:04:05.678901Z","price":"1.50"}',
+        ),
+    ],
+)
+def test_what_travels(converter: PayloadConverter, value: Any, encoding: str, data: bytes) -> None:
+    assert converter.to_payload(value) == Payload(encoding, data)
+
+
+def test_protobuf_messages_travel_as_json_with_their_name(converter: PayloadConverter) -> None:
+    message = timestamp_pb2.Timestamp(seconds=5)
+    payload = converter.to_payload(message)
+
+    assert payload.encoding == "json/protobuf"
+    assert payload.metadata == {"messageType": b"google.protobuf.Timestamp"}
+    assert converter.from_payload(payload, timestamp_pb2.Timestamp) == message
+    with pytest.raises(PayloadDecodeError, match="as the hint says how to read it"):
+        converter.from_payload(payload)  # no class is looked up by the name in a payload
+    with pytest.raises(PayloadDecodeError, match=r"it holds a google\.protobuf\.Timestamp"):
+        converter.from_payload(payload, struct_pb2.Struct)
+    with pytest.raises(PayloadDecodeError, match="cannot be decoded"):
+        converter.from_payload(Payload("json/protobuf", b"{"), timestamp_pb2.Timestamp)
+
+
+class Plain:
+    pass
+
+
+NOT_ENCODABLE: list[tuple[Any, str]] = [
+    (math.nan, "nan has no JSON form"),
+    ([1, {"deep": math.inf}], "inf has no JSON form"),
+    (Point(-math.inf), "-inf has no JSON form"),  # type: ignore[arg-type]
+    (pydantic.RootModel[list[float]]([math.nan]), "nan has no JSON form"),
+    (Plain(), "make it a dataclass or a model"),
+    ([Plain()], "make it a dataclass or a model"),
+    (lambda: None, "function"),
+    ({(1, 2): 3}, "tuple has no JSON form"),
+    ("\ud800", "surrogates"),
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), NOT_ENCODABLE, ids=[str(n) for n in range(len(NOT_ENCODABLE))]
+)
+def test_what_cannot_be_encoded(converter: PayloadConverter, value: Any, said: str) -> None:
+    with pytest.raises(PayloadEncodeError, match=r"a value of type .* cannot be encoded") as caught:
+        converter.to_payload(value)
+    assert said in str(caught.value)
+
+
+def test_a_list_that_contains_itself_cannot_be_encoded(converter: PayloadConverter) -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+    with pytest.raises(PayloadEncodeError):
+        converter.to_payload(ring)
+
+
+NOT_DECODABLE: list[tuple[bytes, Any, str]] = [
+    (b'"x"', int, "as builtins.int"),
+    (b"NaN", float, "as builtins.float"),
+    (b'[{"value":Infinity}]', Any, ""),
+    (b'"\xff"', str, "UTF-8"),
+    (b"{", Any, ""),
+    (b"[" * 100_000, Any, ""),
+    (b'{"y":1}', Point, "`x`"),
+    (b'{"x":"1"}', Point, "$.x"),
+    (b'"blue"', Colour, "blue"),
+    (b'{"orderId":1}', Order, "due"),
+    (b'{"number":-1}', Checked, "number"),
+    (b"{}", Plain, "Plain"),
+    (b"{}", Callable[[], None], ""),
+    (b"1", Plain | int, ""),
+    (b"{}", Point | Record, ""),
+    (b"[NaN]", list[Strict], ""),
+    (b'{"order":{},"orders":[]}', Mixed, "order"),
+]
+
+
+@pytest.mark.parametrize(("data", "hint", "said"), NOT_DECODABLE)
+def test_what_cannot_be_decoded(
+    converter: PayloadConverter, data: bytes, hint: Any, said: str
+) -> None:
+    with pytest.raises(PayloadDecodeError, match="a json/plain payload cannot be decoded") as e:
+        converter.from_payload(Payload("json/plain", data), hint)
+    assert said in str(e.value)
+
+
+def test_bytes_are_not_anything_else(converter: PayloadConverter) -> None:
+    with pytest.raises(PayloadDecodeError, match="only bytes can be read from it"):
+        converter.from_payload(Payload("binary/plain", b"1"), int)
+
+
+def test_an_unknown_encoding_is_named(converter: PayloadConverter) -> None:
+    with pytest.raises(UnknownEncodingError, match="'binary/encrypted' is not known") as caught:
+        converter.from_payload(Payload("binary/encrypted", b""))
+    assert caught.value.encoding == "binary/encrypted"
+
+
+def test_lists_of_payloads_are_decoded_hint_by_hint(converter: PayloadConverter) -> None:
+    payloads = converter.to_payloads([Point(1), Point(2), 3])
+
+    assert converter.from_payloads(payloads, [Point]) == [Point(1), {"x": 2, "y": 0}, 3]
+    assert converter.from_payloads([], [Point]) == []
+
+
+def test_non_finite_numbers_are_texts_where_the_model_says_so(converter: PayloadConverter) -> None:
+    class Lax(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(ser_json_inf_nan="strings")
+        number: float
+        nothing: None = None
+
+    payload = converter.to_payload(Lax(number=math.inf))
+    assert payload.data == b'{"number":"Infinity","nothing":null}'
+
+    class Constants(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(ser_json_inf_nan="constants")
+        number: float
+
+    with pytest.raises(PayloadEncodeError):
+        converter.to_payload(Constants(number=math.nan))
+
+
+def test_attrs_classes(converter: PayloadConverter) -> None:
+    attrs = pytest.importorskip("attrs")
+
+    cls: Any = attrs.make_class("Made", {"number": attrs.field(type=int)})
+    assert converter.from_payload(converter.to_payload(cls(number=3)), cls) == cls(number=3)
+
+
+def test_the_empty_metadata_is_shared(converter: PayloadConverter) -> None:
+    first, second = converter.to_payloads([1, 2])
+
+    assert first.metadata is second.metadata
+    assert DataConverter.default.payload_converter.to_payload(1) == first
+
+
+def test_neither_pydantic_nor_protobuf_is_imported_for_plain_values() -> None:
+    code = (
+        "import sys\n"
+        "from dataclasses import dataclass\n"
+        "from perdure.converter import PayloadConverter\n"
+        "@dataclass\n"
+        "class P:\n"
+        "    x: int\n"
+        "c = PayloadConverter()\n"
+        "assert c.from_payload(c.to_payload(P(1)), P) == P(1)\n"
+        "print([m for m in ('pydantic', 'google.protobuf') if m in sys.modules])\n"
+    )
+    path = ":".join(one for one in sys.path if one)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True, text=True, check=True, env={"PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.stdout == "[]\n"

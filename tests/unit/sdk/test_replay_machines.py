@@ -1,0 +1,64 @@
+"""The automata: each legal move moves, each illegal one raises and changes nothing."""
+
+from collections.abc import Callable
+from enum import IntEnum
+from itertools import product
+from typing import Any, cast
+
+import pytest
+
+from perdure._replay.machines import activity, completion, timer
+from perdure._replay.machines.moves import IllegalMoveError
+
+UNUSED: Any = None
+
+
+def activity_machine() -> activity.ActivityMachine:
+    how = activity.ActivityCancellationType.TRY_CANCEL
+    return activity.ActivityMachine("1", "charge", None, how, UNUSED, UNUSED)
+
+
+def timer_machine() -> timer.TimerMachine:
+    return timer.TimerMachine("1", UNUSED)
+
+
+MACHINES: list[tuple[Callable[[], Any], type[IntEnum], type[IntEnum], dict[Any, Any]]] = [
+    (activity_machine, activity.ActivityState, activity.ActivityMove, activity.MOVES),
+    (timer_machine, timer.TimerState, timer.TimerMove, timer.MOVES),
+    (
+        completion.CompletionMachine,
+        completion.CompletionState,
+        completion.CompletionMove,
+        completion.MOVES,
+    ),
+]
+ALL = [
+    pytest.param(make, state, move, moves.get((state, move)), id=f"{state.name} {move.name}")
+    for make, states, all_moves, moves in MACHINES
+    for state, move in product(states, all_moves)
+]
+
+
+@pytest.mark.parametrize(("make", "state", "move", "after"), ALL)
+def test_moves(make: Callable[[], Any], state: IntEnum, move: IntEnum, after: IntEnum) -> None:
+    machine = make()
+    machine.state = state
+
+    if after is None:
+        with pytest.raises(IllegalMoveError, match=f"is {state.name} and cannot take {move.name}"):
+            machine.move(move)
+        assert machine.state is state
+    else:
+        machine.move(move)
+        assert machine.state is after
+
+
+@pytest.mark.parametrize(("make", "states", "moves", "table"), MACHINES)
+def test_every_state_can_be_reached_from_the_first(
+    make: Any, states: type[IntEnum], moves: Any, table: dict[Any, Any]
+) -> None:
+    reached = {cast("IntEnum", make().state)}
+    for _ in states:
+        reached |= {after for (state, _), after in table.items() if state in reached}
+
+    assert reached == set(states)

@@ -1,0 +1,177 @@
+"""Whatever happens in whatever order: replay does what was done."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.sdk.engine_in_small import PocketEngine, new_instance
+
+from perdure import activity, workflow
+from perdure._replay import messages as m
+from perdure.errors import ActivityError, ApplicationError
+
+LIMIT = timedelta(seconds=10)
+Plan = list[Any]
+
+
+@activity.defn
+async def work(number: int) -> int:
+    return number
+
+
+@workflow.defn
+class Planned:
+    """Does what its plan says; a plan is a list of steps, and some steps have plans in them."""
+
+    def __init__(self) -> None:
+        self.signals = 0
+
+    @workflow.signal
+    def poke(self) -> None:
+        self.signals += 1
+
+    @workflow.signal
+    async def poke_slowly(self) -> None:
+        await workflow.sleep(1)
+        self.signals += 1
+
+    async def follow(self, plan: Plan) -> list[Any]:
+        return [await getattr(self, f"do_{step}")(rest) for step, *rest in plan]
+
+    async def do_work(self, _: Plan) -> Any:
+        try:
+            return await workflow.execute_activity(work, 1, start_to_close_timeout=LIMIT)
+        except ActivityError as error:
+            return type(error.cause).__name__
+
+    async def do_sleep(self, _: Plan) -> Any:
+        await workflow.sleep(workflow.random().randint(1, 9))
+
+    async def do_wait(self, _: Plan) -> Any:
+        wanted = self.signals + 1
+        try:
+            await workflow.wait_condition(lambda: self.signals >= wanted, timeout=5)
+        except TimeoutError:
+            return "no signal"
+        return "signal"
+
+    async def do_together(self, plans: Plan) -> Any:
+        return await asyncio.gather(*[self.follow(plan) for plan in plans])
+
+    async def do_group(self, plans: Plan) -> Any:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.follow(plan)) for plan in plans]
+        return [task.result() for task in tasks]
+
+    async def do_limit(self, plans: Plan) -> Any:
+        try:
+            async with asyncio.timeout(3):
+                return await self.follow(plans[0])
+        except TimeoutError:
+            return "late"
+
+    async def do_first(self, plans: Plan) -> Any:
+        tasks = [asyncio.create_task(self.follow(plan)) for plan in plans]
+        _, pending = await workflow.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        return len(pending)
+
+    async def do_changed_mind(self, how: Plan) -> Any:
+        handle = workflow.start_activity(
+            work,
+            2,
+            start_to_close_timeout=LIMIT,
+            cancellation_type=workflow.ActivityCancellationType(how[0]),
+        )
+        if how[1]:
+            await self.do_wait([])
+        handle.cancel()
+        try:
+            return await handle
+        except ActivityError as error:
+            return type(error.cause).__name__
+
+    @workflow.run
+    async def run(self, plan: Plan) -> list[Any]:
+        return await self.follow(plan)
+
+
+def nested(plans: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
+    several = st.lists(plans, min_size=1, max_size=3)
+    step = st.one_of(
+        several.map(lambda ps: ["together", *ps]),
+        several.map(lambda ps: ["group", *ps]),
+        several.map(lambda ps: ["first", *ps]),
+        plans.map(lambda p: ["limit", p]),
+    )
+    return st.lists(step, min_size=1, max_size=2)
+
+
+simple = st.one_of(
+    st.sampled_from([["work"], ["sleep"], ["wait"]]),
+    st.tuples(st.integers(0, 2), st.booleans()).map(lambda how: ["changed_mind", *how]),
+)
+plans = st.recursive(st.lists(simple, max_size=3), nested, max_leaves=8)
+
+
+def happen(run: PocketEngine, data: st.DataObject) -> None:
+    """One thing that the world might do now."""
+    closed: set[int] = set()
+    for event in run.events:
+        if isinstance(
+            event, m.ActivityTaskCompleted | m.ActivityTaskFailed | m.ActivityTaskCanceled
+        ):
+            closed.add(event.scheduled_event_id)
+        elif isinstance(event, m.TimerFired | m.TimerCanceled):
+            closed.add(event.started_event_id)
+    open_ = [
+        event
+        for event in run.events
+        if isinstance(event, m.ActivityTaskScheduled | m.TimerStarted)
+        and event.event_id not in closed
+    ]
+    what = data.draw(st.sampled_from(["outcome"] * 6 + ["poke", "poke_slowly", "cancel", "lost"]))
+    if what == "outcome" and open_:
+        event = data.draw(st.sampled_from(open_))
+        if isinstance(event, m.TimerStarted):
+            run.fire(event.timer_id)
+            return
+        how = data.draw(st.sampled_from(["complete", "complete", "fail", "cancelled"]))
+        if how == "complete":
+            run.complete(event.activity_id, 7)
+        elif how == "fail":
+            run.fail(event.activity_id, ApplicationError("bad"))
+        else:
+            run.cancel_activity(event.activity_id)
+    elif what.startswith("poke"):
+        run.signal(what)
+    elif what == "cancel":
+        run.cancel("why not")
+    elif what == "lost":
+        run.fail_task()
+
+
+@settings(max_examples=150, deadline=None)
+@given(plan=plans, data=st.data())
+def test_replay_does_what_was_done(plan: Plan, data: st.DataObject) -> None:
+    run = PocketEngine(Planned, plan)
+    live: list[tuple[int, list[m.Command]]] = []
+    for _ in range(12):
+        commands = run.task()
+        live.append((run.sent, commands))
+        if run.instance.is_closed:
+            break
+        for _ in range(data.draw(st.integers(1, 3))):
+            happen(run, data)
+
+    for started_event_id, commands in live:  # from every workflow task on
+        fresh = new_instance(Planned)
+        outcome = fresh.activate(run.message(run.events[:started_event_id]))
+        assert isinstance(outcome, m.TaskSuccess), outcome.failure
+        assert outcome.commands == commands
+        fresh.evict()
+    assert isinstance(run.replay_all(), m.TaskSuccess)
+    run.instance.evict()
