@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.world import DatabaseClock, SeededIds, VirtualClock
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
@@ -30,8 +33,6 @@ from perdure_engine.ports.matching import PollAnswer, PollRequest
 from perdure_engine.ports.store import StoreError
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
-from tests.simulation.loop import SimulatedLoop
-from tests.simulation.world import DatabaseClock, SeededIds, VirtualClock
 
 T = TypeVar("T")
 NAMESPACE = b"simulated-ns-id-"
@@ -246,6 +247,9 @@ class Worker:
         loop.spawn(self.name, self._poll_all())
         loop.spawn(self.name, self._heartbeat())
 
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self.cluster.loop.spawn(self.name, work)
+
     async def _poll_all(self) -> None:
         polled: dict[bytes, asyncio.Task[None]] = {}
         while True:
@@ -265,10 +269,10 @@ class Worker:
                 continue
             for task in answer.workflow_tasks:
                 self._hold(task)
-                asyncio.ensure_future(self._workflow_task(node, task))
+                self._spawn(self._workflow_task(node, task))
             for activity in answer.activity_tasks:
                 self._hold(activity)
-                asyncio.ensure_future(self._activity(node, activity))
+                self._spawn(self._activity(node, activity))
             if not answer.workflow_tasks and not answer.activity_tasks:
                 await asyncio.sleep(0.01)
 
@@ -281,7 +285,7 @@ class Worker:
             await asyncio.sleep(2.0)
             held = [HeldTask(token, None) for token in self.held.values()]
             for node in list(self.cluster.nodes.values()):
-                asyncio.ensure_future(self._beat(node, held))
+                self._spawn(self._beat(node, held))
 
     async def _beat(self, node: Node, held: list[HeldTask]) -> None:
         async def work() -> None:

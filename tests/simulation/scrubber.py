@@ -69,7 +69,7 @@ async def check_rows(store: MemoryStore, record: RunRecord, codec: MsgpackCodec)
         record, codec
     )  # invariant 4: the state is a fold of history, inbox and rows
     if not state.open:
-        assert not state.tasks and not state.timer_rows and not state.buffered, (
+        assert not (state.tasks or state.timer_rows or state.buffered), (
             "invariant 6: nothing stays pending"
         )
         return

@@ -24,7 +24,7 @@ from perdure_engine.server.errors import StartError
 from perdure_engine.server.node import Node
 from perdure_engine.server.wiring import start_node
 
-# What is no setting of an engine: dev has a database of its own, whatever the environment names.
+# For somebody at a terminal: quiet, and readable when something is wrong.
 DEFAULTS: Mapping[str, object] = {"log.level": "warning", "log.format": "console"}
 
 
@@ -40,7 +40,7 @@ def run_dev(config: Config, say: Callable[[str], None]) -> None:
         raise StartError(str(error)) from error
     with contextlib.ExitStack() as undo:
         undo.callback(postgres.stop)
-        config = with_database(config, url)
+        config = with_database(config, url)  # whatever database the environment names
         schema.migrate(config, schema.SHARDS_DEFAULT_DEV)
         running.run(_serve(config, NodeRecord(folder / "nodes"), folder, say))
 

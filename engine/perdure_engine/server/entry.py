@@ -1,8 +1,7 @@
 """The commands of the engine, found by the CLI through the entry points `perdure.engine`.
 
 `server_command` and `dev_command` are functions for `Typer.command()`, `db_command` is a Typer with
-commands of its own. This module imports nothing heavy: every call of the CLI reads it, also one
-that only lists workflows.
+commands of its own. Nothing heavy is imported before a command runs: `--help` must be quick.
 """
 
 from __future__ import annotations

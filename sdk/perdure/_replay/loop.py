@@ -11,6 +11,7 @@ Tasks hash by the order of their creation instead of by address, because asyncio
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, copy_context
@@ -140,7 +141,14 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._ready = []
 
     def enter(self) -> tuple[Any, ...]:
-        """Makes this the running loop of the thread; the result is for `leave`."""
+        """Makes this the running loop of the thread; the result is for `leave`.
+
+        No garbage is collected meanwhile: finalizers and callbacks of others' would run on this
+        loop and under its guard, at a moment that no replay repeats.
+        """
+        collecting = gc.isenabled()
+        if collecting:
+            gc.disable()
         previous = asyncio._get_running_loop()
         hooks = sys.get_asyncgen_hooks()
         task = None
@@ -148,14 +156,16 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             task = _SWAP_CURRENT_TASK(previous, None)
         asyncio._set_running_loop(self)
         sys.set_asyncgen_hooks(firstiter=None, finalizer=self._finalize)
-        return previous, hooks, task
+        return previous, hooks, task, collecting
 
     def leave(self, entered: tuple[Any, ...]) -> None:
-        previous, hooks, task = entered
+        previous, hooks, task, collecting = entered
         sys.set_asyncgen_hooks(*hooks)
         asyncio._set_running_loop(previous)
         if task is not None:
             _SWAP_CURRENT_TASK(previous, task)
+        if collecting:
+            gc.enable()
 
     def live_tasks(self) -> list[WorkflowTask[Any]]:
         return [task for task in self._tasks.values() if not task.done()]

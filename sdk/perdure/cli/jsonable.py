@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -33,10 +33,11 @@ def to_jsonable(value: Any, decode: Decode) -> Any:
         case timedelta():
             return value.total_seconds()
         case Mapping():
-            named = cast("Mapping[Any, Any]", value)
+            named: Mapping[Any, Any] = value
             return {str(name): to_jsonable(one, decode) for name, one in named.items()}
         case Sequence():
-            return [to_jsonable(one, decode) for one in cast("Sequence[Any]", value)]
+            listed: Sequence[Any] = value
+            return [to_jsonable(one, decode) for one in listed]
         case _:
             return _fields(value, decode)
 

@@ -172,7 +172,6 @@ def test_what_an_activity_comes_to_after_its_cancellation_is_not_looked_at(outco
 def test_an_activity_cancelled_before_it_was_sent_leaves_no_command() -> None:
     run = PocketEngine(Changeable)
     run.signal("halt")
-
     assert names(run.task()) == ["StartTimer 1 1000"]
     run.fire("1")
     assert names(run.task()) == ["CompleteWorkflow CancelledError"]

@@ -117,41 +117,51 @@ simple = st.one_of(
 plans = st.recursive(st.lists(simple, max_size=3), nested, max_leaves=8)
 
 
-def happen(run: PocketEngine, data: st.DataObject) -> None:
-    """One thing that the world might do now."""
+def still_open(run: PocketEngine) -> list[m.ActivityTaskScheduled | m.TimerStarted]:
     closed: set[int] = set()
     for event in run.events:
-        if isinstance(
+        if isinstance(event, m.TimerFired | m.TimerCanceled):
+            closed.add(event.started_event_id)
+        elif isinstance(
             event, m.ActivityTaskCompleted | m.ActivityTaskFailed | m.ActivityTaskCanceled
         ):
             closed.add(event.scheduled_event_id)
-        elif isinstance(event, m.TimerFired | m.TimerCanceled):
-            closed.add(event.started_event_id)
-    open_ = [
+    return [
         event
         for event in run.events
         if isinstance(event, m.ActivityTaskScheduled | m.TimerStarted)
         and event.event_id not in closed
     ]
-    what = data.draw(st.sampled_from(["outcome"] * 6 + ["poke", "poke_slowly", "cancel", "lost"]))
-    if what == "outcome" and open_:
-        event = data.draw(st.sampled_from(open_))
-        if isinstance(event, m.TimerStarted):
-            run.fire(event.timer_id)
-            return
-        how = data.draw(st.sampled_from(["complete", "complete", "fail", "cancelled"]))
-        if how == "complete":
-            run.complete(event.activity_id, 7)
-        elif how == "fail":
-            run.fail(event.activity_id, ApplicationError("bad"))
-        else:
-            run.cancel_activity(event.activity_id)
-    elif what.startswith("poke"):
-        run.signal(what)
+
+
+def end_something(run: PocketEngine, data: st.DataObject) -> None:
+    found = still_open(run)
+    if not found:
+        return
+    event = data.draw(st.sampled_from(found))
+    if isinstance(event, m.TimerStarted):
+        run.fire(event.timer_id)
+        return
+    how = data.draw(st.sampled_from(["complete", "complete", "fail", "cancelled"]))
+    if how == "complete":
+        run.complete(event.activity_id, 7)
+    elif how == "fail":
+        run.fail(event.activity_id, ApplicationError("bad"))
+    else:
+        run.cancel_activity(event.activity_id)
+
+
+def happen(run: PocketEngine, data: st.DataObject) -> None:
+    """One thing that the world might do now."""
+    what = data.draw(st.sampled_from(["end"] * 6 + ["poke", "poke_slowly", "cancel", "lost"]))
+    if what == "end":
+        end_something(run, data)
     elif what == "cancel":
         run.cancel("why not")
     elif what == "lost":
         run.fail_task()
+    else:
+        run.signal(what)
 
 
 @settings(max_examples=150, deadline=None)
