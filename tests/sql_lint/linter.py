@@ -113,7 +113,9 @@ def walk(node: Node, parents: tuple[Node, ...] = ()) -> Iterator[tuple[Node, tup
 
 
 def _flat(value: object) -> Iterator[Node]:
-    """The nodes in an attribute: one, or a list of them, or of lists (VALUES, functions in FROM)."""
+    """The nodes in an attribute: one, or a list of them, or of lists (VALUES, functions in
+    FROM).
+    """
     if isinstance(value, tuple):
         for item in value:
             yield from _flat(item)

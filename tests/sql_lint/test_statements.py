@@ -14,6 +14,7 @@ from tests.sql_lint.linter import declared_keys, lint, lint_migration
 from perdure_migrations.steps import Product
 
 ROOT = Path(__file__).parents[2]
+SQL_STORE = ROOT / "engine/perdure_engine/store/sql"
 ENGINE = registry.engine_statements()
 STEPS = dict(registry.migration_steps())
 KEYS = declared_keys(registry.portable_steps())
@@ -82,3 +83,17 @@ def test_no_statement_finds_rows_to_update() -> None:
     updates = {name for name, text in texts.items() if re.search(r"(?<!do )\bupdate\b", text)}
 
     assert updates == set()
+
+
+def test_a_table_is_named_in_its_own_module_only() -> None:
+    """Rule 18: one module per table. Others take the piece of text that they need from there."""
+    tables = set(KEYS) & {path.stem for path in SQL_STORE.glob("*.py")}
+    named = re.compile(rf"\b(?:from|join|into|using) ({'|'.join(sorted(tables))})\b")
+    found = {
+        (path.stem, table)
+        for path in SQL_STORE.glob("*.py")
+        for table in named.findall(path.read_text(encoding="utf-8"))
+    }
+
+    assert len(tables) == 13
+    assert {(module, table) for module, table in found if module != table} == set()

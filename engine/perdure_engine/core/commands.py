@@ -8,7 +8,7 @@ from perdure_engine.core.failures import Failure
 from perdure_engine.core.retry import RetryPolicy
 
 
-class ScheduleActivity(msgspec.Struct, frozen=True):
+class ScheduleActivity(msgspec.Struct, frozen=True, gc=False):
     activity_id: str
     activity_type: str
     task_queue: str  # "": the workflow's
@@ -22,28 +22,28 @@ class ScheduleActivity(msgspec.Struct, frozen=True):
     priority: int
 
 
-class RequestCancelActivity(msgspec.Struct, frozen=True):
+class RequestCancelActivity(msgspec.Struct, frozen=True, gc=False):
     scheduled_event_id: int
 
 
-class StartTimer(msgspec.Struct, frozen=True):
+class StartTimer(msgspec.Struct, frozen=True, gc=False):
     timer_id: str
     start_to_fire_ms: int
 
 
-class CancelTimer(msgspec.Struct, frozen=True):
+class CancelTimer(msgspec.Struct, frozen=True, gc=False):
     timer_id: str
 
 
-class CompleteWorkflow(msgspec.Struct, frozen=True):
+class CompleteWorkflow(msgspec.Struct, frozen=True, gc=False):
     result: bytes
 
 
-class FailWorkflow(msgspec.Struct, frozen=True):
+class FailWorkflow(msgspec.Struct, frozen=True, gc=False):
     failure: Failure
 
 
-class CancelWorkflow(msgspec.Struct, frozen=True):
+class CancelWorkflow(msgspec.Struct, frozen=True, gc=False):
     details: bytes
 
 

@@ -53,7 +53,9 @@ class WorkflowTaskFailedCause(enum.IntEnum):
     DEADLOCK = 7
 
 
-class EventBase(msgspec.Struct, frozen=True, array_like=True):
+class EventBase(
+    msgspec.Struct, frozen=True, array_like=True, gc=False
+):  # no cycles: the collector need not look
     event_id: int
     time_us: int
 

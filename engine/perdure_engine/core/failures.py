@@ -36,7 +36,7 @@ class RetryState(enum.IntEnum):
     CANCEL_REQUESTED = 7
 
 
-class Failure(msgspec.Struct, frozen=True, array_like=True):
+class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One link of a chain of causes. Which of the fields below `cause` matter depends on `kind`."""
 
     kind: FailureKind

@@ -32,14 +32,14 @@ class IdConflictPolicy(enum.IntEnum):
 # ---- from clients
 
 
-class StartSignal(msgspec.Struct, frozen=True):
+class StartSignal(msgspec.Struct, frozen=True, gc=False):
     """The signal of a signal-with-start. Its request id is the start's."""
 
     signal_name: str
     input: bytes
 
 
-class StartWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
     run_id: bytes  # the new run's id; always set (the transport makes one when the caller did not)
@@ -64,7 +64,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, kw_only=True):
     signal: StartSignal | None = None
 
 
-class SignalWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
     run_id: bytes
@@ -76,7 +76,7 @@ class SignalWorkflow(msgspec.Struct, frozen=True, kw_only=True):
     header: bytes = b""
 
 
-class CancelWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+class CancelWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
     run_id: bytes
@@ -86,7 +86,7 @@ class CancelWorkflow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class TerminateWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
     run_id: bytes
@@ -97,13 +97,13 @@ class TerminateWorkflow(msgspec.Struct, frozen=True, kw_only=True):
     details: bytes = b""
 
 
-class DescribeWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+class DescribeWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
     run_id: bytes
 
 
-class QueryWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+class QueryWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
     run_id: bytes
@@ -112,7 +112,7 @@ class QueryWorkflow(msgspec.Struct, frozen=True, kw_only=True):
     header: bytes = b""
 
 
-class WaitResult(msgspec.Struct, frozen=True, kw_only=True):
+class WaitResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Answered when the run has closed."""
 
     namespace_id: bytes
@@ -120,7 +120,7 @@ class WaitResult(msgspec.Struct, frozen=True, kw_only=True):
     run_id: bytes
 
 
-class WaitEvents(msgspec.Struct, frozen=True, kw_only=True):
+class WaitEvents(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Answered when the run has an event past `after_event_id` or has closed."""
 
     namespace_id: bytes
@@ -144,7 +144,7 @@ ClientIntent = (
 # ---- from workers
 
 
-class CompleteWorkflowTask(msgspec.Struct, frozen=True):
+class CompleteWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     commands: list[Command]
     cached: bool
@@ -153,27 +153,27 @@ class CompleteWorkflowTask(msgspec.Struct, frozen=True):
     build_id: str
 
 
-class FailWorkflowTask(msgspec.Struct, frozen=True):
+class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     cause: WorkflowTaskFailedCause
     failure: Failure | None
     identity: str
 
 
-class CompleteActivity(msgspec.Struct, frozen=True):
+class CompleteActivity(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     result: bytes
     identity: str
 
 
-class FailActivity(msgspec.Struct, frozen=True):
+class FailActivity(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     failure: Failure
     progress: bytes
     identity: str
 
 
-class CancelActivity(msgspec.Struct, frozen=True):
+class CancelActivity(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     details: bytes
     identity: str
@@ -187,7 +187,7 @@ WorkerIntent = (
 # ---- from the shard itself
 
 
-class FireTimer(msgspec.Struct, frozen=True):
+class FireTimer(msgspec.Struct, frozen=True, gc=False):
     run_id: bytes
     kind: TimerKind
     reference: int
@@ -195,7 +195,7 @@ class FireTimer(msgspec.Struct, frozen=True):
     timer_id: int
 
 
-class SaveStart(msgspec.Struct, frozen=True):
+class SaveStart(msgspec.Struct, frozen=True, gc=False):
     """Write down a hand-out that nothing else has saved within a second, or that must be saved first."""
 
     run_id: bytes
@@ -203,12 +203,12 @@ class SaveStart(msgspec.Struct, frozen=True):
     start_no: int
 
 
-class SaveProgress(msgspec.Struct, frozen=True):
+class SaveProgress(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     details: bytes
 
 
-class PutBackTask(msgspec.Struct, frozen=True):
+class PutBackTask(msgspec.Struct, frozen=True, gc=False):
     """The worker that took the task is gone or never got it: ready again, no attempt counted."""
 
     run_id: bytes
@@ -218,7 +218,7 @@ class PutBackTask(msgspec.Struct, frozen=True):
     worker_dead: bool
 
 
-class TimeOutTask(msgspec.Struct, frozen=True):
+class TimeOutTask(msgspec.Struct, frozen=True, gc=False):
     """A started attempt passed its start-to-close or heartbeat timeout (or a workflow task its own)."""
 
     run_id: bytes

@@ -9,29 +9,29 @@ from perdure_engine.core.failures import Failure
 from perdure_engine.core.status import Status
 
 
-class Started(msgspec.Struct, frozen=True):
+class Started(msgspec.Struct, frozen=True, gc=False):
     run_id: bytes
     started: bool  # False: an existing run was used, or this request had been answered before
 
 
-class Closed(msgspec.Struct, frozen=True):
+class Closed(msgspec.Struct, frozen=True, gc=False):
     run_id: bytes
     status: Status
     event: ClosingEvent
 
 
-class QueryAnswer(msgspec.Struct, frozen=True):
+class QueryAnswer(msgspec.Struct, frozen=True, gc=False):
     result: bytes
     failure: Failure | None
 
 
-class EventsReady(msgspec.Struct, frozen=True):
+class EventsReady(msgspec.Struct, frozen=True, gc=False):
     run_id: bytes
     last_event_id: int
     closed: bool
 
 
-class PendingActivity(msgspec.Struct, frozen=True):
+class PendingActivity(msgspec.Struct, frozen=True, gc=False):
     activity_id: str
     activity_type: str
     task_queue: str
@@ -46,12 +46,12 @@ class PendingActivity(msgspec.Struct, frozen=True):
     progress: bytes
 
 
-class PendingTimer(msgspec.Struct, frozen=True):
+class PendingTimer(msgspec.Struct, frozen=True, gc=False):
     timer_id: str
     fire_us: int
 
 
-class PendingWorkflowTask(msgspec.Struct, frozen=True):
+class PendingWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     scheduled_us: int
     started_us: int
@@ -59,7 +59,7 @@ class PendingWorkflowTask(msgspec.Struct, frozen=True):
     last_failure: Failure | None
 
 
-class RunInfo(msgspec.Struct, frozen=True):
+class RunInfo(msgspec.Struct, frozen=True, gc=False):
     """What describe and lists say of a run."""
 
     workflow_id: str
@@ -76,7 +76,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     stuck_reason: str = ""
 
 
-class Description(msgspec.Struct, frozen=True):
+class Description(msgspec.Struct, frozen=True, gc=False):
     info: RunInfo
     execution_timeout_ms: int
     run_timeout_ms: int

@@ -12,7 +12,7 @@ MAXIMUM_INTERVAL_FACTOR_DEFAULT = 100
 EXPONENT_MAX = 64  # 2.0 ** 64 ms is past every maximum interval; larger exponents would overflow
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
+class RetryPolicy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`maximum_attempts` 0 is unlimited; `maximum_interval_ms` 0 is 100 times the initial one."""
 
     initial_interval_ms: int = INITIAL_INTERVAL_MS_DEFAULT

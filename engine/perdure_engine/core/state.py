@@ -24,7 +24,7 @@ WORKFLOW_TASK_KEY = 0
 """Key of the workflow task in `RunState.tasks`; activities are keyed by their Scheduled event id."""
 
 
-class Activity(msgspec.Struct, array_like=True):
+class Activity(msgspec.Struct, array_like=True, gc=False):
     """A scheduled activity whose outcome history does not have yet."""
 
     scheduled: ActivityTaskScheduled
@@ -32,14 +32,14 @@ class Activity(msgspec.Struct, array_like=True):
     cancel_requested_event_id: int = 0
 
 
-class Timer(msgspec.Struct, array_like=True):
+class Timer(msgspec.Struct, array_like=True, gc=False):
     started_event_id: int
     timer_id: str
     fire_us: int
     phase: TimerPhase = TimerPhase.PENDING
 
 
-class Folded(msgspec.Struct, array_like=True):
+class Folded(msgspec.Struct, array_like=True, gc=False):
     """What history says: the fold of events 1 … next_event_id - 1. A snapshot is this, saved."""
 
     started: WorkflowExecutionStarted
@@ -58,7 +58,7 @@ class Folded(msgspec.Struct, array_like=True):
     request_ids: dict[bytes, bytes] = {}  # request id -> body hash, of signals and cancels
 
 
-class RunState(msgspec.Struct, eq=False):
+class RunState(msgspec.Struct, eq=False, gc=False):
     """A run: the fold of its history, its buffered events, its rows, and what only the head row keeps."""
 
     folded: Folded

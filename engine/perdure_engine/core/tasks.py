@@ -51,7 +51,7 @@ class TaskPayload(msgspec.Struct, frozen=True, array_like=True):
     next_attempt_us: int = 0  # BACKOFF: when it becomes ready
 
 
-class TaskRecord(msgspec.Struct, eq=False):
+class TaskRecord(msgspec.Struct, eq=False, gc=False):
     """A task's row in memory. `version` is what the database holds, 0 before it was ever saved.
 
     `handout` is the start that was given to a worker, saved or not; matching and the lease book look there.
@@ -78,7 +78,7 @@ class TaskRecord(msgspec.Struct, eq=False):
     handout: Handout | None = None
 
 
-class Handout(msgspec.Struct, eq=False):
+class Handout(msgspec.Struct, eq=False, gc=False):
     """A start given to a worker. Lives in the owner's memory; a token brings it back after a take-over."""
 
     start_no: int
@@ -92,7 +92,7 @@ class Handout(msgspec.Struct, eq=False):
     beat_us: int = 0  # the last heartbeat (or the start): the heartbeat timeout counts from here
 
 
-class TimerRecord(msgspec.Struct, eq=False):
+class TimerRecord(msgspec.Struct, eq=False, gc=False):
     """A timer's row in memory. `version` 0: not saved yet. A saved timer is at version 1 until it is gone."""
 
     kind: TimerKind

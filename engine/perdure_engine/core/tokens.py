@@ -7,7 +7,7 @@ import msgspec
 from perdure_engine.core.tasks import TaskKind
 
 
-class TaskToken(msgspec.Struct, frozen=True, array_like=True):
+class TaskToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One hand-out of one attempt. It does not expire and does not depend on who owns the shard now.
 
     `started_event_id` is 0 for activities; for a workflow task it is the id its Started event will have, and a
@@ -26,7 +26,7 @@ class TaskToken(msgspec.Struct, frozen=True, array_like=True):
     started_event_id: int = 0
 
 
-class QueryToken(msgspec.Struct, frozen=True, array_like=True):
+class QueryToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One query handed to a worker. Good only in the process that made it."""
 
     shard_id: int

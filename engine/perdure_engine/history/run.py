@@ -17,7 +17,7 @@ EVENTS_KEPT_MAX = (
 )
 
 
-class CurrentRun(msgspec.Struct, eq=False):
+class CurrentRun(msgspec.Struct, eq=False, gc=False):
     """The current_runs row of a workflow id. `version` 0: there is no row yet; then `run_id` is b""."""
 
     run_id: bytes

@@ -30,7 +30,7 @@ class HandedQuery(msgspec.Struct, frozen=True):
     header: bytes
 
 
-class HandedWorkflowTask(msgspec.Struct, frozen=True):
+class HandedWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     """A workflow task in a worker's hand. `token` is None when it only carries queries.
 
     `events` end with the (not yet saved) Started event, unless `next_event_id` says that more follow: then they
@@ -57,7 +57,7 @@ class HandedWorkflowTask(msgspec.Struct, frozen=True):
     suggest_continue_as_new: bool
 
 
-class HandedActivityTask(msgspec.Struct, frozen=True):
+class HandedActivityTask(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     namespace_id: bytes
     workflow_id: str

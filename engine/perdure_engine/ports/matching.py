@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, WorkerRef
 
 
-class TaskOffer(msgspec.Struct, frozen=True):
+class TaskOffer(msgspec.Struct, frozen=True, gc=False):
     """A saved, ready task. May be doubled harmlessly, because the shard decides the start.
 
     A query-only offer has `task_id` 0 and `query_no` > 0. `sticky_worker_id` b"" means any worker.

@@ -315,7 +315,7 @@ class WorkflowRun:
         error.__cause__ = CancelledError("Cancelled", *(details or ()))
         machine.handle.set_exception(error)
         # Who cancels knows how it ends: nobody need look.
-        machine.handle._log_traceback = False  # type: ignore[attr-defined]
+        machine.handle._log_traceback = False
 
     # --- timers -----------------------------------------------------------------------------------
 

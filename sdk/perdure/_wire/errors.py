@@ -17,6 +17,11 @@ from perdure.errors import RPCError, RPCStatusCode
 _DETAILS_KEY = "grpc-status-details-bin"
 _CODES = {code: RPCStatusCode(code.value[0]) for code in grpc.StatusCode}
 
+# What gRPC itself says when the connection breaks under a call. Its newest version calls that
+# UNAVAILABLE; elsewhere nothing but the text tells it from what an engine says.
+_CODES_OF_BROKEN_STREAMS = (RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL)
+_BROKEN_STREAM = ("Stream removed", "RST_STREAM", "GOAWAY")
+
 
 class EngineError(RPCError):
     """An RPCError with the facts that came along with its reason (ErrorInfo's metadata)."""
@@ -58,9 +63,11 @@ def error_from_call(error: grpc.RpcError) -> RPCError:
     assert isinstance(error, grpc.aio.AioRpcError | grpc.Call), error
     code = _CODES[error.code()]
     text = error.details() or ""
-    if code is RPCStatusCode.CANCELLED:
+    if code is RPCStatusCode.CANCELLED or (
+        code in _CODES_OF_BROKEN_STREAMS and any(word in text for word in _BROKEN_STREAM)
+    ):
         # Our own cancellations surface as asyncio.CancelledError. This one came from an engine
-        # that is going down: the next one answers.
+        # that is going down, or has died: the next one answers.
         code = RPCStatusCode.UNAVAILABLE
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):

@@ -302,6 +302,25 @@ async def test_a_real_statement_that_was_cancelled_is_not_reused(
     assert (landed is not None) == (state.batch_id == batch.batch_id)
 
 
+async def test_a_cancelled_read_does_not_wait_for_the_server(
+    store: SqlStore, owner: Owner, database_dsn: str
+) -> None:
+    """Its pipeline holds answers that nobody will read; the server is still busy with the first."""
+    (run,) = owner.runs(1)
+    await owner.start([run])
+    with psycopg.connect(database_dsn) as other:
+        other.execute("lock table executions in access exclusive mode")
+        load = asyncio.ensure_future(store.load_run(run.shard_id, run.run_id, no_keys))
+        await _until_waiting(database_dsn)
+
+        load.cancel()
+        async with asyncio.timeout(2):
+            with pytest.raises(asyncio.CancelledError):
+                await load
+
+    assert await store.load_run(run.shard_id, run.run_id, no_keys) is not None
+
+
 async def test_an_answer_that_does_not_come_is_unknown(
     database_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
-"""Start, and signal-with-start (semantics §2): one open run per workflow id, and the same answer to the same request."""
+"""Start, and signal-with-start (semantics §2): one open run per id, and the same answer to the same request."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from tests.unit.core.scenario import (
@@ -24,8 +26,16 @@ from tests.unit.core.scenario import (
 )
 
 from perdure_engine.core import events as ev
+from perdure_engine.core.decide import decide, start_workflow
 from perdure_engine.core.ids import uuid_text
-from perdure_engine.core.intents import IdConflictPolicy, IdReusePolicy, StartSignal
+from perdure_engine.core.intents import (
+    CancelWorkflow,
+    IdConflictPolicy,
+    IdReusePolicy,
+    SignalWorkflow,
+    StartSignal,
+    StartWorkflow,
+)
 from perdure_engine.core.limits import TASK_TIMEOUT_MS_DEFAULT
 from perdure_engine.core.replies import Started
 from perdure_engine.core.retry import RetryPolicy
@@ -167,10 +177,12 @@ def test_timeouts_count_from_the_end_of_the_delay() -> None:
     [(signal(), "WorkflowExecutionSignaled"), (cancel(), "WorkflowExecutionCancelRequested")],
     ids=["signal", "cancel"],
 )
-def test_what_happens_to_a_delayed_run_wakes_it(intent: object, event: str) -> None:
+def test_what_happens_to_a_delayed_run_wakes_it(
+    intent: SignalWorkflow | CancelWorkflow, event: str
+) -> None:
     run = Scenario(start(1, start_delay_ms=5_000))
 
-    assert run.when(intent) == Then(  # type: ignore[arg-type]
+    assert run.when(intent) == Then(
         events=[f"2 {event}", "3 WorkflowTaskScheduled"],
         tasks=["workflow ready 1"],
         timers=["START_DELAY 0 gone"],
@@ -344,7 +356,7 @@ def test_invariant_41_signal_with_start_twice_is_one_signal() -> None:
     assert run.start(start(1, signal=PAID)) == Begun(Started(run_id(1), True))
 
 
-def use_existing(number: int = 2, **changes: object) -> object:
+def use_existing(number: int = 2, **changes: Any) -> StartWorkflow:
     return start(number, signal=PAID, id_conflict_policy=IdConflictPolicy.USE_EXISTING, **changes)
 
 
@@ -352,7 +364,7 @@ def test_signal_with_start_signals_the_open_run() -> None:
     run = running()
     run.turn()
 
-    begun = run.start(use_existing())  # type: ignore[arg-type]
+    begun = run.start(use_existing())
 
     assert begun.reply == Started(run_id(1), False)
     assert begun.run is None
@@ -367,7 +379,7 @@ def test_signal_with_start_is_buffered_while_the_workflow_task_is_out() -> None:
     run = running()
     run.hand_out()
 
-    begun = run.start(use_existing())  # type: ignore[arg-type]
+    begun = run.start(use_existing())
 
     assert begun == Begun(
         Started(run_id(1), False), old=Then(buffered=["WorkflowExecutionSignaled"])
@@ -376,25 +388,25 @@ def test_signal_with_start_is_buffered_while_the_workflow_task_is_out() -> None:
 
 def test_invariant_41_signal_with_start_of_the_open_run_twice_is_one_signal() -> None:
     run = running()
-    run.start(use_existing())  # type: ignore[arg-type]
+    run.start(use_existing())
 
-    assert run.start(use_existing()) == Begun(Started(run_id(1), False))  # type: ignore[arg-type]
+    assert run.start(use_existing()) == Begun(Started(run_id(1), False))
 
 
 def test_invariant_41_signal_with_start_again_after_the_run_it_signaled_has_closed() -> None:
     """A run knows the ids of all requests it took: the answer is the same, the effect is once (semantics §1)."""
     run = running()
-    run.start(use_existing())  # type: ignore[arg-type]
+    run.start(use_existing())
     run.turn(COMPLETE)
 
-    assert run.start(use_existing()) == Begun(Started(run_id(1), False))  # type: ignore[arg-type]
+    assert run.start(use_existing()) == Begun(Started(run_id(1), False))
 
 
 def test_signal_with_start_with_another_body_is_refused() -> None:
     run = running()
-    run.start(use_existing())  # type: ignore[arg-type]
+    run.start(use_existing())
 
-    assert run.start(use_existing(body_hash=b"other")) == Begun(  # type: ignore[arg-type]
+    assert run.start(use_existing(body_hash=b"other")) == Begun(
         refused="INVALID_ARGUMENT REQUEST_ID_REUSED"
     )
 
@@ -417,8 +429,6 @@ def test_signal_with_start_terminates_the_existing_and_signals_the_new_run() -> 
 
 def test_a_run_that_begins_and_ends_in_one_batch_leaves_no_task_row() -> None:
     """What is made and ended within one batch is not written at all (design §3)."""
-    from perdure_engine.core.decide import decide, start_workflow
-
     run = Scenario()
     reply, draft = start_workflow.decide(start(1), run.env(), None)
     assert draft is not None

@@ -1,7 +1,6 @@
 """Real runs take the machines through every move that their tables allow."""
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
 from enum import IntEnum
 from typing import Any
@@ -12,6 +11,7 @@ from tests.unit.sdk.engine_in_small import PocketEngine
 from perdure import activity, workflow
 from perdure._replay.machines import activity as activity_machine
 from perdure._replay.machines import completion as completion_machine
+from perdure._replay.machines import moves as moves_module
 from perdure._replay.machines import timer as timer_machine
 from perdure.workflow import ActivityCancellationType as Type
 
@@ -53,7 +53,7 @@ class Everything:
 @pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch) -> set[tuple[type, IntEnum, IntEnum]]:
     taken: set[tuple[type, IntEnum, IntEnum]] = set()
-    real = activity_machine.next_state
+    real = moves_module.next_state
 
     def recording(table: Any, state: Any, move: Any, machine: Any) -> Any:
         after = real(table, state, move, machine)

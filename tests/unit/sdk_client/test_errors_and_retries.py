@@ -62,11 +62,13 @@ def test_a_status_that_cannot_be_read(data: bytes) -> None:
     assert error_from_status(data).status is RPCStatusCode.INTERNAL
 
 
-def call_error(code: grpc.StatusCode, details: bytes | None = None) -> grpc.RpcError:
+def call_error(
+    code: grpc.StatusCode, details: bytes | None = None, text: str = "text"
+) -> grpc.RpcError:
     metadata = grpc.aio.Metadata()
     if details is not None:
         metadata.add("grpc-status-details-bin", details)
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, details="text")
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, details=text)
 
 
 def test_the_error_of_a_call() -> None:
@@ -81,6 +83,13 @@ def test_the_error_of_a_call() -> None:
 def test_an_engine_that_cancels_is_going_down() -> None:
     error = error_from_call(call_error(grpc.StatusCode.CANCELLED))
     assert error.status is RPCStatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL])
+def test_a_connection_that_broke_is_an_engine_that_is_away(code: grpc.StatusCode) -> None:
+    broken = error_from_call(call_error(code, text="Stream removed (Socket closed)"))
+    assert broken.status is RPCStatusCode.UNAVAILABLE
+    assert error_from_call(call_error(code)).status.name == code.name
 
 
 def test_the_back_off_doubles_to_its_limit_and_half_of_it_is_chance() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
+from perdure_engine.store.sql import executions
 from perdure_engine.store.sql.parameters import Int2s, Int4s, Int8s, Texts, Uuids
 from perdure_engine.store.sql.table import BatchTable
 
@@ -37,14 +38,16 @@ cross join lateral (
     and k.workflow_id = u.workflow_id limit 1) as c"""
 
 # The current run of the id that run $2 has or had.
-READ_OF_RUN: Final[LiteralString] = """\
+READ_OF_RUN: Final[LiteralString] = (
+    """\
 select c.shard_id, c.namespace_id, c.workflow_id, c.run_id, c.status, c.version
 from current_runs as c
-where c.shard_id = $1::int4
-  and c.namespace_id = (select e.namespace_id from executions as e
-                        where e.shard_id = $1::int4 and e.run_id = $2::uuid)
-  and c.workflow_id = (select e.workflow_id from executions as e
-                       where e.shard_id = $1::int4 and e.run_id = $2::uuid)"""
+where c.shard_id = $1::int4 and c.namespace_id = """
+    + executions.NAMESPACE_ID
+    + """
+  and c.workflow_id = """
+    + executions.WORKFLOW_ID
+)
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "current_runs.read_keys": READ_KEYS,

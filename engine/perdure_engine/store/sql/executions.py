@@ -35,4 +35,18 @@ select e.shard_id, e.run_id, e.namespace_id, e.workflow_id, e.status, e.next_eve
   e.inbox_done, e.head, e.version
 from executions as e where e.shard_id = $1::int4 and e.run_id = $2::uuid"""
 
+# Parts of other tables' reads of run $2 in shard $1.
+INBOX_DONE: Final[LiteralString] = """\
+(select e.inbox_done from executions as e where e.shard_id = $1::int4 and e.run_id = $2::uuid)"""
+NAMESPACE_ID: Final[LiteralString] = """\
+(select e.namespace_id from executions as e where e.shard_id = $1::int4 and e.run_id = $2::uuid)"""
+WORKFLOW_ID: Final[LiteralString] = """\
+(select e.workflow_id from executions as e where e.shard_id = $1::int4 and e.run_id = $2::uuid)"""
+
+# Of the rows that a sweep takes from the inbox, how many their run has not consumed.
+NOT_CONSUMED: Final[LiteralString] = """\
+(select count(*) from d_inbox
+         join executions as e on e.shard_id = d_inbox.shard_id and e.run_id = d_inbox.run_id
+         where e.inbox_done < d_inbox.seq)"""
+
 STATEMENTS: Final[dict[str, LiteralString]] = {"executions.read": READ}

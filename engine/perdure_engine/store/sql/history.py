@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
+from perdure_engine.store.sql import snapshots
 from perdure_engine.store.sql.parameters import Blobs, Int2s, Int4s, Int8s, Uuids
 from perdure_engine.store.sql.table import BatchTable
 
@@ -22,13 +23,15 @@ w_history as (
 )
 
 # The tail after the snapshot, all of it when there is none.
-READ_TAIL: Final[LiteralString] = """\
+READ_TAIL: Final[LiteralString] = (
+    """\
 select h.shard_id, h.run_id, h.first_event_id, h.part, h.payload
 from history as h
-where h.shard_id = $1::int4 and h.run_id = $2::uuid and h.first_event_id > coalesce(
-  (select s.event_id from snapshots as s
-   where s.shard_id = $1::int4 and s.run_id = $2::uuid and s.part = 0::int2), 0)
+where h.shard_id = $1::int4 and h.run_id = $2::uuid and h.first_event_id > coalesce("""
+    + snapshots.EVENT_ID
+    + """, 0)
 order by h.shard_id, h.run_id, h.first_event_id, h.part"""
+)
 
 # From the batch that contains event $3 (it begins at the last first_event_id that is not past it)
 # to the batch that begins the next page ($4 batches later, if there is one), which is not part of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
+from perdure_engine.store.sql import executions
 from perdure_engine.store.sql.parameters import Blobs, Int4s, Int8s, Uuids
 from perdure_engine.store.sql.table import BatchTable
 
@@ -22,13 +23,15 @@ w_inbox as (
 )
 
 # Live rows only: those past the head's inbox_done.
-READ_LIVE: Final[LiteralString] = """\
+READ_LIVE: Final[LiteralString] = (
+    """\
 select i.shard_id, i.run_id, i.seq, i.payload
 from inbox as i
-where i.shard_id = $1::int4 and i.run_id = $2::uuid and i.seq > coalesce(
-  (select e.inbox_done from executions as e
-   where e.shard_id = $1::int4 and e.run_id = $2::uuid), 0)
+where i.shard_id = $1::int4 and i.run_id = $2::uuid and i.seq > coalesce("""
+    + executions.INBOX_DONE
+    + """, 0)
 order by i.shard_id, i.run_id, i.seq"""
+)
 
 SWEEP: Final[LiteralString] = """\
 d_inbox as (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
-from perdure_engine.ports.store import Fence, FenceState
+from perdure_engine.ports.store import Fence
 from perdure_engine.store.sql.parameters import Int4s, Int8s, Uuid, Uuids
 
 # $1 to $5. The proposed row carries the negative sequence, so that a missing row is noticed (f
@@ -52,6 +52,9 @@ READ: Final[LiteralString] = """\
 select s.shard_id, s.range_id, s.commit_seq, s.owner_id, s.batch_id
 from shard_fence as s where s.shard_id = any($1::int4[]) order by s.shard_id"""
 
+# The table for the list of shards: it has a row for each, served or not.
+EACH_SHARD: Final[LiteralString] = "(select s.shard_id from shard_fence as s)"
+
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "shard_fence.bump": BUMP,
     "shard_fence.read": READ,
@@ -78,10 +81,6 @@ def bump_parameters(fences: list[Fence], new_owner_id: bytes) -> list[object]:
         Uuids([fence.owner_id for fence in fences]),
         Uuid(new_owner_id),
     ]
-
-
-def state(row: tuple[int, int, int, bytes, bytes]) -> FenceState:
-    return FenceState(*row[:5])
 
 
 def _shard_id(fence: Fence) -> int:

@@ -6,12 +6,18 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
-LIST: Final[LiteralString] = """\
+from perdure_engine.store.sql import shard_fence
+
+LIST: Final[LiteralString] = (
+    """\
 select f.shard_id, coalesce(s.node_id, '00000000-0000-0000-0000-000000000000'::uuid) as node_id,
   coalesce(s.address, '') as address,
   coalesce(s.timer_mark, '1970-01-01 00:00:00+00'::timestamptz) as timer_mark
-from shard_fence as f left join shards as s on s.shard_id = f.shard_id
+from """
+    + shard_fence.EACH_SHARD
+    + """ as f left join shards as s on s.shard_id = f.shard_id
 order by f.shard_id"""
+)
 
 PUT: Final[LiteralString] = """\
 insert into shards as t (shard_id, node_id, address, timer_mark)

@@ -25,13 +25,20 @@ w_snapshots as (
     columns=(Int4s, Uuids, Int2s, Int8s, Blobs),
 )
 
+# The event that the snapshot of run $2 in shard $1 names; no row when there is none.
+EVENT_ID: Final[LiteralString] = """\
+(select p.event_id from snapshots as p
+  where p.shard_id = $1::int4 and p.run_id = $2::uuid and p.part = 0::int2)"""
+
 # A longer snapshot before this one may have left parts behind: they name an earlier event.
-READ: Final[LiteralString] = """\
+READ: Final[LiteralString] = (
+    """\
 select s.shard_id, s.run_id, s.part, s.event_id, s.payload
 from snapshots as s
-where s.shard_id = $1::int4 and s.run_id = $2::uuid and s.event_id = (
-  select p.event_id from snapshots as p
-  where p.shard_id = $1::int4 and p.run_id = $2::uuid and p.part = 0::int2)
+where s.shard_id = $1::int4 and s.run_id = $2::uuid and s.event_id = """
+    + EVENT_ID
+    + """
 order by s.shard_id, s.run_id, s.part"""
+)
 
 STATEMENTS: Final[dict[str, LiteralString]] = {"snapshots.read": READ}

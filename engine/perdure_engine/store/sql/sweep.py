@@ -14,7 +14,7 @@ from typing import Final, LiteralString
 
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.ports.store import Sweep
-from perdure_engine.store.sql import inbox, shard_fence, shards, tasks, timers
+from perdure_engine.store.sql import executions, inbox, shard_fence, shards, tasks, timers
 from perdure_engine.store.sql.parameters import Instants, Int4s, Int8s, Uuids
 
 assert ROW_GONE == 9, "the text below says 9"
@@ -36,9 +36,9 @@ select clock_timestamp() as db_now,
     then div(1::numeric, (case
       when (select count(*) from d_tasks where d_tasks.state <> 9) = 0
         and (select count(*) from d_timers where d_timers.state <> 9) = 0
-        and (select count(*) from d_inbox
-             join executions as e on e.shard_id = d_inbox.shard_id and e.run_id = d_inbox.run_id
-             where e.inbox_done < d_inbox.seq) = 0
+        and """
+    + executions.NOT_CONSUMED
+    + """ = 0
       then 1 else 0 end)::numeric)::int8
     else """
     + shard_fence.LOST
