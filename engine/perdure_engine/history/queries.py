@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.events import WorkflowTaskCompleted
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.intents import QueryWorkflow
 from perdure_engine.core.replies import QueryAnswer
@@ -67,9 +69,14 @@ class Queries:
         """Queries that travel with the workflow task that is handed out now."""
         return [self._hand(query) for query in run.queries.values() if not query.out]
 
-    def run_changed(self, run: Run) -> None:
-        """A commit may have ended the workflow task that queries waited for, or failed it."""
+    def run_changed(self, run: Run, draft: Draft) -> None:
+        """A commit may have ended the workflow task that queries waited for, or that had them with it."""
+        came_to_nothing = any(
+            record.kind is TaskKind.WORKFLOW for record in (*draft.gone_tasks, *draft.tasks)
+        ) and not any(isinstance(event, WorkflowTaskCompleted) for event in draft.events)
         for query in list(run.queries.values()):
+            if came_to_nothing:
+                query.out = False  # whoever had it will not answer
             if not query.out:
                 self._route(run, query)
 
@@ -88,11 +95,6 @@ class Queries:
             if run is not None and query is not None:
                 query.out = False
                 self._route(run, query)
-
-    def worker_gone(self, run: Run) -> None:
-        """Whoever had the run's queries will not answer them."""
-        for query in run.queries.values():
-            query.out = False
 
     def take_back(self, run: Run) -> list[Item]:
         """The run leaves memory: its unanswered queries start over."""

@@ -14,23 +14,24 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 BATCHES_PER_READ = 64
+PAGE_BYTES = 2 * 1024 * 1024  # a page of history that was read is not larger, but for its last read
 EVENT_BYTES_GUESS = 64  # of an event's own fields; payload bytes are counted by their batch
 
 
-async def read_events(
-    shard: Shard, run_id: bytes, from_event_id: int, limit: int
-) -> tuple[list[Event], bool]:
-    """At least `limit` events from an id on, if there are as many, and whether more follow what was read."""
+async def read_events(shard: Shard, run_id: bytes, from_event_id: int, limit: int) -> list[Event]:
+    """Up to `limit` saved events from an id on; fewer when they are large (PAGE_BYTES) or there are no more."""
     events: list[Event] = []
     more = True
+    size = 0
     next_id = from_event_id
-    while more and len(events) < limit:
-        page, more, _ = await _page(shard, run_id, next_id)
+    while more and len(events) < limit and size < PAGE_BYTES:
+        page, more, page_bytes = await _page(shard, run_id, next_id)
         if not page:
             break
         events += page
+        size += page_bytes
         next_id = page[-1].event_id + 1
-    return events, more
+    return events[:limit]
 
 
 async def read_task_events(

@@ -129,8 +129,7 @@ class HistoryService:
         )
         assert isinstance(described, Description)
         info = described.info
-        events, _ = await reading.read_events(shard, info.run_id, from_event_id, limit)
-        events = events[:limit]
+        events = await reading.read_events(shard, info.run_id, from_event_id, limit)
         next_event_id = events[-1].event_id + 1 if events else from_event_id
         more = next_event_id <= info.history_events
         closed = info.status is not Status.RUNNING

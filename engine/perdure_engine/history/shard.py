@@ -324,7 +324,7 @@ class Shard:
         if draft.events and run.event_waiters:
             self._wake_event_waiters(run)
         if run.queries:
-            self.queries.run_changed(run)
+            self.queries.run_changed(run, draft)
         run_is_free(run)
 
     def _wake_event_waiters(self, run: Run) -> None:

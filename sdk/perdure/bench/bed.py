@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perdure.bench.accounting import Component, Meter, Pids, Usage
 from perdure.bench.engine import LocalEngine
-from perdure.bench.processes import Child
+from perdure.bench.processes import Child, ProcessFailed
 from perdure.bench.profiling import Profiler
 from perdure.client import Client
 
@@ -96,13 +96,17 @@ class Bed:
 
     async def wait_for_pollers(self) -> None:
         """Returns when a worker polls for both kinds of tasks."""
-        async with asyncio.timeout(POLLERS_PATIENCE_S):
-            while True:
-                found = await self.client.operator.describe_task_queue(self.task_queue)
-                if found.workflow.pollers and found.activity.pollers:
-                    return
-                self.worker.check()
-                await asyncio.sleep(POLLERS_POLL_S)
+        try:
+            async with asyncio.timeout(POLLERS_PATIENCE_S):
+                while not await self._is_polled():
+                    self.worker.check()
+                    await asyncio.sleep(POLLERS_POLL_S)
+        except TimeoutError:
+            raise ProcessFailed(f"no worker polls after {POLLERS_PATIENCE_S:.0f} s") from None
+
+    async def _is_polled(self) -> bool:
+        found = await self.client.operator.describe_task_queue(self.task_queue)
+        return bool(found.workflow.pollers and found.activity.pollers)
 
 
 @asynccontextmanager
@@ -128,7 +132,7 @@ async def prepare(
             async with await Client.connect(
                 address, namespace=target.namespace, identity="bench-client"
             ) as client:
-                yield Bed(
+                bed = Bed(
                     client=client,
                     engine=engine,
                     worker=worker,
@@ -137,9 +141,12 @@ async def prepare(
                     profiler=profiler,
                     say=say,
                 )
+                await bed.wait_for_pollers()
+                yield bed
         except Exception:
             for child in children:
-                say(f"The last lines of the {child.name}:\n{child.tail()}")
+                if text := child.tail():
+                    say(f"The last lines of the {child.name}:\n{text}")
             raise
         finally:
             for child in reversed(children):

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -32,14 +32,25 @@ def to_jsonable(value: Any, decode: Decode) -> Any:
             return value.isoformat().replace("+00:00", "Z")
         case timedelta():
             return value.total_seconds()
-        case Mapping():
-            named: Mapping[Any, Any] = value
-            return {str(name): to_jsonable(one, decode) for name, one in named.items()}
-        case Sequence():
-            listed: Sequence[Any] = value
-            return [to_jsonable(one, decode) for one in listed]
         case _:
-            return _fields(value, decode)
+            return _compound(value, decode)
+
+
+def _compound(value: Any, decode: Decode) -> Any:
+    if _is_mapping(value):
+        return {str(name): to_jsonable(one, decode) for name, one in value.items()}
+    if _is_sequence(value):
+        return [to_jsonable(one, decode) for one in value]
+    return _fields(value, decode)
+
+
+# Guards, because isinstance leaves the type of what is inside unknown.
+def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence)
 
 
 def _payload(payload: Payload, decode: Decode) -> Any:

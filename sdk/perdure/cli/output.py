@@ -89,9 +89,11 @@ class Output:
         self._out.print(Text(printable(text), style), no_wrap=True, overflow="ellipsis")
 
     def note(self, text: str, style: str = "") -> None:
+        """Progress or an error, of one or more lines."""
         from rich.text import Text
 
-        self._err.print(Text(printable(text), style), soft_wrap=True)
+        for line in text.splitlines():
+            self._err.print(Text(printable(line), style), soft_wrap=True)
 
     def waiting(self, text: str) -> AbstractContextManager[Any]:
         """A spinner while something takes its time, where somebody looks at it."""

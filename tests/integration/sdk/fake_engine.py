@@ -184,26 +184,19 @@ class _WorkflowDoor(WorkflowServiceServicer):
         known = self._runs.answers.get(start.request_id)
         if known is None:
             open_run = self._runs.by_workflow_id.get(start.workflow_id)
-            if open_run is not None and not open_run.closed.is_set() and kind == "start_workflow":
-                info = error_details_pb2.ErrorInfo(
-                    reason="WORKFLOW_ALREADY_STARTED", metadata={"run_id": open_run.run_id}
-                )
-                error = status(grpc.StatusCode.ALREADY_EXISTS, "already started", info)
-                return workflow_pb.CallResult(error=error.SerializeToString())
-            known = self._runs.start(start)
+            if open_run is None or open_run.closed.is_set():
+                known = self._runs.start(start)
+            elif kind == "start_workflow":
+                return _already_started(open_run)
+            else:
+                known = open_run.run_id, False
             self._runs.answers[start.request_id] = known
             if kind != "start_workflow":
                 run = self._runs.by_workflow_id[start.workflow_id]
                 self._signaled(run, request.signal_name, request.signal_input)
         run_id, started = known
-        answer = {"run_id": run_id, "started": started}
-        if kind == "start_workflow":
-            return workflow_pb.CallResult(
-                start_workflow=workflow_pb.StartWorkflowResponse(**answer)
-            )
-        return workflow_pb.CallResult(
-            signal_with_start_workflow=workflow_pb.SignalWithStartWorkflowResponse(**answer)
-        )
+        answer = {kind: {"run_id": run_id, "started": started}}
+        return workflow_pb.CallResult(**answer)
 
     def _signaled(self, run: Run, name: str, data: bytes) -> None:
         self._runs.happened(
@@ -437,6 +430,14 @@ class _NamespaceDoor(NamespaceServiceServicer):
         await self._engine.enter("DescribeNamespace", request, context)
         info = namespace_pb.NamespaceInfo(name=request.name, retention_ms=3_600_000)
         return namespace_pb.DescribeNamespaceResponse(namespace=info)
+
+
+def _already_started(run: Run) -> workflow_pb.CallResult:
+    info = error_details_pb2.ErrorInfo(
+        reason="WORKFLOW_ALREADY_STARTED", metadata={"run_id": run.run_id}
+    )
+    error = status(grpc.StatusCode.ALREADY_EXISTS, "already started", info)
+    return workflow_pb.CallResult(error=error.SerializeToString())
 
 
 def _info(run: Run) -> workflow_pb.WorkflowInfo:

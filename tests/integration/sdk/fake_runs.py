@@ -64,7 +64,7 @@ class Runs:
         self.ready_attempts: deque[Attempt] = deque()
         self.started_tasks: dict[bytes, Run] = {}
         self.started_attempts: dict[bytes, Attempt] = {}
-        self.answers: dict[str, object] = {}
+        self.answers: dict[str, tuple[str, bool]] = {}
         self.ready = asyncio.Event()
         self._tokens = itertools.count(1)
 

@@ -235,13 +235,20 @@ async def test_start_options_travel(engine: FakeEngine, client: Client) -> None:
 
 
 async def test_signal_with_start(engine: FakeEngine, client: Client) -> None:
-    for n in range(2):
+    handles = [
         await start(client, "signalled", start_signal="poke", start_signal_args=[n])
-
-    kinds = [
-        event.WhichOneof("attributes") for event in engine.runs.by_workflow_id["signalled"].events
+        for n in range(2)
     ]
-    assert kinds.count("workflow_execution_started") == 2 - 1 or kinds  # one open run
+
+    (run,) = engine.runs.by_run_id.values()
+    assert [handle.result_run_id for handle in handles] == [run.run_id] * 2
+    signals = [
+        event.workflow_execution_signaled
+        for event in run.events
+        if event.WhichOneof("attributes") == "workflow_execution_signaled"
+    ]
+    assert [signal.signal_name for signal in signals] == ["poke", "poke"]
+    assert [b"0" in signals[0].input, b"1" in signals[1].input] == [True, True]
     assert len(engine.calls("signal_with_start_workflow")) == 2
 
 

@@ -154,20 +154,32 @@ def test_init_may_take_the_input() -> None:
 
 
 def test_nothing_runs_after_the_run_has_ended() -> None:
+    """Not what was ready with the last step of the run, and not what that made ready."""
+
     @workflow.defn
     class Leaving:
+        def __init__(self) -> None:
+            self.end = asyncio.Event()
+
+        @workflow.signal
+        def leave(self) -> None:
+            self.end.set()
+
+        async def late(self) -> None:
+            await asyncio.sleep(0)
+            await self.end.wait()
+            seen.append("was ready too")
+            await workflow.sleep(1)
+
         @workflow.run
         async def run(self) -> None:
-            async def late() -> None:
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                seen.append("ran")
-                await workflow.sleep(1)
-
-            self.task = asyncio.ensure_future(late())
-            await asyncio.sleep(0)
+            self.task = asyncio.ensure_future(self.late())
+            await self.end.wait()
+            asyncio.get_running_loop().call_soon(seen.append, "made ready")
 
     seen: list[str] = []
     run = PocketEngine(Leaving)
+    run.task()
+    run.signal("leave")
     assert names(run.task()) == ["CompleteWorkflow None"]
     assert seen == []

@@ -4,7 +4,14 @@ import pytest
 from tests.unit.sdk.engine_in_small import START_US, PocketEngine, names, new_instance
 
 from perdure import workflow
-from perdure._replay.messages import TaskFailure, TaskSuccess
+from perdure._replay.messages import (
+    ActivityTaskCompleted,
+    TaskFailure,
+    TaskSuccess,
+    TimerFired,
+    WorkflowTaskCompleted,
+    WorkflowTaskFailedOrTimedOut,
+)
 
 
 @workflow.defn
@@ -105,8 +112,6 @@ def test_a_cached_run_whose_commands_were_not_taken_does_not_fit() -> None:
     run.begin_task()
     ours = run.instance.activate(run.message(run.events))
     assert isinstance(ours, TaskSuccess)
-    from perdure._replay.messages import WorkflowTaskFailedOrTimedOut
-
     run.add(WorkflowTaskFailedOrTimedOut)
     run.begin_task()
     again = run.message(run.events)
@@ -144,10 +149,19 @@ def test_a_gap_in_the_history_is_an_error() -> None:
     assert "event 6 follows event 4: some are missing" in outcome.failure.message
 
 
+def test_a_task_that_failed_cannot_have_been_completed() -> None:
+    run = PocketEngine(Diary)
+    run.fail_task()
+    run.add(WorkflowTaskCompleted, build_id="")
+
+    outcome = new_instance(Diary).activate(run.message(run.events, query_only=True))
+
+    assert isinstance(outcome, TaskFailure)
+    assert "completes a task that did not start" in outcome.failure.message
+
+
 @pytest.mark.parametrize("what", ["timer", "activity"])
 def test_an_outcome_of_what_was_never_begun_is_an_error(what: str) -> None:
-    from perdure._replay.messages import ActivityTaskCompleted, TimerFired
-
     run = PocketEngine(Diary)
     run.task()
     if what == "timer":

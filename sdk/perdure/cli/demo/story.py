@@ -99,8 +99,7 @@ def _stage(data: Path | None, say: Say) -> Generator[_Stage]:
         except (Exception, asyncio.CancelledError):
             for child in (engine.child, worker):
                 if text := child.tail():
-                    say(f"The last lines of the {child.name}:")
-                    say(text)
+                    say(f"The last lines of the {child.name}:\n{text}")
             raise
 
 

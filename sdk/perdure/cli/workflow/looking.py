@@ -36,7 +36,7 @@ async def describe(session: Session, workflow_id: WorkflowId, run_id: RunId = No
         if name.startswith("pending_") and isinstance(value, list):
             for number, one in enumerate(cast("list[dict[str, Any]]", value), start=1):
                 lines[f"{title} {number}"] = _without_empty(one)
-        elif value is not None and value != {}:
+        elif value not in (None, "", {}):
             lines[title] = value
     session.out.fields(lines)
 
