@@ -39,7 +39,9 @@ def start_task(
     shard: Shard, offer: TaskOffer, worker: WorkerRef
 ) -> Handed | asyncio.Future[Handed | None] | None:
     run = shard.runs.get(offer.run_id)
-    if run is None or run.busy or shard.unproven or not shard.rooms.lease_valid():
+    if run is not None and run.busy:
+        return _start_when_free(shard, run, offer, worker)
+    if run is None or shard.unproven or not shard.rooms.lease_valid():
         return asyncio.ensure_future(_start_later(shard, offer, worker))
     if offer.query_no:
         return shard.queries.hand_out(run, offer, worker)
@@ -62,24 +64,49 @@ def _startable(record: TaskRecord | None, offer: TaskOffer) -> bool:
     )
 
 
+def _start_when_free(
+    shard: Shard, run: Run, offer: TaskOffer, worker: WorkerRef
+) -> asyncio.Future[Handed | None]:
+    """Start right after the commit that the run is in, before the next one makes it busy again."""
+    started: asyncio.Future[Handed | None] = asyncio.get_running_loop().create_future()
+
+    def go_on() -> None:
+        if started.done():
+            return  # the poll has gone
+        if shard.closed or offer.run_id not in shard.runs:
+            started.set_result(None)  # the offer comes again, from whoever owns the shard
+            return
+        outcome = start_task(shard, offer, worker)
+        if isinstance(outcome, asyncio.Future):
+            outcome.add_done_callback(lambda done: _pass_on(shard, done, started))
+        else:
+            started.set_result(outcome)
+
+    run.then.append(go_on)
+    return started
+
+
+def _pass_on(
+    shard: Shard, done: asyncio.Future[Handed | None], started: asyncio.Future[Handed | None]
+) -> None:
+    handed = None if done.cancelled() or done.exception() is not None else done.result()
+    if not started.done():
+        started.set_result(handed)
+    elif handed is not None:
+        undo(shard, handed)
+
+
 async def _start_later(shard: Shard, offer: TaskOffer, worker: WorkerRef) -> Handed | None:
-    """Have the run loaded, or its commit ended, or the lease proved by a fence step; then start."""
-    run = shard.runs.get(offer.run_id)
-    if run is not None and run.busy:
-        free: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        run.then.append(free)
-        await free
-    else:
-        intent = DescribeWorkflow(
-            namespace_id=offer.namespace_id, workflow_id="", run_id=offer.run_id
-        )
-        try:
-            await shard.submit(intent)
-        except Rejected:
-            return None
-    run = shard.runs.get(offer.run_id)
-    if shard.closed or shard.unproven or run is None or run.busy or not shard.rooms.lease_valid():
+    """Have the run loaded, or the lease proved by a fence step; then start."""
+    intent = DescribeWorkflow(namespace_id=offer.namespace_id, workflow_id="", run_id=offer.run_id)
+    try:
+        await shard.submit(intent)
+    except Rejected:
+        return None
+    if shard.closed or shard.unproven or not shard.rooms.lease_valid():
         return None  # the offer comes again
+    if offer.run_id not in shard.runs:
+        return None
     handed = start_task(shard, offer, worker)
     return await handed if isinstance(handed, asyncio.Future) else handed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -56,7 +56,7 @@ class Run:
         self.result_waiters: list[Item] = []
         self.event_waiters: list[Item] = []
         self.queries: dict[int, PendingQuery] = {}
-        self.then: list[asyncio.Future[None]] = []  # who waits until it is not busy
+        self.then: list[Callable[[], None]] = []  # called as soon as it is not busy
 
     @property
     def pinned(self) -> bool:
@@ -68,6 +68,13 @@ class Run:
             or self.queries
             or any(record.handout is not None for record in self.state.tasks.values())
         )
+
+    def free(self) -> None:
+        """It is not busy any more (or leaves memory): let those go on who waited for that, before it is busy again."""
+        self.busy = False
+        waiting, self.then = self.then, []
+        for go_on in waiting:
+            go_on()
 
     def wait(self, waiters: list[Item], item: Item) -> None:
         """Let the item wait in one of the lists, until it is answered or its caller has gone."""

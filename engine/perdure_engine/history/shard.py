@@ -310,7 +310,6 @@ class Shard:
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
-        run.busy = False
         run.add_events(draft.events)
         self.timers.publish(run, draft)
         self.leases.publish(run, draft)
@@ -325,7 +324,7 @@ class Shard:
             self._wake_event_waiters(run)
         if run.queries:
             self.queries.run_changed(run, draft)
-        run_is_free(run)
+        run.free()
 
     def _wake_event_waiters(self, run: Run) -> None:
         last = run.state.folded.next_event_id - 1
@@ -376,8 +375,7 @@ class Shard:
         if kept:
             self.kept_handouts.setdefault(run_id, {}).update(kept)
         self.inbox.put_again(run.result_waiters + run.event_waiters + self.queries.take_back(run))
-        run.busy = False
-        run_is_free(run)
+        run.free()
 
     def blame(self, step: ShardStep, reason: str) -> None:
         """A batch of one intent was refused: it is the culprit. Its caller hears INTERNAL; the shard's own work
@@ -430,7 +428,7 @@ class Shard:
         for run in self.runs.values():
             for item in run.result_waiters + run.event_waiters + self.queries.take_back(run):
                 item.refuse(moved(self.shard_id))
-            run_is_free(run)
+            run.free()
         self.runs.clear()
         self.currents.clear()
 
@@ -449,10 +447,3 @@ def moved(shard_id: int) -> Rejected:
         f"shard {shard_id} is not served by this node",
         metadata={"shard_id": str(shard_id)},
     )
-
-
-def run_is_free(run: Run) -> None:
-    waiting, run.then = run.then, []
-    for future in waiting:
-        if not future.done():
-            future.set_result(None)

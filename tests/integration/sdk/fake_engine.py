@@ -6,27 +6,22 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
+from tests.integration.sdk.fake_faults import Fault, status
 from tests.integration.sdk.fake_runs import Run, Runs
+from tests.integration.sdk.fake_worker_doors import NamespaceDoor, WorkerDoor
 
 from perdure_api.v1 import event_pb2
-from perdure_api.v1 import namespace_service_pb2 as namespace_pb
 from perdure_api.v1 import worker_service_pb2 as worker_pb
 from perdure_api.v1 import workflow_service_pb2 as workflow_pb
 from perdure_api.v1.namespace_service_pb2_grpc import (
-    NamespaceServiceServicer,
     add_NamespaceServiceServicer_to_server,
 )
 from perdure_api.v1.worker_service_pb2_grpc import (
-    WorkerServiceServicer,
     add_WorkerServiceServicer_to_server,
 )
 from perdure_api.v1.workflow_service_pb2_grpc import (
@@ -34,30 +29,8 @@ from perdure_api.v1.workflow_service_pb2_grpc import (
     add_WorkflowServiceServicer_to_server,
 )
 
-UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 # Nothing that a test waits for takes this long on the slowest machine.
 PATIENCE_S = 20.0
-
-
-def status(code: grpc.StatusCode, message: str, *details: Message) -> status_pb2.Status:
-    packed: list[AnyMessage] = []
-    for detail in details:
-        one = AnyMessage()
-        one.Pack(detail)
-        packed.append(one)
-    return status_pb2.Status(code=code.value[0], message=message, details=packed)
-
-
-def retry_info(seconds: float) -> Message:
-    delay = Duration()
-    delay.FromMilliseconds(int(seconds * 1000))
-    return error_details_pb2.RetryInfo(retry_delay=delay)
-
-
-@dataclass
-class Fault:
-    status: status_pb2.Status
-    after_effect: bool = False
 
 
 class FakeEngine:
@@ -84,8 +57,8 @@ class FakeEngine:
         """Again on the same port after `kill`."""
         self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
         add_WorkflowServiceServicer_to_server(_WorkflowDoor(self), self._server)
-        add_WorkerServiceServicer_to_server(_WorkerDoor(self), self._server)
-        add_NamespaceServiceServicer_to_server(_NamespaceDoor(self), self._server)
+        add_WorkerServiceServicer_to_server(WorkerDoor(self), self._server)
+        add_NamespaceServiceServicer_to_server(NamespaceDoor(self), self._server)
         self._port = self._server.add_insecure_port(f"127.0.0.1:{self._port}")
         self.address = f"127.0.0.1:{self._port}"
         await self._server.start()
@@ -331,105 +304,6 @@ class _WorkflowDoor(WorkflowServiceServicer):
         more = first + len(events) < len(run.events)
         token = b"%d" % (first + len(events)) if more else b""
         return workflow_pb.GetHistoryResponse(events=events, next_page_token=token)
-
-
-class _WorkerDoor(WorkerServiceServicer):
-    def __init__(self, engine: FakeEngine) -> None:
-        self._engine = engine
-        self._runs = engine.runs
-
-    async def PollTasks(
-        self, request: worker_pb.PollTasksRequest, context: Any
-    ) -> worker_pb.PollTasksResponse:
-        await self._engine.enter("PollTasks", request, context)
-        if self._engine.polls_are_empty:
-            self._engine.polls_are_empty -= 1
-            return worker_pb.PollTasksResponse()
-        try:
-            async with asyncio.timeout(request.timeout_ms / 1000):
-                while True:
-                    response = self._take(request)
-                    if response.workflow_tasks or response.activity_tasks:
-                        return response
-                    self._runs.ready.clear()
-                    await self._runs.ready.wait()
-        except TimeoutError:
-            return worker_pb.PollTasksResponse()
-
-    def _take(self, request: worker_pb.PollTasksRequest) -> worker_pb.PollTasksResponse:
-        response = worker_pb.PollTasksResponse()
-        for _ in range(request.max_workflow_tasks):
-            workflow_task = self._runs.take_workflow_task(request.worker_id)
-            if workflow_task is None:
-                break
-            self._cut(workflow_task)
-            response.workflow_tasks.append(workflow_task)
-        for _ in range(request.max_activity_tasks):
-            activity_task = self._runs.take_activity_task()
-            if activity_task is None:
-                break
-            response.activity_tasks.append(activity_task)
-        return response
-
-    def _cut(self, task: worker_pb.WorkflowTask) -> None:
-        if len(task.events) > self._engine.page_events:
-            del task.events[self._engine.page_events :]
-            task.next_page_token = f"{task.run_id} {task.events[-1].event_id}".encode()
-
-    async def CompleteTasks(
-        self, request: worker_pb.CompleteTasksRequest, context: Any
-    ) -> worker_pb.CompleteTasksResponse:
-        fault = await self._engine.enter("CompleteTasks", request, context)
-        response = worker_pb.CompleteTasksResponse()
-        for index, completion in enumerate(request.completions):
-            if not self._runs.complete(completion, request.worker_id):
-                error = status(grpc.StatusCode.NOT_FOUND, "too late")
-                response.failures.add(index=index, error=error.SerializeToString())
-        await self._engine.notify()
-        if fault is not None:
-            await self._engine.abort(context, fault.status)
-        return response
-
-    async def Heartbeat(
-        self, request: worker_pb.HeartbeatRequest, context: Any
-    ) -> worker_pb.HeartbeatResponse:
-        await self._engine.enter("Heartbeat", request, context)
-        return worker_pb.HeartbeatResponse(
-            notices=[
-                worker_pb.HeldTaskNotice(index=index, state=self._engine.notices[held.token])
-                for index, held in enumerate(request.held)
-                if held.token in self._engine.notices
-            ]
-        )
-
-    async def Goodbye(
-        self, request: worker_pb.GoodbyeRequest, context: Any
-    ) -> worker_pb.GoodbyeResponse:
-        await self._engine.enter("Goodbye", request, context)
-        return worker_pb.GoodbyeResponse()
-
-    async def GetTaskHistory(
-        self, request: worker_pb.GetTaskHistoryRequest, context: Any
-    ) -> worker_pb.GetTaskHistoryResponse:
-        await self._engine.enter("GetTaskHistory", request, context)
-        run_id, last_id = request.page_token.decode().split()
-        run = self._runs.by_run_id[run_id]
-        events = run.events[int(last_id) : int(last_id) + self._engine.page_events]
-        more = events[-1].event_id < len(run.events)
-        token = f"{run_id} {events[-1].event_id}".encode() if more else b""
-        return worker_pb.GetTaskHistoryResponse(events=events, next_page_token=token)
-
-
-class _NamespaceDoor(NamespaceServiceServicer):
-    def __init__(self, engine: FakeEngine) -> None:
-        self._engine = engine
-
-    async def DescribeNamespace(
-        self, request: namespace_pb.DescribeNamespaceRequest, context: Any
-    ) -> namespace_pb.DescribeNamespaceResponse:
-        await self._engine.enter("DescribeNamespace", request, context)
-        info = namespace_pb.NamespaceInfo(name=request.name, retention_ms=3_600_000)
-        return namespace_pb.DescribeNamespaceResponse(namespace=info)
 
 
 def _already_started(run: Run) -> workflow_pb.CallResult:

@@ -8,7 +8,8 @@ from datetime import timedelta
 import grpc
 import pytest
 from google.rpc import error_details_pb2
-from tests.integration.sdk.fake_engine import UNAVAILABLE, FakeEngine, Fault, retry_info, status
+from tests.integration.sdk.fake_engine import FakeEngine
+from tests.integration.sdk.fake_faults import UNAVAILABLE, Fault, retry_info, status
 
 from perdure.client import (
     Client,

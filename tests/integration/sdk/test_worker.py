@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import grpc
 import pytest
-from tests.integration.sdk.fake_engine import PATIENCE_S, UNAVAILABLE, FakeEngine, Fault, status
+from tests.integration.sdk.fake_engine import PATIENCE_S, FakeEngine
+from tests.integration.sdk.fake_faults import UNAVAILABLE, Fault, status
 
 from perdure import activity, workflow
 from perdure.client import Client, RPCError, WorkflowFailureError, WorkflowQueryFailedError

@@ -13,7 +13,8 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.integration.sdk.fake_engine import PATIENCE_S, FakeEngine, Fault, status
+from tests.integration.sdk.fake_engine import PATIENCE_S, FakeEngine
+from tests.integration.sdk.fake_faults import Fault, status
 
 from perdure import activity, workflow
 from perdure.client import Client, WorkflowFailureError, WorkflowHandle

@@ -463,7 +463,7 @@ def test_a_buffered_outcome_learns_the_number_of_its_started_event() -> None:
     )
 
 
-def test_an_event_that_waited_keeps_the_time_at_which_it_happened() -> None:
+def test_invariant_7_an_event_that_waited_is_not_dated_before_what_stands_in_front_of_it() -> None:
     run = Scenario(start())
     token = run.hand_out()
     run.wait(3)
@@ -471,7 +471,6 @@ def test_an_event_that_waited_keeps_the_time_at_which_it_happened() -> None:
     run.wait(4)
     run.when(done(token))
 
-    # not before what stands in front of it, though (invariant 7)
     assert run.last(ev.WorkflowExecutionSignaled).time_us == START_US + 7 * SECOND_US
 
 

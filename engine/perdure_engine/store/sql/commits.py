@@ -11,7 +11,7 @@ from perdure_engine.ports.store import (
     OutcomeUnknown,
     Sweep,
 )
-from perdure_engine.store.sql import shard_fence, statement
+from perdure_engine.store.sql import shard_fence, statement, tasks
 from perdure_engine.store.sql import sweep as sweeps
 from perdure_engine.store.sql.access import TRIES_MAX, Access
 from perdure_engine.store.sql.parameters import Int4s
@@ -28,7 +28,11 @@ class SqlCommits:
         return int(rows[0][0])
 
     async def sweep(self, sweep: Sweep) -> int:
-        values = sweeps.parameters(sweep)
+        task_keys = sweep.task_keys
+        if sweep.task_ranges:
+            values = sweeps.range_parameters(sweep)
+            task_keys = task_keys + await self._access.read(tasks.READ_RANGES, values)
+        values = sweeps.parameters(sweep, task_keys)
         rows = await self._access.write(sweeps.SWEEP, values, prepare=False)
         return int(rows[0][0])
 

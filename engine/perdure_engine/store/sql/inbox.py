@@ -36,7 +36,7 @@ order by i.shard_id, i.run_id, i.seq"""
 SWEEP: Final[LiteralString] = """\
 d_inbox as (
   delete from inbox as t
-  using unnest($13::uuid[], $14::int8[]) as u(run_id, seq)
+  using unnest($12::uuid[], $13::int8[]) as u(run_id, seq)
   where t.shard_id = any($1::int4[]) and t.run_id = u.run_id and t.seq = u.seq
     and (select g.held from g)
   returning t.shard_id, t.run_id, t.seq)"""

@@ -24,13 +24,13 @@ insert into shards as t (shard_id, node_id, address, timer_mark)
 values ($1::int4, $2::uuid, $3::text, '1970-01-01 00:00:00+00'::timestamptz)
 on conflict (shard_id) do update set node_id = excluded.node_id, address = excluded.address"""
 
-# Part of the sweep; $15 holds the mark or nothing. What lies before a mark stays swept, so it never
+# Part of the sweep; $14 holds the mark or nothing. What lies before a mark stays swept, so it never
 # goes back.
 MARK: Final[LiteralString] = """\
 w_mark as (
   insert into shards as t (shard_id, node_id, address, timer_mark)
   select f.shard_id, '00000000-0000-0000-0000-000000000000'::uuid, '', u.timer_mark
-  from f cross join unnest($15::timestamptz[]) as u(timer_mark)
+  from f cross join unnest($14::timestamptz[]) as u(timer_mark)
   where f.commit_seq > 0
   on conflict (shard_id) do update set timer_mark = greatest(t.timer_mark, excluded.timer_mark))"""
 

@@ -4,8 +4,8 @@ Sent by the writer in the shard's turn: a table cannot be upserted and deleted f
 statement, and two sweeps of one range abort each other. Its guard raises (22012) when a row that is
 not gone was in a range, or a buffered event that its run has not consumed.
 
-It must be planned anew each time (not prepared): planned once on a young table, the deletes would
-go on reading a whole shard for each sweep.
+It is planned anew each time (not prepared): planned once on a young table, the deletes would go on
+reading all of it when it has grown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, LiteralString
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.ports.store import Sweep
 from perdure_engine.store.sql import executions, inbox, shard_fence, shards, tasks, timers
-from perdure_engine.store.sql.parameters import Instants, Int4s, Int8s, Uuids
+from perdure_engine.store.sql.parameters import Instants, Int4, Int4s, Int8s, Uuids
 
 assert ROW_GONE == 9, "the text below says 9"
 
@@ -52,17 +52,15 @@ _INT8_MIN: Final = -(2**63)
 _INT8_MAX: Final = 2**63 - 1
 
 
-def parameters(sweep: Sweep) -> list[object]:
-    task_ranges = [(queue_no, task_id, task_id + 1) for queue_no, task_id in sweep.task_keys]
-    task_ranges += sweep.task_ranges
+def parameters(sweep: Sweep, task_keys: list[tuple[int, int]]) -> list[object]:
+    """`task_keys`: those of the sweep, and of the rows in its ranges."""
     timer_ranges = [(wake, wake + 1, timer_id, timer_id) for wake, timer_id in sweep.timer_keys]
     if sweep.timer_range is not None:
         timer_ranges.append((*sweep.timer_range, _INT8_MIN, _INT8_MAX))
     return [
         *shard_fence.advance_parameters([sweep.fence], sweep.batch_id),
-        Int4s([queue_no for queue_no, _, _ in task_ranges]),
-        Int8s([first_id for _, first_id, _ in task_ranges]),
-        Int8s([end_id for _, _, end_id in task_ranges]),
+        Int4s([queue_no for queue_no, _ in task_keys]),
+        Int8s([task_id for _, task_id in task_keys]),
         Instants([first_wake for first_wake, _, _, _ in timer_ranges]),
         Instants([end_wake for _, end_wake, _, _ in timer_ranges]),
         Int8s([first_id for _, _, first_id, _ in timer_ranges]),
@@ -70,4 +68,13 @@ def parameters(sweep: Sweep) -> list[object]:
         Uuids([run_id for run_id, _ in sweep.inbox_keys]),
         Int8s([seq for _, seq in sweep.inbox_keys]),
         Instants([] if sweep.timer_range is None else [sweep.timer_range[1]]),
+    ]
+
+
+def range_parameters(sweep: Sweep) -> list[object]:
+    return [
+        Int4(sweep.fence.shard_id),
+        Int4s([queue_no for queue_no, _, _ in sweep.task_ranges]),
+        Int8s([first_id for _, first_id, _ in sweep.task_ranges]),
+        Int8s([end_id for _, _, end_id in sweep.task_ranges]),
     ]

@@ -56,17 +56,29 @@ cross join lateral (
   where k.shard_id = $1::int4 and k.queue_no = u.queue_no and k.task_id = u.task_id limit 1) as t
 order by t.queue_no, t.task_id"""
 
-# Keys travel as ranges of one: a table can be deleted from once in a statement.
+# Only the owner writes a shard's rows, so what a range holds can be read before the sweep. In the
+# sweep itself the planner would take a range for a two-hundredth of the table, and read all of it.
+READ_RANGES: Final[LiteralString] = """\
+select r.queue_no, r.task_id
+from unnest($2::int4[], $3::int8[], $4::int8[]) as u(queue_no, first_id, end_id)
+cross join lateral (
+  select k.queue_no, k.task_id
+  from tasks as k
+  where k.shard_id = $1::int4 and k.queue_no = u.queue_no
+    and k.task_id >= u.first_id and k.task_id < u.end_id
+  order by k.shard_id, k.queue_no, k.task_id limit 1000000) as r"""
+
 SWEEP: Final[LiteralString] = """\
 d_tasks as (
   delete from tasks as t
-  using unnest($6::int4[], $7::int8[], $8::int8[]) as u(queue_no, first_id, end_id)
-  where t.shard_id = any($1::int4[]) and t.queue_no = u.queue_no
-    and t.task_id >= u.first_id and t.task_id < u.end_id and (select g.held from g)
+  using unnest($6::int4[], $7::int8[]) as u(queue_no, task_id)
+  where t.shard_id = any($1::int4[]) and t.queue_no = u.queue_no and t.task_id = u.task_id
+    and (select g.held from g)
   returning t.state)"""
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "tasks.read_after": READ_AFTER,
     "tasks.read_queue": READ_QUEUE,
     "tasks.read_keys": READ_KEYS,
+    "tasks.read_ranges": READ_RANGES,
 }

@@ -36,14 +36,25 @@ where t.shard_id = $1::int4 and t.wake_at >= $2::timestamptz
   and (t.wake_at, t.timer_id) > ($2::timestamptz, $3::int8) and t.wake_at < $4::timestamptz
 order by t.shard_id, t.wake_at, t.timer_id limit $5::int8"""
 
-# One row of bounds for each key and one for the range, half open in both columns.
+# One row of bounds for each key, and one for the range. They are looked up first (LATERAL with a
+# limit far beyond any range goes by key whatever the planner believes) and deleted by whole keys: a
+# join on ranges alone may read the table from its beginning.
 SWEEP: Final[LiteralString] = """\
+e_timers as (
+  select r.wake_at, r.timer_id
+  from unnest($8::timestamptz[], $9::timestamptz[], $10::int8[], $11::int8[])
+    as u(first_wake, end_wake, first_id, last_id)
+  cross join lateral (
+    select k.wake_at, k.timer_id
+    from timers as k
+    where k.shard_id = any($1::int4[]) and k.wake_at >= u.first_wake and k.wake_at < u.end_wake
+      and k.timer_id >= u.first_id and k.timer_id <= u.last_id
+    order by k.wake_at, k.timer_id limit 1000000) as r),
 d_timers as (
   delete from timers as t
-  using unnest($9::timestamptz[], $10::timestamptz[], $11::int8[], $12::int8[])
-    as u(first_wake, end_wake, first_id, last_id)
-  where t.shard_id = any($1::int4[]) and t.wake_at >= u.first_wake and t.wake_at < u.end_wake
-    and t.timer_id >= u.first_id and t.timer_id <= u.last_id and (select g.held from g)
+  using e_timers as u
+  where t.shard_id = any($1::int4[]) and t.wake_at = u.wake_at and t.timer_id = u.timer_id
+    and (select g.held from g)
   returning t.state)"""
 
 STATEMENTS: Final[dict[str, LiteralString]] = {"timers.read_window": READ_WINDOW}
