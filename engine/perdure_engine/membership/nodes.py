@@ -52,6 +52,7 @@ class NodeDirectory:
         self._owners: dict[int, NodeRow | None] = {}
         self._subscribers: list[Callable[[], None]] = []
         self._failing = False
+        self._own: NodeRow | None = None  # how this node sees itself while it leaves
 
     async def start(self) -> None:
         """Read the nodes and go on reading. Raises StoreError or TimeoutError."""
@@ -64,13 +65,15 @@ class NodeDirectory:
     async def leave(self) -> None:
         """Before a planned stop: return when the others have stopped counting on this node.
 
-        The ring gives it no shards from now on. Shards released afterwards find their new owner
-        waiting for them.
+        On its own ring it stays until then: shards released before the others have noticed would
+        have no owner meanwhile. Released afterwards they find their new owner waiting.
         """
+        self._own = self._lease.row()
         await self._lease.leave()
-        self._judge()
         if self._others:
             await self._clock.sleep(NOTICE_S)
+        self._own = None
+        self._judge()
 
     def lease_valid(self) -> bool:
         return self._lease.lease_valid()
@@ -114,7 +117,7 @@ class NodeDirectory:
 
     def _judge(self) -> None:
         """Compute the ring's members; tell the subscribers if they are others than before."""
-        nodes = [self._lease.row(), *self._others]
+        nodes = [self._own or self._lease.row(), *self._others]
         members = [node for node in nodes if SHARD_ROLE in node.roles.split(",")]
         if set(map(_identity, members)) == set(map(_identity, self._members)):
             return

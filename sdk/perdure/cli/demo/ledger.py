@@ -48,7 +48,8 @@ class Ledger:
         """In the order in which they were written."""
         if not self._path.exists():
             return []
-        return [msgspec.json.decode(line, type=Entry) for line in self._path.open("rb")]
+        lines = self._path.read_bytes().splitlines()
+        return [msgspec.json.decode(line, type=Entry) for line in lines]
 
     @contextmanager
     def _locked(self) -> Generator[int]:
