@@ -46,6 +46,8 @@ def fold(history: Iterable[Event], base: Folded | None = None) -> Folded:
 def apply(folded: Folded, event: Event) -> None:
     if event.event_id != folded.next_event_id:
         raise IllegalMove(f"event {event.event_id} where {folded.next_event_id} is next")
+    if folded.closed is not None:
+        raise IllegalMove(f"event {event.event_id} after the run has closed")
     _APPLY[type(event)](folded, event)
     folded.next_event_id += 1
     folded.last_time_us = event.time_us

@@ -38,7 +38,11 @@ def backoff_ms(policy: RetryPolicy, attempt: int) -> int:
         policy.maximum_interval_ms or policy.initial_interval_ms * MAXIMUM_INTERVAL_FACTOR_DEFAULT
     )
     exponent = min(attempt - 1, EXPONENT_MAX)
-    return int(min(policy.initial_interval_ms * policy.backoff_coefficient**exponent, longest))
+    try:
+        delay = policy.initial_interval_ms * policy.backoff_coefficient**exponent
+    except OverflowError:
+        return longest
+    return int(min(delay, longest))
 
 
 def next_attempt(

@@ -82,13 +82,17 @@ class MsgpackCodec:
 
     def decode_task(self, row: TaskRow) -> TaskRecord:
         payload = self._unpack(self._task, row.payload)
+        try:
+            state = TaskState(row.state)
+        except ValueError as error:
+            raise CorruptRow(f"task state {row.state}") from error
         return TaskRecord(
             payload.kind,
             payload.queue,
             row.queue_no,
             row.task_id,
             payload.scheduled_event_id,
-            state=TaskState(row.state),
+            state=state,
             attempt=row.attempt,
             start_no=row.start_no,
             priority=row.priority,
@@ -122,6 +126,9 @@ class MsgpackCodec:
         form, body = payload[:1], payload[1:]
         try:
             if form == ZSTD:
+                # the announced size is not believed: a flipped bit must not take a terabyte
+                if zstandard.frame_content_size(body) > DECOMPRESSED_BYTES_MAX:
+                    raise CorruptRow("the frame announces more than any row may hold")
                 body = self._decompress(body, max_output_size=DECOMPRESSED_BYTES_MAX)
             elif form != PLAIN:
                 raise CorruptRow(f"unknown form byte {form!r}")

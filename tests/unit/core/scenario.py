@@ -244,6 +244,7 @@ class Scenario:
         self.events: list[ev.Event] = []
         self.draft: Draft | None = None
         self.rejected: Rejected | None = None  # the last refusal
+        self.seen: list[bytes] = []  # the events' bytes at the last check of invariant 2
         self._numbers = itertools.count(1)
         self._at_rest: dict[tuple[int, int], str] = {}
         self.begun = NOTHING

@@ -6,7 +6,7 @@ from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Rejected, not_found
 from perdure_engine.core.failures import Failure, FailureKind, RetryState
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
-from perdure_engine.core.tasks import TaskKind, TaskRecord
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
 from perdure_engine.core.tokens import TaskToken
 
 
@@ -33,6 +33,25 @@ def holder(draft: Draft, token: TaskToken) -> TaskRecord:
         if record.handout.start_no != token.start_no:
             raise stale()
     elif token.start_no < record.start_no:
+        raise stale()
+    return record
+
+
+def runs_as(record: TaskRecord, start_no: int) -> bool:
+    """Whether a start is still out: handed out by this owner, or saved by the one before.
+
+    What the lease book asks for (a time-out, a put-back) may come after the attempt has ended otherwise.
+    """
+    if record.handout is not None:
+        return record.handout.start_no == start_no
+    return record.state is TaskState.STARTED and record.start_no == start_no
+
+
+def current_workflow_task(draft: Draft, token: TaskToken) -> TaskRecord:
+    """The workflow task, handed out for exactly this state of the history (design §6). Raises NOT_FOUND."""
+    record = holder(draft, token)
+    expected = draft.state.folded.next_event_id + (0 if record.scheduled_event_id else 1)
+    if token.started_event_id != expected:
         raise stale()
     return record
 

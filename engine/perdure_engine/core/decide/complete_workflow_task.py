@@ -26,11 +26,13 @@ from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
 
 
 def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
-    require_current(draft, intent)
+    record = attempts.current_workflow_task(draft, intent.token)
     refusal = check_commands.check(draft.state, draft.env.limits, intent.commands)
     if refusal is not None:
         fail_task(draft, WorkflowTaskFailedCause.BAD_COMMAND, _bug(refusal), intent.identity)
         return
+    if record.attempt > limits.WORKFLOW_TASK_STUCK_ATTEMPTS:
+        draft.listed = True  # as stuck no more
     closes = bool(intent.commands) and isinstance(intent.commands[-1], cmd.ClosingCommand)
     if closes and draft.state.buffered:
         _run_again(draft, intent)
@@ -42,8 +44,6 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
             completed_id, time_us, scheduled_id, started_id, intent.identity, intent.build_id
         )
     )
-    if draft.state.tasks[WORKFLOW_TASK_KEY].attempt > limits.WORKFLOW_TASK_STUCK_ATTEMPTS:
-        draft.listed = True
     draft.drop_task(WORKFLOW_TASK_KEY)
     draft.state.sticky_worker_id = intent.worker_id if intent.cached else b""
     for command in intent.commands:
@@ -52,18 +52,10 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
         draft.schedule_workflow_task()
 
 
-def require_current(draft: Draft, intent: CompleteWorkflowTask) -> None:
-    """The task was handed out for exactly this state of the history (design §6)."""
-    record = attempts.holder(draft, intent.token)
-    expected = draft.state.folded.next_event_id + (0 if record.scheduled_event_id else 1)
-    if intent.token.started_event_id != expected:
-        raise attempts.stale()
-
-
 def write_started(draft: Draft, started_us: int, identity: str) -> tuple[int, int]:
     """Emit the (of a transient task, Scheduled and) Started event. Returns both ids."""
     suggest = suggest_continue_as_new(draft.state, draft.env.limits)
-    scheduled_id = written_schedule(draft)
+    scheduled_id = written_schedule(draft, started_us)
     folded = draft.state.folded
     started_id, _ = draft.stamp()
     time_us = max(started_us, folded.last_time_us)

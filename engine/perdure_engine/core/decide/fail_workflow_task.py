@@ -18,7 +18,7 @@ from perdure_engine.core.tasks import TaskState, TimerKind
 
 
 def decide(draft: Draft, intent: FailWorkflowTask) -> None:
-    attempts.holder(draft, intent.token)
+    attempts.current_workflow_task(draft, intent.token)
     fail_task(draft, intent.cause, intent.failure, intent.identity)
 
 
@@ -48,13 +48,14 @@ def time_out_task(draft: Draft, timeout_type: TimeoutType) -> None:
     _next_attempt(draft, record.last_failure)
 
 
-def written_schedule(draft: Draft) -> int:
-    """Id of the task's Scheduled event; a transient task's is written now."""
+def written_schedule(draft: Draft, started_us: int) -> int:
+    """Id of the task's Scheduled event; a transient task's is written now, with the time its worker was told."""
     record = draft.state.tasks[WORKFLOW_TASK_KEY]
     if record.scheduled_event_id:
         return record.scheduled_event_id
     started = draft.state.folded.started
-    event_id, time_us = draft.stamp()
+    event_id, _ = draft.stamp()
+    time_us = max(started_us, draft.state.folded.last_time_us)
     draft.emit(
         ev.WorkflowTaskScheduled(
             event_id, time_us, started.task_queue, started.task_timeout_ms, record.attempt

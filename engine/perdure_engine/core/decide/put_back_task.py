@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from perdure_engine.core import events as ev
 from perdure_engine.core.decide.activity_outcome import end
-from perdure_engine.core.decide.attempts import activity_failure, key_of
+from perdure_engine.core.decide.attempts import activity_failure, key_of, runs_as
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import RetryState, worker_lost_failure
 from perdure_engine.core.intents import PutBackTask
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
-from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.tasks import TaskKind, TaskState
 
 
 def decide(draft: Draft, intent: PutBackTask) -> None:
     key = key_of(intent.task_kind, intent.scheduled_event_id)
     record = draft.state.tasks.get(key)
-    if record is None or record.start_no != intent.start_no:
+    if record is None:
         return
-    if intent.task_kind is TaskKind.WORKFLOW:
+    waited_for = (
+        record.state is TaskState.READY and record.handout is None and bool(draft.state.buffered)
+    )
+    if intent.task_kind is TaskKind.WORKFLOW and (waited_for or runs_as(record, intent.start_no)):
         draft.state.sticky_worker_id = b""
         draft.ready_again(WORKFLOW_TASK_KEY)
         draft.number_buffered()
+        return
+    if intent.task_kind is TaskKind.WORKFLOW or not runs_as(record, intent.start_no):
         return
     activity = draft.state.folded.activities[key]
     if intent.worker_dead and activity.scheduled.retry_policy.maximum_attempts == 1:

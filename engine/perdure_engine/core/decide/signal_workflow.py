@@ -30,7 +30,8 @@ def decide(draft: Draft, intent: SignalWorkflow) -> None:
 
 def require_room(draft: Draft) -> None:
     state = draft.state
-    if state.folded.signals + len(state.buffered) >= draft.env.limits.signals_max:
+    waiting = sum(isinstance(event, WorkflowExecutionSignaled) for event in state.buffered)
+    if state.folded.signals + waiting >= draft.env.limits.signals_max:
         raise Rejected(
             Code.RESOURCE_EXHAUSTED,
             "TOO_MANY_SIGNALS",

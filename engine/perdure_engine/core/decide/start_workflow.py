@@ -43,6 +43,8 @@ def _existing(intent: StartWorkflow, current: Draft) -> Started | None:
     if started.request_id == intent.request_id:
         requests.same_body(started.body_hash, intent.body_hash)
         return Started(started.run_id, True)
+    if requests.seen(current, intent.request_id, intent.body_hash):
+        return Started(started.run_id, False)  # a signal-with-start that signaled this run
     if not state.open:
         _require_reuse(intent, state)
         return None

@@ -1,0 +1,193 @@
+"""The worker of the torture tests, a process of its own, and the workflows that it runs.
+
+    python -P -m tests.chaos.program --task-queue NAME --effects FILE --address HOST:PORT ...
+
+Runs until SIGTERM or worse. With several addresses it has one worker for each node, and what a
+worker says about a task reaches whichever node owns the task's shard by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from perdure import activity, workflow
+from perdure.bench.worker import loop_factory
+from perdure.client import Client
+from perdure.worker import Worker
+
+STEP_TIMEOUT = timedelta(minutes=5)
+NAP = timedelta(milliseconds=300)
+PLACES = 1_000
+
+
+class Effect(NamedTuple):
+    """One line of the ledger: an activity began to run."""
+
+    key: str  # the idempotency key: the same for every attempt
+    number: int
+    attempt: int
+    pid: int
+    at_s: float  # by the wall clock, which is also the database's on this machine
+
+
+class Effects:
+    """An append-only file. An effect has happened when its line is synced; one sync may carry many."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._written = self._synced = 0
+        self._turn = asyncio.Lock()
+
+    @activity.defn(name="record")
+    async def record(self, number: int) -> int:
+        await self._append(number)
+        return number
+
+    @activity.defn(name="work")
+    async def work(self, number: int, seconds: float) -> int:
+        """Has its effect at the beginning: an attempt that is lost was one all the same."""
+        await self._append(number)
+        await asyncio.sleep(seconds)
+        return number
+
+    async def _append(self, number: int) -> None:
+        info = activity.info()
+        effect = Effect(info.idempotency_key, number, info.attempt, os.getpid(), time.time())
+        os.write(self._descriptor, f"{json.dumps(effect)}\n".encode())
+        self._written += 1
+        mine = self._written
+        async with self._turn:
+            if self._synced < mine:
+                up_to = self._written
+                await asyncio.to_thread(os.fdatasync, self._descriptor)
+                self._synced = up_to
+
+
+def read_effects(path: Path) -> list[Effect]:
+    """In the order in which they happened."""
+    if not path.exists():
+        return []
+    return [Effect(*json.loads(line)) for line in path.read_text("ascii").splitlines()]
+
+
+@workflow.defn
+class Recorded:
+    """W1 with an effect outside."""
+
+    @workflow.run
+    async def run(self, number: int) -> int:
+        return await workflow.execute_activity_method(
+            Effects.record, number, start_to_close_timeout=STEP_TIMEOUT
+        )
+
+
+@workflow.defn
+class Napping:
+    """A timer between start and effect."""
+
+    @workflow.run
+    async def run(self, number: int) -> int:
+        await workflow.sleep(NAP)
+        return await workflow.execute_activity_method(
+            Effects.record, number, start_to_close_timeout=STEP_TIMEOUT
+        )
+
+
+@workflow.defn
+class Collecting:
+    """Returns the numbers it was told, in order, once there are as many as it expects."""
+
+    def __init__(self) -> None:
+        self._seen: list[int] = []
+
+    @workflow.run
+    async def run(self, number: int, expected: int) -> list[int]:
+        await workflow.execute_activity_method(
+            Effects.record, number, start_to_close_timeout=STEP_TIMEOUT
+        )
+        await workflow.wait_condition(lambda: len(self._seen) >= expected)
+        return self._seen
+
+    @workflow.signal
+    def tell(self, number: int) -> None:
+        self._seen.append(number)
+
+    @workflow.query
+    def seen(self) -> list[int]:
+        return self._seen
+
+
+@workflow.defn
+class Waiting:
+    """Goes on until it is cancelled."""
+
+    @workflow.run
+    async def run(self, number: int) -> None:
+        await workflow.wait_condition(lambda: False)
+
+
+@workflow.defn
+class Slow:
+    """One activity that takes long."""
+
+    @workflow.run
+    async def run(self, number: int, seconds: float) -> int:
+        return await workflow.execute_activity_method(
+            Effects.work, args=[number, seconds], start_to_close_timeout=STEP_TIMEOUT
+        )
+
+
+ALL = (Recorded, Napping, Collecting, Waiting, Slow)
+
+
+def make_worker(client: Client, task_queue: str, effects: Effects) -> Worker:
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=ALL,
+        activities=[effects.record, effects.work],
+        max_cached_workflows=2_000,
+        max_concurrent_workflow_tasks=256,
+        max_concurrent_activities=PLACES,
+        graceful_shutdown_timeout=timedelta(seconds=5),
+    )
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    effects = Effects(arguments.effects)
+    async with contextlib.AsyncExitStack() as stack:
+        for address in arguments.address:
+            client = await Client.connect(address, lazy=True)
+            stack.push_async_callback(client.close)
+            worker = make_worker(client, arguments.task_queue, effects)
+            await stack.enter_async_context(worker)
+        await asked.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--address", action="append", required=True)
+    parser.add_argument("--task-queue", required=True)
+    parser.add_argument("--effects", type=Path, required=True)
+    arguments = parser.parse_args()
+    if len(arguments.address) > 1:
+        from tests.chaos import routed
+
+        routed.install(arguments.address)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(serve(arguments))
+
+
+if __name__ == "__main__":
+    main()

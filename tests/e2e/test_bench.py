@@ -1,0 +1,90 @@
+"""A small run of each workload: that it runs, and that its line has what was agreed on."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+from tests.e2e.command_line import CommandLine
+
+KEYS = {
+    *("system", "version", "workload", "n", "seconds", "per_s", "p50_ms", "p95_ms", "p99_ms"),
+    *("cpu_s", "cpu_engine_s", "cpu_database_s", "cpu_worker_s", "cpu_client_s"),
+    *("cpu_us_per_unit", "foreign_cpu", "notes"),
+}
+
+
+def bench(perdure: CommandLine, *arguments: str) -> dict[str, Any]:
+    found = perdure.run("bench", *arguments, "--json")
+    assert found.returncode == 0, found.stderr
+    (line,) = found.stdout.splitlines()
+    values: dict[str, Any] = json.loads(line)
+    return values
+
+
+@pytest.mark.parametrize(
+    ("workload", "n", "own"),
+    [
+        ("W1", 50, {"max_ms"}),
+        ("W2", 5, {"max_ms"}),
+        ("W3", 5, {"max_ms"}),
+        ("W6", 32, {"max_ms"}),
+        ("W8", 20, set[str]()),
+        ("W10", 20, set[str]()),
+    ],
+)
+def test_workloads(perdure: CommandLine, workload: str, n: int, own: set[str]) -> None:
+    line = bench(perdure, workload, "--n", str(n))
+
+    assert line.keys() == KEYS | own
+    assert (line["system"], line["workload"], line["n"]) == ("perdure", workload, n)
+    assert line["seconds"] > 0
+    assert line["per_s"] > 0
+    parts = ("engine", "database", "worker", "client")
+    assert all(line[f"cpu_{part}_s"] > 0 for part in parts)
+    assert line["cpu_s"] == pytest.approx(sum(line[f"cpu_{part}_s"] for part in parts), abs=0.01)
+
+
+def test_sleepers(perdure: CommandLine) -> None:
+    line = bench(perdure, "W7", "--n", "50", "--window", "1")
+
+    assert line.keys() == KEYS | {"cpu_pct", "cpu_pct_empty", "rss_mb", "bytes_per_run"}
+    assert line["rss_mb"] > 0
+    assert line["per_s"] is None
+
+
+def test_kills(perdure: CommandLine) -> None:
+    line = bench(perdure, "W9", "--n", "60", "--in-flight", "16")
+
+    own = {"lost", "duplicates", "duplicates_in_flight", "worker_recovery_s", "engine_recovery_s"}
+    assert line.keys() == KEYS | own
+    assert line["lost"] == 0
+    assert line["duplicates"] == line["duplicates_in_flight"]
+    assert line["worker_recovery_s"] > 0
+    assert line["engine_recovery_s"] > 0
+
+
+def test_an_engine_that_runs_already(dev: CommandLine) -> None:
+    line = bench(dev, "W1", "--n", "20", "--address", dev.environment["PERDURE_ADDRESS"])
+
+    assert line["per_s"] > 0
+    assert line["cpu_engine_s"] is None
+    assert line["cpu_worker_s"] > 0
+
+
+def test_many_shards(perdure: CommandLine) -> None:
+    assert bench(perdure, "W1", "--n", "20", "--shards", "32")["per_s"] > 0
+
+
+def test_interrupted_it_leaves_nothing(perdure: CommandLine) -> None:
+    run = perdure.start("bench", "W1", "--n", "1000000")
+    assert run.stderr is not None
+    for line in run.stderr:
+        if "Running" in line:
+            break
+
+    run.send_signal(signal.SIGINT)
+
+    assert run.wait(60) == 130

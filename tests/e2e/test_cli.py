@@ -1,0 +1,206 @@
+"""The command line as a newcomer meets it: an engine, a worker, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from tests.e2e.command_line import CommandLine
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+START = ("-q", "lab", "--id")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def worker(dev: CommandLine) -> None:
+    program = dev.folder / "lab.py"
+    shutil.copy(Path(__file__).with_name("lab.py"), program)
+    dev.start_program(program)
+
+
+def test_the_workflow_of_the_readme(dev: CommandLine) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", readme, flags=re.MULTILINE | re.DOTALL)
+    program = dev.folder / "hello.py"
+    address = dev.environment["PERDURE_ADDRESS"]
+    program.write_text(example.replace("localhost:7233", address), encoding="utf-8")
+
+    assert dev.start_program(program).wait(60) == 0
+
+    assert program.with_suffix(".log").read_text() == "Hello, World!\n"
+    assert "hello-1" in dev.run("workflow", "list").stdout
+    assert "WorkflowExecutionCompleted" in dev.run("workflow", "show", "hello-1").stdout
+
+
+def test_an_order_from_its_start_to_its_result(dev: CommandLine) -> None:
+    started = dev.run("workflow", "start", "Order", *START, "order-1", "-i", '{"cents": 5}')
+    assert started.returncode == 0, started.stderr
+    assert "order-1" in started.stdout
+
+    state = dev.run("workflow", "query", "order-1", "state")
+    assert json.loads(state.stdout) == "waiting"
+    described = dev.run("workflow", "describe", "order-1", "-o", "json")
+    assert json.loads(described.stdout)["status"] == "RUNNING"
+    counted = dev.run("workflow", "count", "--status", "running", "--id-prefix", "order-1")
+    assert counted.stdout == "1\n"
+
+    signalled = dev.run("workflow", "signal", "order-1", "shipped", "-i", '"T-1"')
+    assert (signalled.returncode, signalled.stdout) == (0, "")
+    result = dev.run("workflow", "result", "order-1", "--timeout", "60s")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == {"order": {"cents": 5}, "tracking": "T-1"}
+
+    listed = dev.run("workflow", "list", "--id-prefix", "order-1", "-o", "json").stdout
+    (row,) = [json.loads(line) for line in listed.splitlines()]
+    assert (row["id"], row["status"]) == ("order-1", "COMPLETED")
+    shown = dev.run("workflow", "show", "order-1", "--follow", "-o", "json").stdout
+    events = [json.loads(line) for line in shown.splitlines()]
+    assert [event["event_id"] for event in events] == list(range(1, len(events) + 1))
+    assert len(events) == row["history_length"]
+
+
+def test_execute_with_a_file(dev: CommandLine) -> None:
+    (dev.folder / "value.json").write_text('["größe", 1.5, null]', encoding="utf-8")
+
+    found = dev.run("workflow", "execute", "Echo", *START, "echo-1", "--input-file", "value.json")
+
+    assert json.loads(found.stdout) == ["größe", 1.5, None]
+    assert "Started echo-1" in found.stderr
+
+
+def test_execute_with_standard_input(dev: CommandLine) -> None:
+    arguments = ("workflow", "execute", "Echo", *START, "echo-2", "--input-file", "-")
+
+    assert json.loads(dev.run(*arguments, input='{"a": 1}').stdout) == {"a": 1}
+
+
+def test_a_failed_workflow_is_4(dev: CommandLine) -> None:
+    found = dev.run("workflow", "execute", "Failing", *START, "failing-1")
+
+    assert (found.returncode, found.stdout) == (4, "")
+    assert "Refused: no money" in found.stderr
+
+
+def test_a_terminated_workflow_is_4(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Sleeping", *START, "terminated-1")
+    assert dev.run("workflow", "terminate", "terminated-1", "--reason", "enough").returncode == 0
+
+    found = dev.run("workflow", "result", "terminated-1")
+
+    assert found.returncode == 4
+    assert "Terminated" in found.stderr
+
+
+def test_a_workflow_that_timed_out_is_5(dev: CommandLine) -> None:
+    found = dev.run("workflow", "execute", "Sleeping", *START, "late-1", "--run-timeout", "1s")
+
+    assert (found.returncode, found.stdout) == (5, "")
+
+
+def test_a_wait_that_timed_out_is_5(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Sleeping", *START, "slow-1")
+
+    assert dev.run("workflow", "result", "slow-1", "--timeout", "200ms").returncode == 5
+
+
+def test_a_cancelled_workflow_is_6(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Sleeping", *START, "cancelled-1")
+    assert dev.run("workflow", "cancel", "cancelled-1").returncode == 0
+
+    assert dev.run("workflow", "result", "cancelled-1").returncode == 6
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("describe", "nobody"),
+        ("show", "nobody"),
+        ("result", "nobody"),
+        ("query", "nobody", "state"),
+        ("signal", "nobody", "shipped"),
+        ("cancel", "nobody"),
+        ("terminate", "nobody"),
+    ],
+)
+def test_what_is_not_there_is_3(dev: CommandLine, arguments: tuple[str, ...]) -> None:
+    found = dev.run("workflow", *arguments)
+
+    assert (found.returncode, found.stdout) == (3, "")
+    assert "nobody" in found.stderr
+
+
+def test_a_second_start_of_a_running_id_is_1(dev: CommandLine) -> None:
+    assert dev.run("workflow", "start", "Sleeping", *START, "once-1").returncode == 0
+
+    found = dev.run("workflow", "start", "Sleeping", *START, "once-1")
+    assert found.returncode == 1
+    assert "already running" in found.stderr
+
+
+def test_what_the_engine_refuses_by_value_is_2(dev: CommandLine) -> None:
+    found = dev.run("workflow", "start", "Echo", *START, "x" * 5000)
+
+    assert found.returncode == 2
+    assert "workflow_id" in found.stderr
+
+
+def test_a_namespace_that_is_not_there_is_3(dev: CommandLine) -> None:
+    assert dev.run("workflow", "list", "-n", "nowhere").returncode == 3
+
+
+def test_ctrl_c_ends_a_wait_with_130(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Sleeping", *START, "waited-1")
+    waiting = dev.start("workflow", "show", "waited-1", "--follow")
+    assert waiting.stdout is not None
+    assert "WorkflowExecutionStarted" in waiting.stdout.readline()
+
+    waiting.send_signal(signal.SIGINT)
+
+    assert waiting.wait(30) == 130
+
+
+def test_namespaces(dev: CommandLine) -> None:
+    created = dev.run("namespace", "create", "shop", "--retention", "2d", "-o", "json")
+    assert created.returncode == 0, created.stderr
+    assert json.loads(created.stdout)["retention"] == 2 * 24 * 3600
+
+    updated = dev.run("namespace", "update", "shop", "--description", "A shop", "-o", "json")
+    assert json.loads(updated.stdout)["description"] == "A shop"
+    assert json.loads(updated.stdout)["retention"] == 2 * 24 * 3600
+    assert "shop" in dev.run("namespace", "list").stdout
+    assert "A shop" in dev.run("namespace", "describe", "shop").stdout
+    assert dev.run("namespace", "describe", "nowhere").returncode == 3
+
+
+def test_the_database_is_told_of_by_db_status(dev: CommandLine) -> None:
+    found = dev.run("db", "status")
+
+    # `perdure dev` keeps its database to itself: without a URL there is nothing to tell.
+    assert found.returncode != 0
+    assert found.stderr
+
+
+def test_without_an_engine_one_is_told_how_to_start_it(perdure: CommandLine) -> None:
+    found = perdure.run("workflow", "list", "--address", "127.0.0.1:1", "--call-timeout", "1s")
+
+    assert found.returncode == 1
+    assert "perdure dev" in found.stderr
+
+
+def test_what_was_started_is_there_after_a_restart(perdure: CommandLine, tmp_path: Path) -> None:
+    first = perdure.start_dev(tmp_path / "data")
+    assert perdure.run("workflow", "start", "Order", "-q", "x", "--id", "kept").returncode == 0
+    first.send_signal(signal.SIGINT)
+    assert first.wait(60) == 0
+
+    second = perdure.start_dev(tmp_path / "data")
+
+    assert "kept" in perdure.run("workflow", "list").stdout
+    second.send_signal(signal.SIGINT)
+    wait_until(lambda: second.poll() is not None, 60, "perdure dev does not stop")
+    assert second.returncode == 0

@@ -1,0 +1,420 @@
+"""One run under everything that can happen to it, in any order: with duplicates, stale tokens, batches, take-overs.
+
+The machine asks at random and knows little: which requests were acknowledged, which starts have ended, when the next
+attempt of an activity may begin. What must hold all the same is said in its rules (invariants 30, 31, 32, 41, 42, 47)
+and in `invariants.CHECKS`, which run after every step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.unit.core import invariants
+from tests.unit.core.scenario import (
+    CANCEL,
+    COMPLETE,
+    FAIL,
+    Scenario,
+    activity,
+    application,
+    cancel,
+    canceled,
+    changes_of,
+    completed,
+    done,
+    failed,
+    frozen,
+    put_back,
+    request_id,
+    save_start,
+    signal,
+    start,
+    task_failed,
+    terminate,
+    timed_out,
+    timer,
+)
+
+from perdure_engine.core import commands as cmd
+from perdure_engine.core import events as ev
+from perdure_engine.core import intents
+from perdure_engine.core.failures import Failure, TimeoutType
+from perdure_engine.core.intents import StartSignal
+from perdure_engine.core.limits import RunLimits
+from perdure_engine.core.retry import RetryPolicy, backoff_ms
+from perdure_engine.core.state import WORKFLOW_TASK_KEY
+from perdure_engine.core.tasks import TaskKind, TaskState
+from perdure_engine.core.tokens import TaskToken
+
+LIMITS = RunLimits(
+    history_events_max=150,
+    pending_activities_max=4,
+    pending_timers_max=3,
+    signals_max=20,
+    commands_max=6,
+)
+POLICIES = (
+    None,
+    RetryPolicy(maximum_attempts=1),
+    RetryPolicy(500, 1.0, maximum_attempts=3),
+    RetryPolicy(non_retryable_error_types=("ValueError",)),
+)
+FAILURES = (
+    application(type="IOError"),
+    application(type="ValueError"),
+    application(non_retryable=True),
+    application(type="IOError", next_retry_delay_ms=0),
+    application(type="IOError", next_retry_delay_ms=30_000),
+)
+NAMES = "abcde"
+some_name = st.sampled_from(NAMES)
+timeout_ms = st.sampled_from([0, 0, 3_000, 20_000])
+commands = st.lists(
+    st.one_of(
+        st.builds(
+            activity,
+            some_name,
+            retry_policy=st.sampled_from(POLICIES),
+            schedule_to_start_timeout_ms=timeout_ms,
+            schedule_to_close_timeout_ms=timeout_ms,
+        ),
+        st.builds(timer, some_name, st.sampled_from([0, 1, 10])),
+        st.tuples(st.just("cancel timer"), some_name),
+        st.tuples(st.just("cancel activity"), st.integers(0, 3)),
+    ),
+    min_size=1,
+    max_size=4,
+)
+few = st.integers(0, 7)  # which one; or how far back, 0 being the newest
+hold = st.sampled_from([False, False, True])  # whether the batch stays open for what comes next
+failures = st.sampled_from(FAILURES)
+WORKER = [
+    *(["workflow completed"] * 4),
+    "workflow failed",
+    *(["activity completed"] * 2),
+    *(["activity failed"] * 3),
+    "activity canceled",
+    "progress",
+]
+SHARD = [*(["timer"] * 4), "time passes", "take-over", "put back", "put back", "timed out", "saved"]
+
+
+class RunMachine(RuleBasedStateMachine):
+    """Few rules with many actions each: hypothesis leaves whole rules out of a run; one without workers is dull."""
+
+    run: Scenario
+
+    @initialize(
+        delayed=st.sampled_from([False, False, True]),
+        run_timeout_ms=st.sampled_from([0, 0, 60_000]),
+        signaled=st.booleans(),
+        may_end_after=st.integers(0, 60),
+        first=commands,
+    )
+    def begin(
+        self,
+        delayed: bool,
+        run_timeout_ms: int,
+        signaled: bool,
+        may_end_after: int,
+        first: list[Any],
+    ) -> None:
+        self.run = Scenario(
+            start(
+                1,
+                start_delay_ms=5_000 if delayed else 0,
+                run_timeout_ms=run_timeout_ms,
+                signal=StartSignal("paid", b"") if signaled else None,
+            ),
+            limits=LIMITS,
+        )
+        self.steps_left = may_end_after
+        self.tokens: list[TaskToken] = []
+        self.timers: dict[int, intents.FireTimer] = {}
+        self.acknowledged = [request_id(1)] if signaled else []  # signals, in order
+        self.ended: set[int] = set()  # start numbers whose attempt is over
+        self.released: set[int] = set()  # … that were put back, uncounted
+        self.not_before: dict[tuple[int, int], int] = {}  # (activity, attempt) -> earliest time
+        self.remember_timers()
+        if not delayed:
+            self.take(0)
+            token = self.tokens[-1]
+            self.report(done(token, *map(self.command, first)), token, hold=False)
+
+    # ---- clients
+
+    @rule(what=st.sampled_from(["signal", "signal", "cancel", "terminate"]), number=few, hold=hold)
+    def a_client_asks(self, what: str, number: int, hold: bool) -> None:
+        match what:
+            case "signal" if number < 3:
+                self.signal(10 + number, hold)  # often one that came before
+            case "signal":
+                self.signal(20 + len(self.acknowledged), hold)
+            case "cancel":
+                self.do(cancel(40 + number), hold)
+            case _ if self.steps_left <= 0:
+                self.do(terminate())
+                assert not self.run.state.open, "invariant 47: terminate wins"
+
+    def signal(self, number: int, hold: bool = False) -> None:
+        _, refused = self.do(signal(number), hold)
+        if not refused and request_id(number) not in self.acknowledged:
+            self.acknowledged.append(request_id(number))
+
+    # ---- workers
+
+    @rule(which=few, asked=commands, outcome=st.sampled_from(["kept", "kept", "ended", "failed"]))
+    def a_worker_takes_a_task(self, which: int, asked: list[Any], outcome: str) -> None:
+        """… and keeps it, or ends it at once."""
+        if self.take(which):
+            workflow = self.tokens[-1].kind is TaskKind.WORKFLOW
+            if outcome == "ended":
+                self.ends("workflow completed" if workflow else "activity completed", 0, asked)
+            elif outcome == "failed":
+                self.ends("workflow failed" if workflow else "activity failed", 0, asked)
+
+    @rule(which=few, saved=st.booleans())
+    def another_worker_takes_a_task(self, which: int, saved: bool) -> None:
+        if self.take(which) and saved:
+            self.do(save_start(self.tokens[-1]))
+
+    @rule(what=st.sampled_from(WORKER), back=few, asked=commands, hold=hold, failure=failures)
+    def a_worker_reports(
+        self, what: str, back: int, asked: list[Any], hold: bool, failure: Failure
+    ) -> None:
+        self.ends(what, back, asked, hold, failure)
+
+    def ends(
+        self,
+        what: str,
+        back: int,
+        asked: list[Any],
+        hold: bool = False,
+        failure: Failure = FAILURES[0],
+    ) -> None:
+        kind = TaskKind.WORKFLOW if what.startswith("workflow") else TaskKind.ACTIVITY
+        token = self.token(back, kind)
+        if token is None:
+            self.take(back)
+            return
+        match what:
+            case "workflow completed":
+                listed = [self.command(one) for one in asked]
+                if self.steps_left <= 0:
+                    listed.append((COMPLETE, FAIL, CANCEL)[back % 3])
+                self.report(done(token, *listed, cached=hold), token, hold)
+            case "workflow failed":
+                self.report(task_failed(token), token, hold)
+            case "activity completed":
+                self.report(completed(token), token, hold)
+            case "activity failed":
+                self.report(failed(token, failure), token, hold, failure)
+            case "activity canceled":
+                self.report(canceled(token), token, hold)
+            case _:
+                _, refused = self.do(intents.SaveProgress(token, b"progress"), hold)
+                assert refused or token.start_no not in self.ended, "invariant 30"
+
+    # ---- the shard: its timers, its lease book (what that asks for may come late), its end
+
+    @rule(what=st.sampled_from(SHARD), back=few, hold=hold)
+    def the_shard_acts(self, what: str, back: int, hold: bool) -> None:
+        match what:
+            case "time passes":
+                self.run.wait((0.1, 1.0, 5.0, -2.0)[back % 4])
+            case "take-over":
+                self.run.commit()
+                self.run.reload()
+            case "timer":
+                self.fire(back, hold)
+            case _:
+                token = self.token(back)
+                if token is not None:
+                    self.lease_book(what, token, hold)
+
+    def fire(self, back: int, hold: bool) -> None:
+        """Any row there ever was may fire, again too, but never before its time."""
+        known = sorted(self.timers.values(), key=lambda row: row.wake_us)
+        known = known[-8:]
+        if known:
+            fire = known[back % len(known)]
+            self.run.now_us = max(self.run.now_us, fire.wake_us)
+            self.do(fire, hold)
+
+    def lease_book(self, what: str, token: TaskToken, hold: bool) -> None:
+        match what:
+            case "put back":
+                if self.quiet(put_back(token, worker_dead=hold), token, hold):
+                    self.released.add(token.start_no)
+            case "timed out":
+                kind = TimeoutType.HEARTBEAT if hold else TimeoutType.START_TO_CLOSE
+                late = application(type="IOError")  # as retryable as a time-out is
+                if self.quiet(timed_out(token, kind), token, hold, late):
+                    self.ended.add(token.start_no)
+            case _:
+                self.quiet(save_start(token), token, hold)
+
+    def token(self, back: int, kind: TaskKind | None = None) -> TaskToken | None:
+        """One that is out, or (from 5 on) any that ever was."""
+        known = [token for token in self.tokens if kind in (None, token.kind)]
+        over = self.ended | self.released
+        out = [token for token in known if token.start_no not in over]
+        chosen = known if back >= 5 or not out else out
+        return chosen[-1 - back % len(chosen)] if chosen else None
+
+    def take(self, which: int) -> bool:
+        """A worker takes one of the tasks that wait; what history.handout allows."""
+        self.run.commit()
+        state = self.run.state
+        if not (ready := self.startable()) and state.open:
+            self.signal(20 + len(self.acknowledged))
+            ready = self.startable()
+        if not ready:
+            return False
+        key = ready[which % len(ready)]
+        name = ""
+        if key != WORKFLOW_TASK_KEY:
+            name = state.folded.activities[key].scheduled.activity_id
+        token = self.run.hand_out(name)
+        for older in self.tokens:
+            if (older.kind, older.scheduled_event_id) == (token.kind, token.scheduled_event_id):
+                self.released.add(older.start_no)
+        self.tokens.append(token)
+        return True
+
+    def startable(self) -> list[int]:
+        state = self.run.state
+        return [
+            key
+            for key, record in state.tasks.items()
+            if record.state is TaskState.READY
+            and record.handout is None
+            and not (key == WORKFLOW_TASK_KEY and state.buffered)
+        ]
+
+    # ---- what every step has in common
+
+    def command(self, one: Any) -> cmd.Command:
+        match one:
+            case ("cancel timer", name):
+                return cmd.CancelTimer(name)
+            case ("cancel activity", index):
+                pending = list(self.run.state.folded.activities)
+                return cmd.RequestCancelActivity(pending[index % len(pending)] if pending else 2)
+            case _:
+                command: cmd.Command = one
+                return command
+
+    def report(
+        self,
+        intent: intents.WorkerIntent,
+        token: TaskToken,
+        hold: bool,
+        failure: Failure | None = None,
+    ) -> None:
+        """Invariant 30: what a worker says of an attempt counts at most once."""
+        _, refused = self.do(intent, hold, failure)
+        if not refused:
+            assert token.start_no not in self.ended, "invariant 30: applied after its end"
+            self.ended.add(token.start_no)
+
+    def quiet(
+        self, intent: intents.Intent, token: TaskToken, hold: bool, failure: Failure | None = None
+    ) -> bool:
+        """What the shard asks of itself is never refused; of a start that is over it changes nothing.
+
+        Returns whether it changed anything.
+        """
+        before = self.everything()
+        over = token.start_no in self.ended or token.start_no in self.released
+        if token.kind is TaskKind.WORKFLOW and self.run.state.buffered:
+            over = False  # its saved number may stand for an unsaved start that events wait for
+        _, refused = self.decide(intent, failure)
+        assert not refused
+        changed = self.everything() != before
+        assert not (over and changed), "invariants 24, 30: the start was over"
+        self.finish(hold)
+        return changed
+
+    def do(
+        self, intent: intents.Intent, hold: bool = False, failure: Failure | None = None
+    ) -> tuple[object, str]:
+        outcome = self.decide(intent, failure)
+        self.finish(hold)
+        return outcome
+
+    def decide(self, intent: intents.Intent, failure: Failure | None = None) -> tuple[object, str]:
+        state = self.run.state
+        attempts = {key: record.attempt for key, record in state.tasks.items() if key}
+        asked = {
+            key: bool(pending.cancel_requested_event_id)
+            for key, pending in state.folded.activities.items()
+        }
+        backing_off = {key for key in attempts if state.tasks[key].state is TaskState.BACKOFF}
+        was_open, before = state.open, self.everything()
+        outcome = self.run.decide(intent)
+        if not was_open:
+            assert self.everything() == before, "invariant 47: nothing has an effect after the end"
+        for key, record in state.tasks.items():
+            if key in attempts:
+                self.one_attempt_more(key, record.attempt - attempts[key], asked[key], failure)
+            if key in backing_off and record.state is not TaskState.BACKOFF:
+                ready_us = self.not_before[key, record.attempt]
+                assert self.run.now_us >= ready_us, "invariant 31: not before its delay is over"
+        return outcome
+
+    def one_attempt_more(self, key: int, more: int, asked: bool, failure: Failure | None) -> None:
+        assert more in (0, 1), "invariant 31: one attempt at a time"
+        if not more:
+            return
+        assert failure is not None, "invariant 31: only a failure or a time-out counts"
+        assert not asked, "invariant 32: no retry after a cancellation was asked for"
+        record = self.run.state.tasks[key]
+        policy = self.run.state.folded.activities[key].scheduled.retry_policy
+        assert not policy.maximum_attempts or record.attempt <= policy.maximum_attempts
+        assert not failure.non_retryable
+        assert failure.type not in policy.non_retryable_error_types
+        delay_ms = failure.next_retry_delay_ms
+        if delay_ms is None:
+            delay_ms = backoff_ms(policy, record.attempt - 1)
+        self.not_before[key, record.attempt] = self.run.now_us + delay_ms * 1000
+
+    def finish(self, hold: bool) -> None:
+        self.steps_left -= 1
+        if not hold:
+            self.run.commit()
+        self.remember_timers()
+
+    def remember_timers(self) -> None:
+        run_id = self.run.state.run_id
+        for row in self.run.state.timer_rows.values():
+            self.timers[row.timer_id] = intents.FireTimer(
+                run_id, row.kind, row.reference, row.wake_us, row.timer_id
+            )
+
+    def everything(self) -> object:
+        draft = self.run.draft
+        return frozen(self.run.state), changes_of(draft) if draft is not None else (0,) * 7
+
+    # ---- after every step
+
+    @invariant()
+    def what_must_hold_of_every_committed_run(self) -> None:
+        if self.run.draft is None:
+            for check in invariants.CHECKS:
+                check(self.run)
+
+    @invariant()
+    def invariants_41_and_42_each_acknowledged_signal_is_there_once_in_order(self) -> None:
+        draft = self.run.draft
+        events = [*self.run.events, *(draft.events if draft else []), *self.run.state.buffered]
+        signals = [e.request_id for e in events if isinstance(e, ev.WorkflowExecutionSignaled)]
+        assert signals == self.acknowledged
+
+    def teardown(self) -> None:
+        if hasattr(self, "run"):
+            self.run.commit()
+            for check in invariants.CHECKS:
+                check(self.run)
