@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.integration.server.engine_process import postgres_processes
@@ -107,18 +108,17 @@ def scene(number_of_shards: int = 8) -> Iterator[Scene]:
 
     Not pytest's tmp_path: PostgreSQL's socket lies in it, and a socket's path is short.
     """
-    with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="perdure-torture-"))
-        played = Scene(folder, number_of_shards)
-        stack.callback(played.database.stop)
-        stack.callback(lambda: stop_all(played.processes))
-        try:
-            yield played
-        except BaseException:
-            print(f"\nlogs, database and effects are in {folder}")
-            raise
-        stack.callback(lambda: remove(folder))
-        stack.callback(stack.pop_all().close)
+    folder = Path(tempfile.mkdtemp(prefix="perdure-torture-"))
+    played = Scene(folder, number_of_shards)
+    try:
+        yield played
+    except BaseException:
+        print(f"\nlogs, database and effects are in {folder}")
+        raise
+    finally:
+        stop_all(played.processes)
+        played.database.stop()
+    shutil.rmtree(folder)
 
 
 def stop_all(processes: Sequence[Process]) -> None:
@@ -126,12 +126,3 @@ def stop_all(processes: Sequence[Process]) -> None:
         if process.pid is not None:
             process.send(signal.SIGCONT)
         process.stop()
-
-
-def remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-Clock = Callable[[], float]

@@ -7,6 +7,7 @@ that is busy is handed out, and nothing at all while the node's lease may be ove
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,10 +19,12 @@ from perdure_engine.core.decide.complete_workflow_task import suggest_continue_a
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import DescribeWorkflow, PutBackTask, SaveStart
+from perdure_engine.core.replies import Reply
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.history.reading import read_task_events
 from perdure_engine.history.run import Run
+from perdure_engine.history.work import Item
 from perdure_engine.ports.history import (
     Handed,
     HandedActivityTask,
@@ -70,20 +73,28 @@ def _start_when_free(
     """Start right after the commit that the run is in, before the next one makes it busy again."""
     started: asyncio.Future[Handed | None] = asyncio.get_running_loop().create_future()
 
-    def go_on() -> None:
-        if started.done():
-            return  # the poll has gone
-        if shard.closed or offer.run_id not in shard.runs:
-            started.set_result(None)  # the offer comes again, from whoever owns the shard
-            return
-        outcome = start_task(shard, offer, worker)
-        if isinstance(outcome, asyncio.Future):
-            outcome.add_done_callback(lambda done: _pass_on(shard, done, started))
-        else:
-            started.set_result(outcome)
-
-    run.then.append(go_on)
+    run.then.append(lambda: _go_on(shard, offer, worker, started))
     return started
+
+
+def _go_on(
+    shard: Shard, offer: TaskOffer, worker: WorkerRef, started: asyncio.Future[Handed | None]
+) -> None:
+    if started.done():
+        return  # the poll has gone
+    if (
+        shard.closed
+        or shard.unproven
+        or offer.run_id not in shard.runs
+        or not shard.rooms.lease_valid()
+    ):
+        started.set_result(None)  # the offer comes again, from whoever owns the shard
+        return
+    outcome = start_task(shard, offer, worker)
+    if isinstance(outcome, asyncio.Future):
+        outcome.add_done_callback(lambda done: _pass_on(shard, done, started))
+    else:
+        started.set_result(outcome)
 
 
 def _pass_on(
@@ -96,19 +107,34 @@ def _pass_on(
         undo(shard, handed)
 
 
-async def _start_later(shard: Shard, offer: TaskOffer, worker: WorkerRef) -> Handed | None:
-    """Have the run loaded, or the lease proved by a fence step; then start."""
-    intent = DescribeWorkflow(namespace_id=offer.namespace_id, workflow_id="", run_id=offer.run_id)
-    try:
-        await shard.submit(intent)
-    except Rejected:
-        return None
-    if shard.closed or shard.unproven or not shard.rooms.lease_valid():
-        return None  # the offer comes again
-    if offer.run_id not in shard.runs:
-        return None
-    handed = start_task(shard, offer, worker)
-    return await handed if isinstance(handed, asyncio.Future) else handed
+class _Touch(Item):
+    """Has a run loaded, or the lease proved by a fence step; then goes on at once, before the run can leave memory."""
+
+    __slots__ = ("_go_on",)
+
+    def __init__(
+        self, offer: TaskOffer, started: asyncio.Future[Handed | None], go_on: Callable[[], None]
+    ) -> None:
+        intent = DescribeWorkflow(
+            namespace_id=offer.namespace_id, workflow_id="", run_id=offer.run_id
+        )
+        super().__init__(intent, started)  # type: ignore[arg-type]  # answered by this class only
+        self._go_on = go_on
+
+    def answer(self, reply: Reply) -> None:
+        self._go_on()
+
+    def refuse(self, error: Rejected) -> None:
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)  # the offer comes again, from whoever owns the shard
+
+
+def _start_later(
+    shard: Shard, offer: TaskOffer, worker: WorkerRef
+) -> asyncio.Future[Handed | None]:
+    started: asyncio.Future[Handed | None] = asyncio.get_running_loop().create_future()
+    shard.put(_Touch(offer, started, lambda: _go_on(shard, offer, worker, started)))
+    return started
 
 
 def _hand_out(

@@ -114,7 +114,7 @@ class Loading:
             assert refusal is not None
             self._give_up(items, refusal)
             return
-        shard.runs[run_id] = run
+        shard.runs.setdefault(run_id, run)  # its start may have overtaken the read
         shard.inbox.put_again(items)
         shard.work_waits()
 

@@ -276,8 +276,7 @@ class HistoryService:
 
     def lapsed(self) -> None:
         for shard in self._shards.values():
-            shard.unproven = True
-            shard.work_waits()
+            shard.lapsed()
 
     async def stop(self) -> None:
         for task in list(self._background):

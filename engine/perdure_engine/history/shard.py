@@ -17,7 +17,7 @@ from perdure_engine.core.decide import decide, start_workflow
 from perdure_engine.core.describe import closed_reply, describe
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, not_found
-from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
+from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX, uuid_text
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import EventsReady, Reply
 from perdure_engine.core.state import RunState
@@ -55,9 +55,9 @@ class Shard:
         self.in_flight_since = 0.0
         self.closed = False  # released or lost: takes nothing any more
         self.draining = False  # about to be released: takes nothing new
-        self.unproven = (
-            False  # the node's lease had ended: nothing is answered before the fence was bumped
-        )
+        self.lapses = 0  # how often the node's lease had ended
+        # the node's lease had ended: nothing is answered before the fence was bumped
+        self.unproven = False
         self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
         self.runs_max = rooms.config.runs_cached_max
         self._sequence = 0
@@ -101,11 +101,20 @@ class Shard:
     def numbers_run_out(self) -> bool:
         return self._sequence > SEQUENCE_MAX - NUMBERS_SPARE
 
-    def new_range(self, fence: Fence) -> None:
-        """The fence was bumped by ourselves: same memory, new numbers."""
+    def new_range(self, fence: Fence, lapses: int) -> None:
+        """The fence was bumped by ourselves: same memory, new numbers.
+
+        `lapses` is what `self.lapses` was when the bump was sent.
+        """
         self.fence = fence
         self._sequence = 0
-        self.unproven = False
+        self.unproven = self.lapses != lapses
+
+    def lapsed(self) -> None:
+        """See ports.shards: a bump that was sent before this call proves nothing."""
+        self.lapses += 1
+        self.unproven = True
+        self.work_waits()
 
     # ---- decide
 
@@ -157,13 +166,21 @@ class Shard:
         self, step: ShardStep, item: Item, run: Run | CurrentRun, error: Exception
     ) -> ShardStep:
         """A decision raised what is not a refusal: all but its intent is decided again on reloaded state."""
-        self._refuse_internal(item, "DECISION_FAILED", repr(error))
         step.items.remove(item)
         if isinstance(run, Run):
             self.evict(run)
             self._count_failure(run.state.run_id, repr(error))
+        self._give_up_or_again(item, "DECISION_FAILED", repr(error))
         self.redo(step)
         return ShardStep(self)
+
+    def _give_up_or_again(self, item: Item, reason: str, why: str) -> None:
+        """A caller hears INTERNAL. The shard's own work has nobody who would repeat it: it is tried again."""
+        item.tries += 1
+        if item.future is None and item.tries < TRIES_MAX:
+            self.inbox.put_again([item])
+        else:
+            self._refuse_internal(item, reason, why)
 
     def _refuse_internal(self, item: Item, reason: str, why: str) -> None:
         error_id = self.rooms.ids.new_id().hex()
@@ -197,6 +214,9 @@ class Shard:
             case intents.QueryWorkflow():
                 step.after.append(lambda: self.queries.ask(run, item))
                 return LATER
+            case intents.FireTimer():
+                step.after.append(lambda: self.timers.fired(intent.wake_us, intent.timer_id))
+                return decide(self._draft(step, run, env), intent)
             case _:
                 return decide(self._draft(step, run, env), intent)
 
@@ -223,6 +243,8 @@ class Shard:
         self, step: ShardStep, intent: intents.StartWorkflow, found: Run | CurrentRun, env: Env
     ) -> Reply:
         current = found.current if isinstance(found, Run) else found
+        if intent.run_id in self.runs and not _same_start(self.runs[intent.run_id], intent):
+            raise run_id_in_use(intent)
         existing = self._draft(step, found, env) if isinstance(found, Run) else None
         reply, draft = start_workflow.decide(intent, env, existing)
         if draft is not None:
@@ -386,10 +408,7 @@ class Shard:
         for key in step.currents:
             self.currents.pop(key, None)
         for item in step.items:
-            if item.future is None:
-                self.inbox.put_again([item])
-            else:
-                self._refuse_internal(item, "WRITE_REFUSED", reason)
+            self._give_up_or_again(item, "WRITE_REFUSED", reason)
 
     def shrink_group(self, failed: int) -> None:
         """A batch with `failed` of our intents was refused: look for the culprit in its half."""
@@ -438,6 +457,19 @@ class _Later:
 
 
 LATER = _Later()
+
+
+def _same_start(run: Run, intent: intents.StartWorkflow) -> bool:
+    return run.state.folded.started.request_id == intent.request_id
+
+
+def run_id_in_use(intent: intents.StartWorkflow) -> Rejected:
+    return Rejected(
+        Code.ALREADY_EXISTS,
+        "RUN_ID_IN_USE",
+        f"run_id: {uuid_text(intent.run_id)} names another run",
+        field="run_id",
+    )
 
 
 def moved(shard_id: int) -> Rejected:

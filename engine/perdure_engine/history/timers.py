@@ -53,13 +53,15 @@ class ShardTimers:
     # ---- after a commit
 
     def publish(self, run: Run, draft: Draft) -> None:
-        for gone in draft.gone_timers:
-            self._firing.discard((gone.wake_us, gone.timer_id))
         for timer in draft.timers:
             if not timer.gone and timer.wake_us < self.window_end_us:
                 self.add(
                     (timer.wake_us, timer.timer_id, timer.kind, timer.reference, run.state.run_id)
                 )
+
+    def fired(self, wake_us: int, timer_id: int) -> None:
+        """What the timer asked for is saved, or it had nothing to ask for any more."""
+        self._firing.discard((wake_us, timer_id))
 
     def add(self, entry: Entry) -> None:
         key = entry[:2]
@@ -134,7 +136,7 @@ class ShardTimers:
             min(per_s, self._tokens + (now - self._tokens_at) * per_s) if self._tokens_at else per_s
         )
         self._tokens_at = now
-        return max(int(self._tokens), 1)
+        return int(self._tokens)
 
     # ---- loading
 

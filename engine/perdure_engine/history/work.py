@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, get_args
 
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Rejected
-from perdure_engine.core.intents import Intent, ShardIntent, StartWorkflow, WorkerIntent
+from perdure_engine.core.intents import (
+    Intent,
+    QueryWorkflow,
+    ShardIntent,
+    SignalWorkflow,
+    StartWorkflow,
+    TerminateWorkflow,
+    WorkerIntent,
+)
 from perdure_engine.core.replies import Reply
 
 if TYPE_CHECKING:
@@ -18,16 +26,30 @@ if TYPE_CHECKING:
 LANE_FIRST, LANE_CLIENT, LANE_START = 0, 1, 2
 LANES = 3
 LANE_QUOTAS = (96, 64, 64)  # intents of one lane in one batch, when the others have work too
-LANE_COUNTS_MAX = (
-    1_000_000,
-    20_000,
-    20_000,
-)  # the first lane never refuses: its work is bounded by what was handed out
+# The first lane never refuses: its work is bounded by what was handed out.
+LANE_COUNTS_MAX = (1_000_000, 20_000, 20_000)
+LANE_BYTES_MAX = (1 << 62, 64 * 1024 * 1024, 64 * 1024 * 1024)
 
 _LANE_OF: dict[type, int] = {
     **dict.fromkeys((*get_args(WorkerIntent), *get_args(ShardIntent)), LANE_FIRST),
     StartWorkflow: LANE_START,
 }
+
+
+def size_of(intent: Intent) -> int:
+    """Bytes of the caller's that the intent holds in memory, roughly."""
+    match intent:
+        case StartWorkflow():
+            signal = len(intent.signal.input) if intent.signal is not None else 0
+            return len(intent.input) + len(intent.memo) + len(intent.header) + signal
+        case SignalWorkflow():
+            return len(intent.input) + len(intent.header)
+        case QueryWorkflow():
+            return len(intent.args)
+        case TerminateWorkflow():
+            return len(intent.details)
+        case _:
+            return 0
 
 
 def lane_of(intent: Intent) -> int:
@@ -37,11 +59,13 @@ def lane_of(intent: Intent) -> int:
 class Item:
     """An intent and who waits for its answer (None: nobody)."""
 
-    __slots__ = ("future", "intent")
+    __slots__ = ("future", "intent", "size", "tries")
 
     def __init__(self, intent: Intent, future: asyncio.Future[Reply] | None) -> None:
         self.intent = intent
         self.future = future
+        self.size = size_of(intent)
+        self.tries = 0  # how often it was to blame for what the database or a decision refused
 
     def answer(self, reply: Reply) -> None:
         if self.future is not None and not self.future.done():

@@ -12,8 +12,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from perdure_engine.core.errors import unavailable
+from perdure_engine.core.intents import StartWorkflow
 from perdure_engine.history.rooms import Rooms
-from perdure_engine.history.shard import Shard
+from perdure_engine.history.shard import Shard, run_id_in_use
 from perdure_engine.history.work import ShardStep
 from perdure_engine.ports.store import (
     Batch,
@@ -32,6 +33,7 @@ CONFLICT_TRIES_MAX = 10
 CONFLICT_WAIT_S = 0.01  # times the try, times a jitter
 DATABASE_WAIT_S = 0.05  # first wait for a database that does not answer; doubles
 DATABASE_WAIT_S_MAX = 2.0
+GUARD_TRIES_MAX = 3  # of an intent alone in its batch
 GIVE_UP_AFTER_S = 5.0  # of StoreUnavailable: then the callers are told, and the work forgotten
 
 
@@ -123,23 +125,21 @@ class Writer:
                 await self._sweep(step.shard)
 
     async def _prove(self, steps: list[ShardStep]) -> list[ShardStep]:
-        """Shards that need a new range get it before anything of them is saved or answered. Lost ones fall out."""
-        needy = [step.shard for step in steps if step.shard.needs_new_range]
-        if not needy:
-            return steps
-        bumped = await self._bump(needy)
-        kept: list[ShardStep] = []
-        for step in steps:
-            fence = bumped.get(step.shard.shard_id)
-            if fence is not None:
-                step.shard.new_range(
-                    Fence(fence.shard_id, fence.range_id, fence.commit_seq, fence.owner_id)
-                )
-            elif step.shard in needy:
-                self._lose(step)
-                continue
-            kept.append(step)
-        return kept
+        """Shards that need a new range get it before anything of them is saved or answered. Lost ones fall out.
+
+        Repeated, because the lease may lapse while a bump is under way: that one then proves nothing.
+        """
+        while needy := [step for step in steps if step.shard.needs_new_range]:
+            lapses = [step.shard.lapses for step in needy]
+            bumped = await self._bump([step.shard for step in needy])
+            for step, lapses_before in zip(needy, lapses, strict=True):
+                fence = bumped.get(step.shard.shard_id)
+                if fence is None:
+                    self._lose(step)
+                else:
+                    step.shard.new_range(_as_fence(fence), lapses_before)
+            steps = [step for step in steps if not step.shard.closed]
+        return steps
 
     def _batch(self, steps: list[ShardStep]) -> Batch:
         steps.sort(key=lambda step: step.shard.shard_id)
@@ -161,10 +161,16 @@ class Writer:
             database_us = await self._commit_patiently(batch)
         except FenceLost:
             await self._drop_lost(steps)
-        except (GuardFailed, BatchRefused, Conflict) as error:
-            if isinstance(error, GuardFailed):
-                self._rooms.alarm("memory_and_database_differ", error=error)
+        except GuardFailed as error:
+            self._rooms.alarm("memory_and_database_differ", error=error)
+            self._reload(steps, str(error))
+        except BatchRefused as error:
             self._halve(steps, str(error))
+        except Conflict as error:
+            if len(steps) == 1 and len(steps[0].items) == 1:
+                self._forget(steps)  # it says nothing against the intent
+            else:
+                self._halve(steps, str(error))
         except OutcomeUnknown:
             await self._find_out(steps, batch.batch_id)
         except StoreUnavailable:
@@ -199,6 +205,24 @@ class Writer:
                 wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
 
     # ---- when it was not saved
+
+    def _reload(self, steps: list[ShardStep], reason: str) -> None:
+        """Memory was wrong, not the intents: they are decided again on reloaded state, if need be one by one."""
+        if len(steps) > 1 or len(steps[0].items) > 1:
+            self._halve(steps, reason)
+            return
+        [step] = steps
+        [item] = step.items
+        item.tries += 1
+        if item.tries < GUARD_TRIES_MAX:
+            step.shard.redo(step)
+        elif isinstance(item.intent, StartWorkflow):
+            # nothing but its run id can be there already: its workflow id's row has just been read
+            step.items.clear()
+            step.shard.redo(step)
+            item.refuse(run_id_in_use(item.intent))
+        else:
+            step.shard.blame(step, reason)
 
     def _halve(self, steps: list[ShardStep], reason: str) -> None:
         """A definite error: decide again in halves until the culprit stands alone, shard by shard."""
@@ -249,16 +273,15 @@ class Writer:
 
     async def _find_out(self, steps: list[ShardStep], batch_id: bytes) -> None:
         """The statement may have landed: bump the fences, which also makes sure that it cannot land any more."""
+        lapses = [step.shard.lapses for step in steps]
         bumped = await self._bump([step.shard for step in steps])
         saved: list[ShardStep] = []
-        for step in steps:
+        for step, lapses_before in zip(steps, lapses, strict=True):
             fence = bumped.get(step.shard.shard_id)
             if fence is None:
                 self._lose(step)
                 continue
-            step.shard.new_range(
-                Fence(fence.shard_id, fence.range_id, fence.commit_seq, fence.owner_id)
-            )
+            step.shard.new_range(_as_fence(fence), lapses_before)
             if fence.batch_id == batch_id:
                 saved.append(step)
             else:
@@ -322,6 +345,10 @@ class Writer:
             self._rooms.database_clock.sample(database_us)
             shard.sweeping.deleted(sweep)
         shard.sweeping.done()
+
+
+def _as_fence(stored: FenceState) -> Fence:
+    return Fence(stored.shard_id, stored.range_id, stored.commit_seq, stored.owner_id)
 
 
 def _is_ours(ours: Fence, stored: FenceState) -> bool:

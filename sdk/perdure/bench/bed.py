@@ -94,6 +94,12 @@ class Bed:
         """Of the last `measuring` that came to its end."""
         return self._usage
 
+    def check(self) -> None:
+        """Raises ProcessFailed when something ended that nobody has stopped."""
+        self.worker.check()
+        if self.engine is not None:
+            self.engine.child.check()
+
     async def wait_for_pollers(self) -> None:
         """Returns when a worker polls for both kinds of tasks."""
         try:

@@ -55,7 +55,10 @@ class Profiler:
             command += ["--format", self._options.format, "--output", str(path), "--nonblocking"]
             self._recorders.append(
                 subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=None
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
                 )
             )
 

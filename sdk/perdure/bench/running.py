@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from perdure.bench.bed import Say, Target, prepare
+from perdure.bench.bed import Bed, Say, Target, prepare
 from perdure.bench.profiling import Profiler
-from perdure.bench.report import Figure, report_line
+from perdure.bench.report import Figure, Measured, report_line
 from perdure.bench.worker import loop_factory
 from perdure.bench.workloads import workloads
+
+WATCH_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +42,22 @@ async def _run(order: Order, profiler: Profiler | None, say: Say) -> dict[str, F
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
     workload = workloads(order.window_s)[order.workload]
     async with prepare(order.workload, order.target, profiler, say) as bed:
-        measured = await workload.run(
-            bed, order.n or workload.n, order.in_flight or workload.in_flight
-        )
-        return report_line(order.workload, measured)
+        work = workload.run(bed, order.n or workload.n, order.in_flight or workload.in_flight)
+        return report_line(order.workload, await _watched(bed, work))
+
+
+async def _watched(bed: Bed, work: Awaitable[Measured]) -> Measured:
+    """Without this a worker that died by itself would be waited for without end.
+
+    Workloads that stop, kill and restart processes do so without an await between, so that here
+    nothing is ever seen missing which is not.
+    """
+    working = asyncio.ensure_future(work)
+    try:
+        while not working.done():
+            await asyncio.wait((working,), timeout=WATCH_INTERVAL_S)
+            bed.check()
+        return working.result()
+    finally:
+        working.cancel()
+        await asyncio.wait((working,))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 N_MAX = 10_000_000
 IN_FLIGHT_MAX = 100_000
 WINDOW_S_MAX = 86_400.0
+SHARDS_MAX = 65_536
 
 
 class WorkloadId(StrEnum):
@@ -37,53 +38,54 @@ class WorkloadId(StrEnum):
     W10 = "W10"
 
 
+Workload = Annotated[
+    WorkloadId,
+    typer.Argument(
+        case_sensitive=False,
+        show_default=False,
+        help="W1 one activity, W2 ten in a row, W3 an idle system, W6 signals, W7 sleepers, "
+        "W8 a cold worker, W9 kill -9, W10 fan-out.",
+    ),
+]
+N = Annotated[
+    int | None, typer.Option("--n", min=1, max=N_MAX, help="How much; each has its own default.")
+]
+InFlight = Annotated[int | None, typer.Option(min=1, max=IN_FLIGHT_MAX, help="How many at a time.")]
+JsonOnly = Annotated[bool, typer.Option("--json", help="The line of JSON alone, no table.")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        help="An engine that runs already, instead of one of our own. Its CPU is not counted.",
+        metavar="HOST:PORT",
+    ),
+]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="With --address: which one.")]
+Shards = Annotated[int | None, typer.Option(min=1, max=SHARDS_MAX, help="Of our own engine.")]
+Window = Annotated[
+    float, typer.Option(min=0.1, max=WINDOW_S_MAX, help="W7: how long to watch, in s.")
+]
+ProfileFolder = Annotated[
+    Path | None,
+    typer.Option(help="Profile engine and worker with py-spy into this folder.", metavar="DIR"),
+]
+FormatOfProfile = Annotated[ProfileFormat, typer.Option(help="For speedscope, or stacks as text.")]
+
+
 def bench(
-    workload: Annotated[
-        WorkloadId,
-        typer.Argument(
-            case_sensitive=False,
-            show_default=False,
-            help="W1 one activity, W2 ten in a row, W3 an idle system, W6 signals, W7 sleepers, "
-            "W8 a cold worker, W9 kill -9, W10 fan-out.",
-        ),
-    ],
-    n: Annotated[
-        int | None, typer.Option("--n", min=1, max=N_MAX, help="How much; the workload's own.")
-    ] = None,
-    in_flight: Annotated[
-        int | None, typer.Option(min=1, max=IN_FLIGHT_MAX, help="How many at a time.")
-    ] = None,
-    json_only: Annotated[
-        bool, typer.Option("--json", help="The line of JSON alone, without the table.")
-    ] = False,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="An engine that runs already, instead of one of our own. Its CPU is not counted.",
-            metavar="HOST:PORT",
-        ),
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="There; here it is always the default.")
-    ] = DEFAULT_NAMESPACE,
-    shards: Annotated[
-        int | None, typer.Option(min=1, max=65_536, help="Of our own engine; as it has them.")
-    ] = None,
-    window: Annotated[
-        float, typer.Option(min=0.1, max=WINDOW_S_MAX, help="W7: how long to watch, in s.")
-    ] = 60.0,
-    profile: Annotated[
-        Path | None,
-        typer.Option(help="Profile engine, worker with py-spy into this folder.", metavar="DIR"),
-    ] = None,
-    profile_format: Annotated[
-        ProfileFormat, typer.Option(help="For speedscope, or stacks as text.")
-    ] = ProfileFormat.SPEEDSCOPE,
+    workload: Workload,
+    n: N = None,
+    in_flight: InFlight = None,
+    json_only: JsonOnly = False,
+    address: Address = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    shards: Shards = None,
+    window: Window = 60.0,
+    profile: ProfileFolder = None,
+    profile_format: FormatOfProfile = ProfileFormat.SPEEDSCOPE,
 ) -> None:
     """Measure the engine on this machine; the last line is one JSON object.
 
-    Starts an engine with a temporary database, durable settings on, a worker and a client, each in
-    processes of its own.
+    Starts an engine with a temporary database (durable settings on), a worker and a client.
     """
     out = Output(OutputFormat.JSON, color=not os.environ.get("NO_COLOR"))
     try:
@@ -92,19 +94,15 @@ def bench(
 
         if address is not None and shards is not None:
             raise UsageError("--shards is for an engine of our own, without --address")
+        checked = None if address is None else checked_address(address)
         order = Order(
             workload=workload,
             n=n,
             in_flight=in_flight,
             window_s=window,
-            target=Target(
-                address=None if address is None else checked_address(address),
-                namespace=namespace,
-                shards=shards,
-            ),
+            target=Target(address=checked, namespace=namespace, shards=shards),
         )
-        profiler = _profiler(workload, profile, profile_format)
-        _run(order, profiler, out, json_only)
+        _run(order, _profiler(workload, profile, profile_format), out, json_only)
     except KeyboardInterrupt:
         out.note(INTERRUPTED_NOTE)
         raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -32,15 +32,14 @@ class RootGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and name in COMMANDS and command is not None:
-            command = self._engine_command(ctx, name)
+            try:
+                command = load_engine_command(name)
+            except CliError as error:
+                # A shell that completes the line has no use for advice.
+                if not ctx.resilient_parsing:
+                    typer.echo(str(error), err=True)
+                    raise typer.Exit(error.exit_code) from None
         return name, command, rest
-
-    def _engine_command(self, ctx: Any, name: str) -> Any:
-        try:
-            return load_engine_command(name)
-        except CliError as error:
-            ctx.fail(str(error)) if ctx.resilient_parsing else typer.echo(str(error), err=True)
-            raise typer.Exit(error.exit_code) from None
 
 
 def add_engine_commands(app: typer.Typer) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from perdure._payload import Payload
+from perdure.converter import Payload
 
 Decode = Callable[[Payload], Any]
 """Gives back the payload itself when it cannot be decoded."""

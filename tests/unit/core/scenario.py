@@ -248,6 +248,7 @@ class Scenario:
         self._numbers = itertools.count(1)
         self._at_rest: dict[tuple[int, int], str] = {}
         self.begun = NOTHING
+        self.state: RunState
         if intent is not None:
             reply, draft = start_workflow.decide(intent, self.env(), None)
             assert draft is not None
@@ -371,7 +372,7 @@ class Scenario:
         )
 
     def _adopt(self, draft: Draft, reply: Reply) -> Then:
-        self.state: RunState = draft.state
+        self.state = draft.state
         self.draft = draft
         then = self.commit()
         then.reply = reply

@@ -55,7 +55,7 @@ def test_started_and_completed_are_written_together() -> None:
 
     assert run.when(done(token)) == Then(events=TASK, tasks=["workflow gone"])
     assert run.last(ev.WorkflowTaskStarted) == ev.WorkflowTaskStarted(
-        3, START_US + SECOND_US, 2, IDENTITY, run.events[2].history_bytes, False
+        3, START_US + SECOND_US, 2, IDENTITY, run.last(ev.WorkflowTaskStarted).history_bytes, False
     )
     assert run.last(ev.WorkflowTaskCompleted) == ev.WorkflowTaskCompleted(
         4, START_US + 3 * SECOND_US, 2, 3, IDENTITY, "build-1"
@@ -634,7 +634,7 @@ def test_invariant_8_continue_as_new_is_suggested_by_bytes() -> None:
 # ---- commands that cannot be carried out: the task fails, never the run (B36, B37)
 
 LIMITS = RunLimits(pending_activities_max=3, pending_timers_max=3, commands_max=8)
-BAD = {
+BAD: dict[str, tuple[list[cmd.Command], str]] = {
     "B37: a command after the closing one": ([COMPLETE, timer("x")], "more commands follow it"),
     "B37: two closing commands": ([COMPLETE, COMPLETE], "more commands follow it"),
     "B37: an activity id that is pending": ([activity("a")], "'a' is pending already"),

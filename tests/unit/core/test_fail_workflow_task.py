@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.unit.core.scenario import (
     COMPLETE,
@@ -24,11 +26,15 @@ from tests.unit.core.scenario import (
 )
 
 from perdure_engine.core import events as ev
+from perdure_engine.core import intents
 from perdure_engine.core.decide.fail_workflow_task import backoff_ms
 from perdure_engine.core.describe import describe
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import TimeoutType
 from perdure_engine.core.tasks import TimerKind
+from perdure_engine.core.tokens import TaskToken
+
+Ending = Callable[[TaskToken], intents.Intent]
 
 FIRST_FAILURE = Then(
     events=["3 WorkflowTaskStarted", "4 WorkflowTaskFailed"],
@@ -99,14 +105,14 @@ def test_what_waited_is_numbered_after_the_failure() -> None:
 
 
 @pytest.mark.parametrize("ending", [task_failed, timed_out])
-def test_further_failures_only_count(ending: object) -> None:
+def test_further_failures_only_count(ending: Ending) -> None:
     run = Scenario(start())
     run.when(task_failed(run.hand_out()))
 
     assert run.fire(TimerKind.WORKFLOW_TASK_BACKOFF) == Then(
         tasks=["workflow ready 2", "workflow gone"], timers=["WORKFLOW_TASK_BACKOFF 0 gone"]
     )
-    assert run.when(ending(run.hand_out())) == Then(  # type: ignore[operator]
+    assert run.when(ending(run.hand_out())) == Then(
         tasks=["workflow backoff 3"], timers=["WORKFLOW_TASK_BACKOFF 0 +2s"]
     )
 
@@ -221,15 +227,15 @@ def test_a_failure_counts_once() -> None:
 @pytest.mark.parametrize("second", [timed_out, put_back])
 @pytest.mark.parametrize("batches", ["one batch", "two batches"])
 def test_invariant_24_a_start_that_has_ended_does_not_end_again(
-    first: object, second: object, batches: str
+    first: Ending, second: Ending, batches: str
 ) -> None:
     """The lease book may have asked for the time-out, or the put-back, of a start whose failure came in first."""
     run = Scenario(start())
     token = run.hand_out()
-    run.decide(first(token))  # type: ignore[operator]
+    run.decide(first(token))
     if batches == "two batches":
         run.commit()
-    run.decide(second(token))  # type: ignore[operator]
+    run.decide(second(token))
     run.commit()
 
     assert run.task().attempt == 2

@@ -74,6 +74,13 @@ def test_no_coefficient_that_is_accepted_overflows(coefficient: float) -> None:
     assert backoff_ms(RetryPolicy(1_000, coefficient), 100) == 100_000
 
 
+def test_a_small_coefficient_gets_to_the_longest_interval_too() -> None:
+    """Invariant 31: the delay is the policy's, however many attempts it takes."""
+    assert backoff_ms(RetryPolicy(1_000, 1.05), 60) == int(1_000 * 1.05**59)
+    assert backoff_ms(RetryPolicy(1_000, 1.05), 80) == int(1_000 * 1.05**79)
+    assert backoff_ms(RetryPolicy(1_000, 1.05), 200) == 100_000
+
+
 @given(policies, st.integers(1, 10_000))
 def test_the_delay_lies_between_the_initial_and_the_longest_interval(
     policy: RetryPolicy, attempt: int

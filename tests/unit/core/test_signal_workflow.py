@@ -26,6 +26,7 @@ from tests.unit.core.scenario import (
 )
 
 from perdure_engine.core import events as ev
+from perdure_engine.core import intents
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.tasks import TimerKind
 
@@ -237,9 +238,13 @@ def test_invariant_42_a_signal_is_numbered_however_the_workflow_task_ends(how: s
     run = Scenario(start())
     token = run.hand_out()
     run.when(signal())
-    ending = {"failed": task_failed, "timed out": timed_out, "put back": put_back}[how]
+    ending: dict[str, intents.Intent] = {
+        "failed": task_failed(token),
+        "timed out": timed_out(token),
+        "put back": put_back(token),
+    }
 
-    then = run.when(ending(token))
+    then = run.when(ending[how])
 
     assert then.events[-1].endswith("WorkflowExecutionSignaled")
     assert run.state.buffered == []

@@ -221,7 +221,9 @@ class Node:
     def complete_activity(self, token: TaskToken, result: bytes = b"ok") -> asyncio.Future[Any]:
         return self.history.complete(intents.CompleteActivity(token, result, "w"))
 
-    def beat(self, worker: WorkerRef, *tokens: TaskToken, details: bytes | None = None) -> list[Any]:
+    def beat(
+        self, worker: WorkerRef, *tokens: TaskToken, details: bytes | None = None
+    ) -> list[Any]:
         return self.history.heartbeat(worker, [HeldTask(token, details) for token in tokens])
 
     # ---- a run that is somewhere

@@ -455,7 +455,9 @@ async def test_a_statement_that_is_still_running_cannot_land_after_the_bump(room
     async def lose_once(batch: Batch) -> int:
         if not sent:
             sent.append(batch)
-            batch.fences = [type(f)(f.shard_id, f.range_id, f.commit_seq, f.owner_id) for f in batch.fences]
+            batch.fences = [
+                type(f)(f.shard_id, f.range_id, f.commit_seq, f.owner_id) for f in batch.fences
+            ]
             raise OutcomeUnknown("timed out; it is still on its way")
         return await commit(batch)
 

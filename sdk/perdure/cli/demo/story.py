@@ -72,8 +72,8 @@ async def tell(data: Path | None, say: Say) -> Ended:
     assert me is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            with _stage(data, say) as stage:
+        with _stage(data, say) as stage:
+            async with asyncio.timeout(PATIENCE_S):
                 return await _play(stage)
     except TimeoutError:
         raise CliError(f"the order was not done within {PATIENCE_S:.0f} s") from None
@@ -96,7 +96,7 @@ def _stage(data: Path | None, say: Say) -> Generator[_Stage]:
         undo.callback(worker.stop)
         try:
             yield _Stage(engine, worker, Ledger(ledger), say)
-        except (Exception, asyncio.CancelledError):
+        except Exception:
             for child in (engine.child, worker):
                 if text := child.tail():
                     say(f"The last lines of the {child.name}:\n{text}")
