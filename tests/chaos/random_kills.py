@@ -102,9 +102,16 @@ class Killer:
     async def _kill(self, targets: tuple[str, ...]) -> None:
         in_flight = tuple(self._load.acked.in_flight)
         at_s = time.time()
-        await asyncio.gather(*(asyncio.to_thread(self._kill_one, one) for one in targets))
-        await asyncio.gather(*(asyncio.to_thread(self._restart_one, one) for one in targets))
+        await asyncio.to_thread(self._kill_and_restart, targets)
         self.kills.append(Kill(targets, at_s, time.time(), in_flight))
+
+    def _kill_and_restart(self, targets: tuple[str, ...]) -> None:
+        for one in targets:
+            self._kill_one(one)
+        # The database last: it blocks until it has recovered. And in one thread, because a process
+        # just forked has our files open until its exec, the lock of the data folder among them.
+        for one in sorted(targets, key=("engine", "worker", "database").index):
+            self._restart_one(one)
 
     def _kill_one(self, target: str) -> None:
         if target == "database":

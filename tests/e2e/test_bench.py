@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,13 +80,37 @@ def test_many_shards(perdure: CommandLine) -> None:
     assert bench(perdure, "W1", "--n", "20", "--shards", "32")["per_s"] > 0
 
 
-def test_interrupted_it_leaves_nothing(perdure: CommandLine) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_it_leaves_nothing(
+    perdure: CommandLine, sent: signal.Signals, code: int
+) -> None:
     run = perdure.start("bench", "W1", "--n", "1000000")
     assert run.stderr is not None
     for line in run.stderr:
         if "Running" in line:
             break
 
-    run.send_signal(signal.SIGINT)
+    run.send_signal(sent)
 
-    assert run.wait(60) == 130
+    assert run.wait(60) == code
+
+
+def test_a_worker_that_dies_by_itself_is_not_waited_for(perdure: CommandLine) -> None:
+    run = perdure.start("bench", "W1", "--n", "1000000")
+    assert run.stderr is not None
+    for line in run.stderr:
+        if "Running" in line:
+            break
+    (worker,) = children_of(run.pid, "perdure.bench.worker")
+
+    os.kill(worker, signal.SIGKILL)
+
+    assert run.wait(60) == 1
+    assert "worker ended with -9" in run.stderr.read()
+
+
+def children_of(pid: int, name: str) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [
+        int(one) for one in children if name.encode() in Path(f"/proc/{one}/cmdline").read_bytes()
+    ]

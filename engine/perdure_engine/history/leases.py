@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LOOP_LATE_S_MAX = 1.0  # a longer gap of our own: renewals may wait unread in the socket
 COMMIT_S_MAX = 2.0  # likewise
 PROGRESS_EVERY_S = 30.0  # at most so often is a task's progress saved (B18)
+SILENT_S = 5.0  # a worker is heard of every 2 s
 SUSPECT_LEASE_S = 4.0  # two heartbeats: what a worker keeps whose connection broke
 
 LOST = HeldVerdict(lost=True, cancel_requested=False)
@@ -48,6 +49,7 @@ class Held(msgspec.Struct, eq=False):
     kind: TaskKind
     scheduled_event_id: int
     handed_at: float
+    heard_at: float  # when its worker last listed it, or took it
     deadline_us: int
     heartbeat_us: int
     progress_saved_at: float
@@ -84,6 +86,7 @@ class LeaseBook:
             handout,
             record.kind,
             record.scheduled_event_id,
+            now,
             now,
             token.deadline_us,
             heartbeat_ms * 1000,
@@ -129,9 +132,8 @@ class LeaseBook:
         held = self._held.get(token.start_no)
         if held is None:
             return self._adopt_or_lose(worker, token)
-        held.handout.lease_until = (
-            self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
-        )
+        held.heard_at = self._shard.rooms.clock.monotonic()
+        held.handout.lease_until = held.heard_at + self._shard.rooms.config.lease_s
         run = self._shard.runs.get(held.run_id)
         if details is not None:
             self._progress(run, held, details)
@@ -275,8 +277,10 @@ class LeaseBook:
                 )
 
     def prolong(self) -> None:
-        until = self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
+        now = self._shard.rooms.clock.monotonic()
+        until = now + self._shard.rooms.config.lease_s
         for held in self._held.values():
+            held.heard_at = now
             held.handout.lease_until = max(held.handout.lease_until, until)
 
     def _judge_one(self, held: Held, now: float, now_us: int) -> None:
@@ -289,10 +293,17 @@ class LeaseBook:
             and now_us - max(handout.beat_us, handout.started_us) >= held.heartbeat_us
         ):
             self._time_out(held, TimeoutType.HEARTBEAT)
-        elif now >= handout.lease_until:
+        elif now >= handout.lease_until or self._silent(held, now):
             self._put_back(held, worker_dead=True)
         elif not handout.saved and now - held.handed_at >= config.start_save_after_s:
             self._shard.tell(SaveStart(held.run_id, held.key, handout.start_no))
+
+    def _silent(self, held: Held, now: float) -> bool:
+        """No heartbeat for SILENT_S (two are missing), and none of the worker's polls waits here: a process that was
+        killed, not a network that is slow. It need not hold its tasks for the rest of the lease."""
+        return now - held.heard_at >= SILENT_S and not self._shard.rooms.matching.polls_open(
+            held.handout.worker_id
+        )
 
     def _time_out(self, held: Held, timeout_type: TimeoutType) -> None:
         held.ending = True

@@ -13,7 +13,7 @@ down_revision = "0001"
 # A retention of three days, as long as a long weekend.
 DEFAULT_NAMESPACE = """
 insert into namespaces (namespace_id, name, description, retention_ms, conflict_token)
-values ('00000000-0000-0000-0000-000000000001'::uuid, 'default', '', 259200000, 1)
+values ('00000000-0000-0000-0000-000000000001'::uuid, 'default', '', 604800000, 1)
 on conflict (name) do nothing
 """
 # Owner of zeros: nobody. Sequence and stored versions begin at 1.

@@ -22,6 +22,11 @@ _MACHINE_FIELDS = slice(1, 9)
 _IDLE, _IOWAIT = 3, 4
 
 
+def is_available(proc: Path = PROC) -> bool:
+    """Without it nothing can be measured, nor killed with all that is below it."""
+    return (proc / "self" / "stat").exists()
+
+
 def descendants(pid: int, proc: Path = PROC) -> list[int]:
     """All processes below this one, parents before children; not itself."""
     found: list[int] = []

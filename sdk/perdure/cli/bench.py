@@ -113,9 +113,12 @@ def bench(
 
 
 def _run(order: Order, profiler: Profiler | None, out: Output, json_only: bool) -> None:
+    from perdure.bench import proc
     from perdure.bench.processes import ProcessFailed
     from perdure.bench.running import run_workload
 
+    if not proc.is_available():
+        raise CliError("the bench counts the CPU of processes, and needs Linux with /proc for that")
     try:
         line = run_workload(order, profiler, out.note)
     except ProcessFailed as error:

@@ -85,7 +85,8 @@ def lines_of(error: Exception) -> Iterator[str]:
     elif isinstance(error, RPCError):
         yield f"{error.message} ({error.status.name})"
         for field, problem in error.field_violations:
-            yield f"{field}: {problem}"
+            if problem not in error.message:
+                yield f"{field}: {problem}"
         if error.status is RPCStatusCode.UNAVAILABLE:
             yield "Is the engine running? `perdure dev` starts one; --address says where it is."
     else:

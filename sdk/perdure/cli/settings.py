@@ -123,10 +123,12 @@ def _read_config(environment: Mapping[str, str]) -> dict[str, Any]:
         values = tomllib.loads(read_text_file(path, CONFIG_FILE_BYTES_MAX))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
-    for name, value in values.items():
+    # Tables are the engine's sections: one file may serve both.
+    own = {name: value for name, value in values.items() if not isinstance(value, dict)}
+    for name, value in own.items():
         kind = _KINDS.get(name)
         if kind is None:
             raise UsageError(f"{path}: unknown setting {name!r}; known: {', '.join(_KINDS)}")
         if not isinstance(value, kind):
             raise UsageError(f"{path}: {name} must be a {kind.__name__}, not {value!r}")
-    return values
+    return own

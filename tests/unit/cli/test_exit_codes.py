@@ -98,3 +98,12 @@ def test_a_refusal_names_the_fields_at_fault() -> None:
 
 def test_without_an_engine_the_reader_is_told_how_to_get_one() -> None:
     assert any("perdure dev" in line for line in lines_of(refused(RPCStatusCode.UNAVAILABLE)))
+
+
+def test_what_the_message_says_already_is_not_said_again() -> None:
+    problem = "workflow_id: is too long"
+    error = RPCError(
+        problem, RPCStatusCode.INVALID_ARGUMENT, field_violations=[("workflow_id", problem)]
+    )
+
+    assert list(lines_of(error)) == [f"{problem} (INVALID_ARGUMENT)"]

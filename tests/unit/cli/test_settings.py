@@ -97,7 +97,6 @@ def test_where_the_file_is(environment: dict[str, str], expected: tuple[Path, bo
     ("text", "problem"),
     [
         ("adress = 'a:1'", "unknown setting 'adress'"),
-        ("[cli]\naddress = 'a:1'", "unknown setting 'cli'"),
         ("address = 7233", "address must be a str"),
         ("color = 'no'", "color must be a bool"),
         ("address =", "is not TOML"),
@@ -109,6 +108,10 @@ def test_where_the_file_is(environment: dict[str, str], expected: tuple[Path, bo
 def test_a_bad_file_is_named_with_what_is_wrong(config: Path, text: str, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         loaded(config, text)
+
+
+def test_sections_are_for_the_engine(config: Path) -> None:
+    assert loaded(config, "address = 'a:1'\n[grpc]\nport = 1").address == "a:1"
 
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:

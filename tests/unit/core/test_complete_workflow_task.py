@@ -94,6 +94,15 @@ def test_invariant_7_time_does_not_decrease_when_the_clock_goes_back() -> None:
     assert times == [START_US] * 7
 
 
+def test_invariant_7_a_start_is_not_dated_before_what_stands_in_front_of_it() -> None:
+    """Whatever the owner that handed the task out took for the time."""
+    run = Scenario(start())
+    token = msgspec.structs.replace(run.hand_out(), started_us=START_US - SECOND_US)
+    run.when(done(token))
+
+    assert run.last(ev.WorkflowTaskStarted).time_us == START_US
+
+
 # ---- commands, in their order
 
 

@@ -349,7 +349,7 @@ def in_room(*, seeds: Sequence[int] = SEEDS, **config: Any) -> Callable[[Test], 
 
 
 def schedule(name: str = "a", **options: Any) -> cmd.ScheduleActivity:
-    fields = {
+    fields: dict[str, Any] = {
         "activity_type": "charge",
         "task_queue": "",
         "input": b"",

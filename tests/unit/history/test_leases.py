@@ -226,7 +226,7 @@ async def test_invariant_24_heartbeat_timeout_counts_from_the_last_details(room:
 async def test_invariant_33_the_next_attempt_has_the_last_details(room: Room) -> None:
     node = await room.node(1)
     worker = room.worker()
-    run_id, task = await held_activity(room, node, worker, start_to_close_timeout_ms=35_000)
+    _, task = await held_activity(room, node, worker, start_to_close_timeout_ms=35_000)
     for number in range(16):
         await pass_time(2)
         node.beat(worker, task.token, details=b"step %d" % number)
@@ -255,7 +255,8 @@ async def test_invariant_32_a_cancel_request_is_told_in_the_heartbeat_once_saved
     hold.release()
     await done
     [verdict] = node.beat(worker, task.token)
-    assert verdict.cancel_requested and not verdict.lost
+    assert verdict.cancel_requested
+    assert not verdict.lost
 
 
 @in_room()
@@ -299,7 +300,8 @@ async def test_invariant_17_a_task_whose_poll_was_cancelled_is_offered_again_at_
     node.history.undo_start(task)
     again = await node.workflow_task(room.worker("w2"), timeout_s=1)
     assert again.attempt == 1
-    assert again.token is not None and task.token is not None
+    assert again.token is not None
+    assert task.token is not None
     assert again.token.start_no > task.token.start_no
 
 

@@ -89,7 +89,7 @@ class Tables:
             namespace_id=bytes(15) + b"\x01",
             name="default",
             description="",
-            retention_ms=259_200_000,
+            retention_ms=604_800_000,
             conflict_token=1,
         )
         self.namespaces[default.namespace_id] = default

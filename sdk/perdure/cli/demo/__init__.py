@@ -46,11 +46,14 @@ def demo(
 
 
 def _run(data: Path | None, out: Output) -> bool:
+    from perdure.bench import proc
     from perdure.bench.processes import ProcessFailed
     from perdure.cli.demo.proof import check
     from perdure.cli.demo.story import tell
     from perdure.cli.demo.timeline import show_proof, show_timeline
 
+    if not proc.is_available():
+        raise CliError("the demo kills processes, and needs Linux with /proc for that")
     try:
         ended = asyncio.run(tell(data, out.note))
     except ProcessFailed as error:
