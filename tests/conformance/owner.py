@@ -30,7 +30,7 @@ COMPLETED = 2
 READY = 1
 START_US = 1_800_000_000_000_000
 
-_numbers = itertools.count(1)
+_numbers = itertools.count(1_000)  # the default namespace has id 1
 
 
 def new_id() -> bytes:

@@ -82,12 +82,8 @@ def _go_on(
 ) -> None:
     if started.done():
         return  # the poll has gone
-    if (
-        shard.closed
-        or shard.unproven
-        or offer.run_id not in shard.runs
-        or not shard.rooms.lease_valid()
-    ):
+    ready = not (shard.closed or shard.leaving or shard.unproven) and shard.rooms.lease_valid()
+    if not ready or offer.run_id not in shard.runs:
         started.set_result(None)  # the offer comes again, from whoever owns the shard
         return
     outcome = start_task(shard, offer, worker)
@@ -209,6 +205,7 @@ async def _saved_first(shard: Shard, key: int, handed: HandedActivityTask) -> Ha
     try:
         await shard.submit(SaveStart(handed.run_id, key, handed.token.start_no))
     except Rejected:
+        undo(shard, handed)  # no worker has heard of it
         return None
     return handed
 
@@ -235,7 +232,7 @@ def _start_workflow_task(
     suggest = suggest_continue_as_new(state, shard.rooms.run_limits)
     token = _hand_out(shard, run, record, worker, folded.started.task_timeout_ms, started_event_id)
     tail = _tail(run, record, token, suggest)
-    queries = shard.queries.attach(run)
+    queries = shard.queries.attach(run, worker)
     handed = _workflow_task(run, record, token, events, tail, queries, suggest)
     if handed.next_event_id:
         return asyncio.ensure_future(_with_first_page(shard, handed))
@@ -353,25 +350,21 @@ def undo(shard: Shard, handed: Handed) -> None:
     run = shard.runs.get(token.run_id)
     key = key_of(token.kind, token.scheduled_event_id)
     record = run.state.tasks.get(key) if run is not None else None
-    if (
-        run is None
-        or record is None
-        or record.handout is None
-        or record.handout.start_no != token.start_no
-    ):
-        return
-    if record.handout.saved or run.busy or run.state.buffered:
-        # the database knows of the start, or events wait for it: only a commit takes it back
-        shard.tell(
-            PutBackTask(
-                token.run_id,
-                token.kind,
-                token.scheduled_event_id,
-                token.start_no,
-                worker_dead=False,
-            )
+    if run is not None and not run.busy:
+        if record is None or record.handout is None or record.handout.start_no != token.start_no:
+            return
+        if not record.handout.saved and not run.state.buffered:
+            _take_back(shard, run, record, token.start_no)
+            return
+    # the database may know of the start, or events wait for it: only a commit takes it back
+    shard.tell(
+        PutBackTask(
+            token.run_id, token.kind, token.scheduled_event_id, token.start_no, worker_dead=False
         )
-        return
+    )
+
+
+def _take_back(shard: Shard, run: Run, record: TaskRecord, start_no: int) -> None:
     record.handout = None
-    shard.leases.drop(token.start_no)
+    shard.leases.drop(start_no)
     shard.queues.offer(run, record)

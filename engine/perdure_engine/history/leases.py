@@ -195,7 +195,12 @@ class LeaseBook:
         return None if self.adopt(run, worker, token) else LOST
 
     def _load_and_adopt(self, worker: WorkerRef, token: TaskToken) -> None:
-        self._orphans.pop((token.run_id, token.kind, token.scheduled_event_id), None)
+        key = (token.run_id, token.kind, token.scheduled_event_id)
+        if (
+            key in self._orphans
+        ):  # it is claimed: it waits for the load, and for another try should that fail
+            until = self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
+            self._orphans[key] = (until, self._orphans[key][1])
         intent = DescribeWorkflow(
             namespace_id=token.namespace_id, workflow_id="", run_id=token.run_id
         )
@@ -272,6 +277,8 @@ class LeaseBook:
             if now >= until:
                 del self._orphans[key]
                 run_id, kind, scheduled_event_id = key
+                if start_no in self._held:
+                    continue  # adopted before the scan had seen it
                 shard.tell(
                     PutBackTask(run_id, kind, scheduled_event_id, start_no, worker_dead=True)
                 )

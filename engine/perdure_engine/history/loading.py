@@ -14,7 +14,7 @@ from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
 from perdure_engine.core.events import Event
 from perdure_engine.core.state import Folded, Head, RunState
 from perdure_engine.core.status import Status
-from perdure_engine.core.tasks import Handout, TaskRecord, TimerRecord
+from perdure_engine.core.tasks import Handout, TaskRecord, TaskState, TimerRecord
 from perdure_engine.core.transitions import IllegalMove
 from perdure_engine.history.run import CurrentRun, Run
 from perdure_engine.history.work import Item
@@ -266,6 +266,9 @@ def _reattach(state: RunState, kept: dict[int, tuple[int, Handout]]) -> None:
     for key, (attempt, handout) in kept.items():
         record = state.tasks.get(key)
         if record is not None and record.attempt == attempt and handout.start_no >= record.start_no:
+            handout.saved = (
+                record.state is TaskState.STARTED
+            )  # what was decided may not have been saved
             record.handout = handout
             record.start_no = handout.start_no
             record.worker_id, record.identity, record.started_us = (

@@ -27,11 +27,14 @@ from perdure_engine.ports.matching import TaskOffer
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
+OFFER_AGAIN_S = 1.0
+
 
 class Queries:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._runs: dict[int, Run] = {}  # by query number
+        self._timer: asyncio.TimerHandle | None = None
 
     def ask(self, run: Run, item: Item) -> None:
         """After the commit of everything decided before: route the query to a worker."""
@@ -56,6 +59,7 @@ class Queries:
         self._runs[query.query_no] = run
         future.add_done_callback(lambda _: self._over(run, query.query_no))
         self._route(run, query)
+        self._watch()
 
     def answer(self, token: QueryToken, answer: QueryAnswer) -> bool:
         run = self._runs.get(token.query_no)
@@ -65,9 +69,9 @@ class Queries:
         query.item.answer(answer)
         return True
 
-    def attach(self, run: Run) -> list[HandedQuery]:
+    def attach(self, run: Run, worker: WorkerRef) -> list[HandedQuery]:
         """Queries that travel with the workflow task that is handed out now."""
-        return [self._hand(query) for query in run.queries.values() if not query.out]
+        return [self._hand(query, worker) for query in run.queries.values() if not query.out]
 
     def run_changed(self, run: Run, draft: Draft) -> None:
         """A commit may have ended the workflow task that queries waited for, or that had them with it."""
@@ -86,7 +90,7 @@ class Queries:
         query = run.queries.get(offer.query_no)
         if query is None or query.out or self._task_will_carry(run):
             return None
-        return handout.query_only_task(self._shard, run, worker, [self._hand(query)])
+        return handout.query_only_task(self._shard, run, worker, [self._hand(query, worker)])
 
     def put_back(self, handed: HandedWorkflowTask) -> None:
         for given in handed.queries:
@@ -96,6 +100,14 @@ class Queries:
                 query.out = False
                 self._route(run, query)
 
+    def worker_gone(self, worker_id: bytes) -> None:
+        """The worker may be dead: what it was asked is asked of another, and the first answer counts."""
+        for run in set(self._runs.values()):
+            for query in list(run.queries.values()):
+                if query.out and query.worker_id == worker_id:
+                    query.out = False
+                    self._route(run, query)
+
     def take_back(self, run: Run) -> list[Item]:
         """The run leaves memory: its unanswered queries start over."""
         items = [query.item for query in run.queries.values()]
@@ -104,12 +116,32 @@ class Queries:
         run.queries.clear()
         return items
 
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _watch(self) -> None:
+        """Offers of queries are lost when nothing may be handed out (a lease in doubt): they are repeated."""
+        if self._timer is None and not self._shard.closed:
+            self._timer = asyncio.get_running_loop().call_later(OFFER_AGAIN_S, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        for query_no, run in list(self._runs.items()):
+            query = run.queries.get(query_no)
+            if query is not None and not query.out and not run.busy:
+                self._route(run, query)
+        if self._runs:
+            self._watch()
+
     def _over(self, run: Run, query_no: int) -> None:
         run.queries.pop(query_no, None)
         self._runs.pop(query_no, None)
 
-    def _hand(self, query: PendingQuery) -> HandedQuery:
+    def _hand(self, query: PendingQuery, worker: WorkerRef) -> HandedQuery:
         query.out = True
+        query.worker_id = worker.worker_id
         token = QueryToken(self._shard.shard_id, query.intent.run_id, query.query_no)
         return HandedQuery(token, query.intent.query_type, query.intent.args, query.intent.header)
 

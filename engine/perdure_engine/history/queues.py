@@ -76,7 +76,7 @@ class QueueBooks:
         if book is None:
             book = self._books[record.queue_no] = Book(offered={})
         if book.more or len(book.offered) >= CREDIT:
-            book.more = book.missed = True
+            self._leave_to_paging(book, record.task_id)
             return None
         offer = self._offer_of(run, record)
         self._put(book, offer)
@@ -98,6 +98,11 @@ class QueueBooks:
             sticky,
             record.ready_us,
         )
+
+    def _leave_to_paging(self, book: Book, task_id: int) -> None:
+        """No room for it now: the pages start before it, wherever the cursor had come to."""
+        book.more = book.missed = True
+        book.cursor = min(book.cursor, task_id - 1)
 
     def _put(self, book: Book, offer: TaskOffer) -> None:
         book.offered[offer.task_id] = offer
@@ -145,7 +150,7 @@ class QueueBooks:
         offers: list[TaskOffer] = []
         for row in rows:
             book.cursor = max(book.cursor, row.task_id)
-            if row.state == TaskState.READY:
+            if row.state == TaskState.READY and row.task_id not in book.offered:
                 offers.append(self._offer_of_row(row))
         if len(rows) < PAGE and not book.missed:
             book.more = False
@@ -180,7 +185,7 @@ class QueueBooks:
         if book is None:
             book = self._books[row.queue_no] = Book(offered={})
         if book.more or len(book.offered) >= CREDIT:
-            book.more = True
+            self._leave_to_paging(book, row.task_id)
         elif row.task_id not in book.offered:
             self._put(book, self._offer_of_row(row))
 

@@ -30,6 +30,7 @@ class PendingQuery(msgspec.Struct, eq=False):
     intent: QueryWorkflow
     item: Item
     out: bool = False  # a worker has it
+    worker_id: bytes = b""  # which one had it last
 
 
 class Run:

@@ -66,7 +66,7 @@ class HistoryService:
         self, offer: TaskOffer, worker: WorkerRef
     ) -> Handed | asyncio.Future[Handed | None] | None:
         shard = self._shards.get(offer.shard_id)
-        if shard is None or shard.closed or shard.draining:
+        if shard is None or shard.closed or shard.leaving:
             return None
         return handout.start_task(shard, offer, worker)
 
@@ -101,11 +101,13 @@ class HistoryService:
         self._rooms.matching.forget_worker(worker.worker_id)
         for shard in self._shards.values():
             shard.leases.release(worker.worker_id)
+            shard.queries.worker_gone(worker.worker_id)
 
     def poll_broken(self, worker_id: bytes) -> None:
         """A poll's connection broke: the worker may be dead, or its network. Its next heartbeat tells."""
         for shard in self._shards.values():
             shard.leases.suspect(worker_id)
+            shard.queries.worker_gone(worker_id)
 
     def refill(self, shard_id: int, queue_no: int) -> None:
         shard = self._shards.get(shard_id)
@@ -253,6 +255,7 @@ class HistoryService:
 
     async def _drain(self, shard: Shard) -> None:
         """What was handed out is written down, what was taken in is decided; then nothing more comes in."""
+        shard.leaving = True
         await shard.leases.save_all_starts()
         shard.draining = True
         while not shard.closed and (shard.in_flight or len(shard.inbox)):

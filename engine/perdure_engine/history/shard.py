@@ -37,7 +37,9 @@ from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.store import Batch, Fence
 
 TRIES_MAX = 3  # of an intent whose batch of one is refused; then its run is quarantined
-NUMBERS_SPARE = 1 << 16  # left of the sequence when the shard asks for a new range
+NUMBERS_SPARE = (
+    1 << 21
+)  # left of the sequence when the shard asks for a new range: more than any batch takes
 
 
 class Shard:
@@ -54,6 +56,7 @@ class Shard:
         self.in_flight = False
         self.in_flight_since = 0.0
         self.closed = False  # released or lost: takes nothing any more
+        self.leaving = False  # about to be released: hands nothing out any more
         self.draining = False  # about to be released: takes nothing new
         self.lapses = 0  # how often the node's lease had ended
         # the node's lease had ended: nothing is answered before the fence was bumped
@@ -440,6 +443,7 @@ class Shard:
         self.timers.stop()
         self.leases.stop()
         self.queues.stop()
+        self.queries.stop()
         self.sweeping.stop()
         self.rooms.matching.withdraw(self.shard_id)
         for item in self.inbox.drain() + self.loading.drain():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.unit.core import invariants
@@ -40,6 +41,7 @@ from tests.unit.core.scenario import (
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
+from perdure_engine.core.decide.attempts import key_of
 from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.intents import StartSignal
 from perdure_engine.core.limits import RunLimits
@@ -49,7 +51,7 @@ from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
 from perdure_engine.core.tokens import TaskToken
 
 LIMITS = RunLimits(
-    history_events_max=150,
+    history_events_max=45,
     pending_activities_max=4,
     pending_timers_max=3,
     signals_max=20,
@@ -81,7 +83,7 @@ commands = st.lists(
             schedule_to_close_timeout_ms=timeout_ms,
         ),
         st.builds(timer, some_name, st.sampled_from([0, 1, 10])),
-        st.tuples(st.just("cancel timer"), some_name),
+        st.tuples(st.just("cancel timer"), st.integers(0, 3)),
         st.tuples(st.just("cancel activity"), st.integers(0, 3)),
     ),
     min_size=1,
@@ -103,7 +105,7 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "activity failed": 4,
     "signal": 2,
     "cancel": 1,
-    "terminate": 1,
+    "terminate": 2,
     "workflow failed": 1,
     "activity canceled": 1,
     "progress": 1,
@@ -155,6 +157,7 @@ class RunMachine(RuleBasedStateMachine):
         self.ended: set[int] = set()  # start numbers whose attempt is over
         self.released: set[int] = set()  # … that were put back, uncounted
         self.not_before: dict[tuple[int, int], int] = {}  # (activity, attempt) -> earliest time
+        self.named = 0
         self.remember_timers()
         if not delayed:
             self.take(0)
@@ -217,8 +220,8 @@ class RunMachine(RuleBasedStateMachine):
         match what:
             case "workflow completed":
                 listed = [self.command(one) for one in asked]
-                if self.steps_left <= 0:
-                    listed.append((COMPLETE, FAIL, CANCEL)[back % 3])
+                if self.steps_left <= 0 and back % 2 == 0:
+                    listed.append((COMPLETE, FAIL, CANCEL, COMPLETE)[back // 2])
                 self.report(done(token, *listed, cached=hold), token, hold)
             case "workflow failed":
                 self.report(task_failed(token), token, hold)
@@ -262,6 +265,7 @@ class RunMachine(RuleBasedStateMachine):
             case "put back":
                 if self.quiet(put_back(token, worker_dead=hold), token, hold):
                     self.released.add(token.start_no)
+                    self.take(-1)  # the newest task that waits: this one
             case "timed out":
                 kind = TimeoutType.HEARTBEAT if hold else TimeoutType.START_TO_CLOSE
                 late = application(type="IOError")  # as retryable as a time-out is
@@ -271,12 +275,12 @@ class RunMachine(RuleBasedStateMachine):
                 self.quiet(save_start(token), token, hold)
 
     def token(self, back: int, kind: TaskKind | None = None) -> TaskToken | None:
-        """One that is out, or (from 5 on) any that ever was."""
+        """One that is out, or (from 5 on) one that is over, the newest first."""
         known = [token for token in self.tokens if kind in (None, token.kind)]
-        over = self.ended | self.released
-        out = [token for token in known if token.start_no not in over]
-        chosen = known if back >= 5 or not out else out
-        return chosen[-1 - back % len(chosen)] if chosen else None
+        out = [t for t in known if t.start_no not in self.ended | self.released]
+        over = [t for t in known if t.start_no in self.ended | self.released]
+        chosen = (over or out) if back >= 5 else (out or over)
+        return chosen[-1 - back % 5 % len(chosen)] if chosen else None
 
     def take(self, which: int) -> bool:
         """A worker takes one of the tasks that wait; what history.handout allows."""
@@ -319,15 +323,26 @@ class RunMachine(RuleBasedStateMachine):
     # ---- what every step has in common
 
     def command(self, one: Any) -> cmd.Command:
+        """A command that mostly can be carried out; 3 of the indices, "e" of the names lead to a bad one."""
+        folded = self.run.state.folded
         match one:
-            case ("cancel timer", name):
-                return cmd.CancelTimer(name)
+            case ("cancel timer", index):
+                names = list(folded.timers)
+                return cmd.CancelTimer(names[index % len(names)] if names and index < 3 else "?")
             case ("cancel activity", index):
-                pending = list(self.run.state.folded.activities)
+                pending = list(folded.activities)
                 return cmd.RequestCancelActivity(pending[index % len(pending)] if pending else 2)
+            case cmd.ScheduleActivity() if one.activity_id != "e":
+                return msgspec.structs.replace(one, activity_id=self.fresh(one.activity_id))
+            case cmd.StartTimer() if one.timer_id != "e":
+                return cmd.StartTimer(self.fresh(one.timer_id), one.start_to_fire_ms)
             case _:
                 command: cmd.Command = one
                 return command
+
+    def fresh(self, name: str) -> str:
+        self.named += 1
+        return f"{name}-{self.named}"
 
     def report(
         self,
@@ -337,8 +352,13 @@ class RunMachine(RuleBasedStateMachine):
         failure: Failure | None = None,
     ) -> None:
         """Invariant 30: what a worker says of an attempt counts at most once."""
+        key = key_of(token.kind, token.scheduled_event_id)
+        record = self.run.state.tasks.get(key)
+        handout = record.handout if record is not None else None
+        other = handout is not None and handout.start_no != token.start_no
         _, refused = self.do(intent, hold, failure)
         if not refused:
+            assert not other, "invariant 30: another worker has it"
             assert token.start_no not in self.ended, "invariant 30: applied after its end"
             self.ended.add(token.start_no)
 
@@ -402,6 +422,7 @@ class RunMachine(RuleBasedStateMachine):
         if delay_ms is None:
             delay_ms = backoff_ms(policy, record.attempt - 1)
         self.not_before[key, record.attempt] = self.run.now_us + delay_ms * 1000
+        assert (record.state is TaskState.BACKOFF) == (delay_ms > 0), "invariant 31: its delay"
 
     def finish(self, hold: bool) -> None:
         self.steps_left -= 1
@@ -434,6 +455,14 @@ class RunMachine(RuleBasedStateMachine):
         events = [*self.run.events, *(draft.events if draft else []), *self.run.state.buffered]
         signals = [e.request_id for e in events if isinstance(e, ev.WorkflowExecutionSignaled)]
         assert signals == self.acknowledged
+
+    @invariant()
+    def invariant_18_nothing_is_numbered_while_the_workflow_task_is_out(self) -> None:
+        record = self.run.state.tasks.get(WORKFLOW_TASK_KEY)
+        if record is not None and record.handout is not None:
+            transient = 0 if record.scheduled_event_id else 1
+            expected = record.handout.started_event_id - transient
+            assert self.run.state.folded.next_event_id == expected
 
     def teardown(self) -> None:
         if hasattr(self, "run"):

@@ -145,11 +145,11 @@ async def test_at_most_16_intents_of_one_run_in_a_batch_and_their_order_is_kept(
 
     batches: list[Any] = []
     node.store.commit = count  # type: ignore[method-assign]
-    signals = [node.signal("busy", f"s{n:02}") for n in range(40)]
+    signals = [node.signal("busy", f"s{n:02}") for n in range(200)]
     neighbour = node.signal("other")
     await asyncio.gather(neighbour, *signals)
     events = await room.history(busy.run_id)
-    assert [getattr(e, "signal_name", "") for e in events[2:]] == [f"s{n:02}" for n in range(40)]
+    assert [getattr(e, "signal_name", "") for e in events[2:]] == [f"s{n:02}" for n in range(200)]
     per_batch = [
         len(room.codec.decode_events(row.payload))
         for batch in batches
@@ -157,7 +157,7 @@ async def test_at_most_16_intents_of_one_run_in_a_batch_and_their_order_is_kept(
         if row.run_id == busy.run_id
     ]
     assert max(per_batch) == limits.RUN_INTENTS_PER_BATCH_MAX
-    assert sum(per_batch) == 40
+    assert sum(per_batch) == 200
 
 
 # ---- parked loads

@@ -601,6 +601,10 @@ async def test_one_marked_intent_and_its_63_neighbours(room: Room) -> None:
     assert refusal.code is Code.INTERNAL
     assert "intent_failed" in node.alarms
     assert len(room.tables.executions.all()) == 65
+    for _ in range(8):
+        await asyncio.gather(node.signal("first", "s", 1), node.signal("first", "s", 2))
+    whole = room.config.group_intents_max
+    assert [node.shard(n).group_max for n in (1, 2)] == [whole, whole], "the groups grow back"
 
 
 @in_room()

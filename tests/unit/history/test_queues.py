@@ -64,9 +64,9 @@ async def test_a_backlog_of_3000_survives_a_take_over_while_new_ones_come_in(roo
     await new.start("early")
     hold.release()
     await pass_time(4)
-    seen = await drain(new, room, 20)
+    seen = await drain(new, room, 60)
     await pass_time(6)
-    seen += await drain(new, room, 10)
+    seen += await drain(new, room, 60)
     assert len(seen) == len(set(seen)) == 3_001
 
 

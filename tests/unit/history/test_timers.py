@@ -188,7 +188,9 @@ async def test_a_read_that_fails_half_way_strands_nothing(room: Room) -> None:
         await node.take(1)
         await turns(20)
         assert node.shard().timers.window_end_us <= room.timers()[3].wake_us
+        other = await node.at("other", room.worker("w2"), [timer(20.5, "between")])
         await pass_time(60)
+        assert len(await fired(room, other)) == 1
         assert [e.timer_id for e in await fired(room, run_id)] == [f"t{n:02}" for n in range(10)]
     finally:
         timers_module.PAGE = timers_module_page
@@ -257,6 +259,39 @@ async def test_the_saved_mark_is_never_ahead_of_an_unfinished_key_nor_of_ten_sec
         marks.append(mark_of(room))
     assert marks == sorted(marks)
     assert marks[-1] > room.now_us - 40 * SECOND, "it does go on"
+
+
+@in_room(seeds=(0,), sweep_every_s=1.0, fires_per_s_max=20)
+async def test_the_mark_waits_for_what_the_token_bucket_holds_back(room: Room) -> None:
+    """Invariants 13, 14: due for half a minute and still on the heap."""
+    node = await room.node(1)
+    run_id = await node.at("order", room.worker(), [timer(5, f"t{n}") for n in range(600)])
+    wake_us = room.timers()[0].wake_us
+    for _ in range(25):
+        await pass_time(1)
+        assert mark_of(room) <= wake_us
+    assert room.now_us - MARK_BEHIND_US > wake_us
+    await pass_time(60)
+    assert len(await fired(room, run_id)) == 600
+    assert not node.alarms
+
+
+@in_room(sweep_every_s=1.0)
+async def test_the_mark_waits_for_what_is_not_loaded(room: Room) -> None:
+    """Invariants 13, 14, 23: the loader's reads fail for minutes while the rest goes on."""
+    node = await room.node(1)
+    worker = room.worker()
+    run_id = await node.at("order", worker, [timer(150)])
+    wake_us = room.timers()[0].wake_us
+    for _ in range(200):
+        node.faults.fail_next("load_timers", StoreUnavailable("away"))
+    for number in range(22):
+        await pass_time(10)
+        await node.at(f"o{number}", worker, [timer(1)])
+        assert mark_of(room) <= wake_us
+    assert "sweep_met_a_live_row" not in node.alarms
+    await pass_time(200)
+    assert len(await fired(room, run_id)) == 1
 
 
 @in_room(sweep_every_s=1.0)
