@@ -102,11 +102,11 @@ class Load:
             kind = self._random.choices(
                 (self.recorded, self.collecting, self.napping, self.waiting), (70, 15, 10, 5)
             )[0]
-            await self._watched(kind, number)
+            await self.watched(kind, number)
             if pause_s:
                 await wait_for(self.stop, pause_s)
 
-    async def _watched(self, kind: Callable[[str, int], Awaitable[None]], number: int) -> None:
+    async def watched(self, kind: Callable[[str, int], Awaitable[None]], number: int) -> None:
         """An error is a finding, not the end of the load."""
         workflow_id = f"{self._prefix}-{number}"
         self.acked.in_flight[workflow_id] = time.time()

@@ -53,8 +53,11 @@ class Process(Child):
     def restart(self) -> None:
         self.start()
 
-    def wait_ended(self, deadline_s: float) -> None:
+    def wait_ended(self, deadline_s: float) -> int:
+        """Its exit code."""
+        assert self._process is not None
         wait_until(lambda: self.pid is None, deadline_s, f"the end of the {self.name}")
+        return self._process.returncode
 
 
 class Scene:

@@ -330,6 +330,20 @@ def test_an_activity_whose_outcome_waits_in_the_inbox_keeps_that_outcome() -> No
     ]
 
 
+def test_an_activity_whose_time_out_waits_in_the_inbox_was_never_started_and_stays_so() -> None:
+    run = Scenario(start())
+    run.turn(activity("a", schedule_to_start_timeout_ms=5_000))
+    run.when(signal())
+    workflow = run.hand_out()
+    run.fire(TimerKind.SCHEDULE_TO_START, 5)
+
+    assert run.when(done(workflow, cmd.RequestCancelActivity(5))).events[2:] == [
+        "10 ActivityTaskCancelRequested",
+        "11 ActivityTaskTimedOut",
+        "12 WorkflowTaskScheduled",
+    ]
+
+
 def test_an_activity_that_is_over_cannot_be_asked_and_nothing_happens() -> None:
     run = Scenario(start())
     run.turn(activity("a"))

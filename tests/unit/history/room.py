@@ -198,9 +198,11 @@ class Node:
         assert len(answer.activity_tasks) == 1, "an activity task was expected"
         return answer.activity_tasks[0]
 
-    async def nothing(self, worker: WorkerRef, timeout_s: float = 0.5) -> None:
+    async def nothing(
+        self, worker: WorkerRef, timeout_s: float = 0.5, *, workflow: int = 10
+    ) -> None:
         """A poll finds nothing."""
-        answer = await self.polling(worker, timeout_s=timeout_s)
+        answer = await self.polling(worker, workflow=workflow, timeout_s=timeout_s)
         assert not answer.workflow_tasks, answer.workflow_tasks
         assert not answer.activity_tasks, answer.activity_tasks
 
@@ -402,6 +404,22 @@ def outcomes(history: list[Event], kind: type[Event]) -> int:
     return sum(isinstance(event, kind) for event in history)
 
 
+async def beats(node: Node, worker: WorkerRef, seconds: float, *tokens: Any) -> list[Any]:
+    """Heartbeats every 2 s, as a worker sends them. Returns the last verdicts."""
+    verdicts: list[Any] = []
+    for _ in range(round(seconds / 2)):
+        await pass_time(2)
+        verdicts = node.beat(worker, *tokens)
+    return verdicts
+
+
+async def held_activity(
+    room: Room, node: Node, worker: WorkerRef, workflow_id: str = "order", **options: Any
+) -> tuple[bytes, HandedActivityTask]:
+    run_id = await node.at_activity(workflow_id, worker, **options)
+    return run_id, await node.activity_task(worker)
+
+
 __all__ = [
     "BODY",
     "FINISH",
@@ -412,9 +430,11 @@ __all__ = [
     "Hold",
     "Node",
     "Room",
+    "beats",
     "cmd",
     "codes",
     "ev",
+    "held_activity",
     "in_room",
     "nothing_said",
     "outcomes",

@@ -101,6 +101,28 @@ async def test_nothing_is_handed_out_behind_the_back_of_a_release(room: Room) ->
 
 
 @in_room()
+async def test_a_hand_out_that_waited_for_a_commit_is_not_made_during_a_release(
+    room: Room,
+) -> None:
+    """Invariants 31, 35, 70: the poll came first, then the release, then the commit landed."""
+    old = await room.node(1)
+    await old.at_activity("order", room.worker())
+    hold = old.holds.hold("commit")
+    signal = old.signal("order")
+    await hold.reached()
+    poll = old.polling(room.worker("w2"), workflow=0, timeout_s=0.5)
+    await turns(20)
+    release = asyncio.ensure_future(old.history.release_many([1]))
+    await turns(20)
+    hold.release()
+    await asyncio.gather(signal, release)
+    taken = (await poll).activity_tasks
+    new = await room.node(1)
+    again = (await new.polling(room.worker("w3"), workflow=0, timeout_s=1)).activity_tasks
+    assert len(taken) + len(again) == 1
+
+
+@in_room()
 async def test_who_waits_is_told_at_a_release(room: Room) -> None:
     """Invariant 70."""
     node = await room.node(1)

@@ -1,0 +1,124 @@
+"""A worker's doors that lead to every engine node, until nodes route calls to each other.
+
+Polls go to the worker's own node. Completions go there first and, when that does not own the task's
+shard any more or does not answer, to the others. Heartbeats and farewells go to all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import grpc
+
+from perdure._replay.messages import Event
+from perdure._wire.completions import Completion
+from perdure._wire.connection import Connection
+from perdure._wire.errors import error_from_call
+from perdure._wire.held import HeldTaskNews, HeldTaskState
+from perdure._wire.worker_service import BlockingWorkerService, WorkerIdentity, WorkerService
+from perdure._worker import rooms
+from perdure.errors import RPCError, RPCStatusCode
+
+# A stopped node answers nothing, and the next one must still hear of the tasks before it hands them
+# out anew (3 s after a take-over).
+TRY_S = 1.0
+ELSEWHERE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
+
+_addresses: list[str] = []
+
+
+def install(addresses: Sequence[str]) -> None:
+    """Every worker of this process made from now on."""
+    _addresses[:] = addresses
+    rooms.WorkerService = RoutedService  # type: ignore[misc]
+    rooms.BlockingWorkerService = RoutedBlockingService  # type: ignore[misc]
+
+
+class RoutedService(WorkerService):
+    def __init__(self, connection: Connection, identity: WorkerIdentity, task_queue: str) -> None:
+        super().__init__(connection, identity, task_queue)
+        self._others = [
+            WorkerService(Connection(address), identity, task_queue)
+            for address in _addresses
+            if address != connection.target
+        ]
+
+    async def complete_tasks(self, completions: list[Completion]) -> dict[int, RPCError]:
+        failed = await self._try(super().complete_tasks, completions)
+        for other in self._others:
+            again = [index for index, error in failed.items() if error.status in ELSEWHERE]
+            if not again:
+                break
+            found = await self._try(other.complete_tasks, [completions[index] for index in again])
+            for place, index in enumerate(again):
+                del failed[index]
+                if place in found:
+                    failed[index] = found[place]
+        return failed
+
+    async def _try(self, send: object, completions: list[Completion]) -> dict[int, RPCError]:
+        try:
+            async with asyncio.timeout(TRY_S):
+                return await send(completions)  # type: ignore[operator, no-any-return]
+        except RPCError as error:
+            return dict.fromkeys(range(len(completions)), error)
+        except TimeoutError:
+            error = RPCError("no answer in time", RPCStatusCode.DEADLINE_EXCEEDED)
+            return dict.fromkeys(range(len(completions)), error)
+
+    async def task_history(self, page_token: bytes) -> tuple[list[Event], bytes]:
+        for other in (super(), *self._others):
+            try:
+                return await other.task_history(page_token)
+            except RPCError as error:
+                if error.status not in ELSEWHERE:
+                    raise
+                last = error
+        raise last
+
+    async def say_goodbye(self, released_tokens: Sequence[bytes], timeout_s: float) -> None:
+        await asyncio.gather(
+            super().say_goodbye(released_tokens, timeout_s),
+            *(other.say_goodbye(released_tokens, timeout_s) for other in self._others),
+            return_exceptions=True,
+        )
+
+
+class RoutedBlockingService(BlockingWorkerService):
+    """Heartbeats to all at once. A node passes over tasks of shards that are not its own."""
+
+    def __init__(self, target: str, identity: WorkerIdentity) -> None:
+        super().__init__(target, identity)
+        self._others = [
+            BlockingWorkerService(address, identity) for address in _addresses if address != target
+        ]
+
+    def heartbeat(
+        self, held: Sequence[HeldTaskNews], loop_stalled_ms: int, timeout_s: float
+    ) -> list[tuple[int, HeldTaskState]]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        doors = [super(), *self._others]
+        with ThreadPoolExecutor(len(doors)) as pool:
+            answers = [
+                pool.submit(door.heartbeat, held, loop_stalled_ms, TRY_S) for door in doors
+            ]
+        states: list[tuple[int, HeldTaskState]] = []
+        errors: list[RPCError] = []
+        for answer in answers:
+            try:
+                states += answer.result()
+            except RPCError as error:
+                errors.append(error)
+        if len(errors) == len(doors):
+            raise errors[0]
+        return states
+
+    def close(self) -> None:
+        super().close()
+        for other in self._others:
+            other.close()
+
+
+__all__ = ["error_from_call", "grpc", "install"]
