@@ -6,11 +6,11 @@ import asyncio
 import json
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tests.chaos.callers import Node, Nodes
-from tests.chaos.load import Load, Told, wait_for
+from tests.chaos.load import Load, wait_for
 from tests.chaos.machines import Process, Scene
 from tests.chaos.program import Collecting
 from tests.chaos.random_kills import QUIET_S, shards_of
@@ -32,7 +32,6 @@ class Outcome:
     pauses: int
     probes: dict[str, int]
     takeovers_s: list[float]
-    stale: list[str] = field(default_factory=list)
 
     def say(self) -> None:
         figures: dict[str, Any] = {
@@ -155,6 +154,3 @@ async def both_own_shards(scene: Scene) -> None:
             if len(owners) == 2 and bytes(16) not in owners:
                 return
             await wait_for(asyncio.Event(), 0.1)
-
-
-__all__ = ["Told", "paused_owner"]

@@ -142,7 +142,7 @@ class Slow:
     @workflow.run
     async def run(self, number: int, seconds: float) -> int:
         return await workflow.execute_activity_method(
-            Effects.work, args=[number, seconds], start_to_close_timeout=STEP_TIMEOUT
+            Effects.work, number, seconds, start_to_close_timeout=STEP_TIMEOUT
         )
 
 

@@ -6,12 +6,14 @@ import asyncio
 import json
 import random
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tests.chaos.callers import Nodes
 from tests.chaos.load import Load, wait_for
 from tests.chaos.machines import Process, Scene
+from tests.chaos.scrub import open_store
 from tests.chaos.verdict import Verdict, compare
 
 from perdure_engine.core.ids import shard_of
@@ -19,9 +21,8 @@ from perdure_engine.core.ids import shard_of
 TARGETS = ("engine", "worker", "database")
 QUIET_S = 120.0  # in which the last workflows must end
 SUPERVISE_S = 0.1
-# Of a kill until the workflows in flight at that time have ended. The promise is 10 s after the
-# restart when nothing else is killed meanwhile; here kills follow each other.
-Plan = list[tuple[float, tuple[str, ...]]]
+Plan = Sequence[tuple[float, tuple[str, ...]]]
+"""Pauses in seconds, and what is killed after each."""
 
 
 class Kill(NamedTuple):
@@ -32,9 +33,9 @@ class Kill(NamedTuple):
 
 
 def random_plan(seed: int, seconds: float) -> Plan:
-    """(pause before the kill, what is killed). Now and then two at once, or one again at once."""
+    """Now and then two at once, or one again at once."""
     chance = random.Random(seed)
-    plan: Plan = []
+    plan: list[tuple[float, tuple[str, ...]]] = []
     spent_s = 0.0
     while True:
         pause_s = chance.choice((chance.uniform(0.2, 2.0), chance.uniform(3, 12), 12.0))
@@ -56,7 +57,6 @@ class Outcome:
     alarms: list[str]
     seconds: float
     checked_s: float = 0.0
-    figures: dict[str, Any] = field(default_factory=dict)
 
     def summary(self) -> dict[str, Any]:
         killed = [target for kill in self.kills for target in kill.targets]
@@ -184,10 +184,8 @@ async def random_kills(
     )
 
 
-async def shards_of(scene: Scene) -> Any:
+async def shards_of(scene: Scene) -> Callable[[str], int]:
     """Which shard a workflow id belongs to."""
-    from tests.chaos.scrub import open_store
-
     async with open_store(scene.database.dsn) as store:
         (namespace,) = await store.list_namespaces()
     return lambda workflow_id: shard_of(namespace.namespace_id, workflow_id, scene.number_of_shards)

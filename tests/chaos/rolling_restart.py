@@ -64,9 +64,7 @@ async def rolling_restart(scene: Scene, *, activities: int, seconds: float) -> O
         await load.result(workflow_id, number)
 
     began_s = time.perf_counter()
-    running = asyncio.gather(
-        *(load.watched(one, number) for number in range(activities))
-    )
+    running = asyncio.gather(*(load.watched(one, number) for number in range(activities)))
     stops_s: list[float] = []
     running_at: list[int] = []
     codes: list[int] = []

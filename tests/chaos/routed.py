@@ -7,14 +7,12 @@ shard any more or does not answer, to the others. Heartbeats and farewells go to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-
-import grpc
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from perdure._replay.messages import Event
 from perdure._wire.completions import Completion
 from perdure._wire.connection import Connection
-from perdure._wire.errors import error_from_call
 from perdure._wire.held import HeldTaskNews, HeldTaskState
 from perdure._wire.worker_service import BlockingWorkerService, WorkerIdentity, WorkerService
 from perdure._worker import rooms
@@ -25,14 +23,16 @@ from perdure.errors import RPCError, RPCStatusCode
 TRY_S = 1.0
 ELSEWHERE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
 
+Send = Callable[[list[Completion]], Awaitable[dict[int, RPCError]]]
+
 _addresses: list[str] = []
 
 
 def install(addresses: Sequence[str]) -> None:
     """Every worker of this process made from now on."""
     _addresses[:] = addresses
-    rooms.WorkerService = RoutedService  # type: ignore[misc]
-    rooms.BlockingWorkerService = RoutedBlockingService  # type: ignore[misc]
+    setattr(rooms, "WorkerService", RoutedService)  # noqa: B010  # not exported from there
+    setattr(rooms, "BlockingWorkerService", RoutedBlockingService)  # noqa: B010
 
 
 class RoutedService(WorkerService):
@@ -57,25 +57,25 @@ class RoutedService(WorkerService):
                     failed[index] = found[place]
         return failed
 
-    async def _try(self, send: object, completions: list[Completion]) -> dict[int, RPCError]:
+    async def _try(self, send: Send, completions: list[Completion]) -> dict[int, RPCError]:
         try:
             async with asyncio.timeout(TRY_S):
-                return await send(completions)  # type: ignore[operator, no-any-return]
+                return await send(completions)
         except RPCError as error:
-            return dict.fromkeys(range(len(completions)), error)
+            failure = error
         except TimeoutError:
-            error = RPCError("no answer in time", RPCStatusCode.DEADLINE_EXCEEDED)
-            return dict.fromkeys(range(len(completions)), error)
+            failure = RPCError("no answer in time", RPCStatusCode.DEADLINE_EXCEEDED)
+        return dict.fromkeys(range(len(completions)), failure)
 
     async def task_history(self, page_token: bytes) -> tuple[list[Event], bytes]:
-        for other in (super(), *self._others):
+        for read in (super().task_history, *(other.task_history for other in self._others)):
             try:
-                return await other.task_history(page_token)
+                return await read(page_token)
             except RPCError as error:
                 if error.status not in ELSEWHERE:
                     raise
-                last = error
-        raise last
+                failure = error
+        raise failure
 
     async def say_goodbye(self, released_tokens: Sequence[bytes], timeout_s: float) -> None:
         await asyncio.gather(
@@ -97,13 +97,9 @@ class RoutedBlockingService(BlockingWorkerService):
     def heartbeat(
         self, held: Sequence[HeldTaskNews], loop_stalled_ms: int, timeout_s: float
     ) -> list[tuple[int, HeldTaskState]]:
-        from concurrent.futures import ThreadPoolExecutor
-
-        doors = [super(), *self._others]
-        with ThreadPoolExecutor(len(doors)) as pool:
-            answers = [
-                pool.submit(door.heartbeat, held, loop_stalled_ms, TRY_S) for door in doors
-            ]
+        beats = [super().heartbeat, *(other.heartbeat for other in self._others)]
+        with ThreadPoolExecutor(len(beats)) as pool:
+            answers = [pool.submit(beat, held, loop_stalled_ms, TRY_S) for beat in beats]
         states: list[tuple[int, HeldTaskState]] = []
         errors: list[RPCError] = []
         for answer in answers:
@@ -111,7 +107,7 @@ class RoutedBlockingService(BlockingWorkerService):
                 states += answer.result()
             except RPCError as error:
                 errors.append(error)
-        if len(errors) == len(doors):
+        if len(errors) == len(beats):
             raise errors[0]
         return states
 
@@ -119,6 +115,3 @@ class RoutedBlockingService(BlockingWorkerService):
         super().close()
         for other in self._others:
             other.close()
-
-
-__all__ = ["error_from_call", "grpc", "install"]

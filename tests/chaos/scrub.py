@@ -183,9 +183,8 @@ class Scrubber:
         tasks = self._tasks.pop(state.run_id, {})
         timers = self._timers.pop(state.run_id, {})
         if not state.open:
-            assert not (state.tasks or state.timer_rows or state.buffered), (
-                "6: something of a closed run is pending"
-            )
+            pending = [*state.tasks.values(), *state.timer_rows.values(), *state.buffered]
+            assert not pending, f"6: of a closed run is pending: {pending}"
         known = {(one.queue_no, one.task_id) for one in state.tasks.values()}
         assert tasks.keys() == known, "13: the run's task rows are those that its head names"
         wakes = {(one.wake_us, one.timer_id) for one in state.timer_rows.values()}

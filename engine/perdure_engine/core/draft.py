@@ -40,6 +40,7 @@ class Draft:
         "gone_tasks",
         "gone_timers",
         "inbox",
+        "inbox_done_before",
         "is_new",
         "listed",
         "state",
@@ -51,6 +52,7 @@ class Draft:
         self.state = state
         self.env = env
         self.is_new = is_new
+        self.inbox_done_before = state.inbox_done
         self.listed = (
             False  # what lists say of the run has changed otherwise than by start or close
         )
@@ -108,6 +110,11 @@ class Draft:
             )
             self.emit(numbered)
         return True
+
+    def drop_buffered(self) -> None:
+        """The run has closed: what waits will never be numbered."""
+        self.state.buffered = []
+        self.state.inbox_done = self.state.inbox_seq
 
     # ---- tasks
 

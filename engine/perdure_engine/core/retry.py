@@ -9,7 +9,6 @@ from perdure_engine.core.failures import Failure, FailureKind, RetryState, Timeo
 INITIAL_INTERVAL_MS_DEFAULT = 1_000
 BACKOFF_COEFFICIENT_DEFAULT = 2.0
 MAXIMUM_INTERVAL_FACTOR_DEFAULT = 100
-EXPONENT_MAX = 64  # 2.0 ** 64 ms is past every maximum interval; larger exponents would overflow
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -37,9 +36,8 @@ def backoff_ms(policy: RetryPolicy, attempt: int) -> int:
     longest = (
         policy.maximum_interval_ms or policy.initial_interval_ms * MAXIMUM_INTERVAL_FACTOR_DEFAULT
     )
-    exponent = min(attempt - 1, EXPONENT_MAX)
     try:
-        delay = policy.initial_interval_ms * policy.backoff_coefficient**exponent
+        delay = policy.initial_interval_ms * policy.backoff_coefficient ** (attempt - 1)
     except OverflowError:
         return longest
     return int(min(delay, longest))

@@ -30,6 +30,7 @@ from perdure_engine.ports.history import (
     HandedActivityTask,
     HandedQuery,
     HandedWorkflowTask,
+    StartOutcome,
     WorkerRef,
 )
 from perdure_engine.ports.matching import TaskOffer
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 
 
 def start_task(
-    shard: Shard, offer: TaskOffer, worker: WorkerRef
-) -> Handed | asyncio.Future[Handed | None] | None:
+    shard: Shard, offer: TaskOffer, worker: WorkerRef, *, proven: bool = False
+) -> StartOutcome:
+    """See ports.history. `proven`: a statement of ours has just been committed, so the shard is ours."""
     run = shard.runs.get(offer.run_id)
     if run is not None and run.busy:
         return _start_when_free(shard, run, offer, worker)
@@ -82,11 +84,10 @@ def _go_on(
 ) -> None:
     if started.done():
         return  # the poll has gone
-    ready = not (shard.closed or shard.leaving or shard.unproven) and shard.rooms.lease_valid()
-    if not ready or offer.run_id not in shard.runs:
+    if shard.closed or shard.leaving or shard.unproven or offer.run_id not in shard.runs:
         started.set_result(None)  # the offer comes again, from whoever owns the shard
         return
-    outcome = start_task(shard, offer, worker)
+    outcome = start_task(shard, offer, worker, proven=True)
     if isinstance(outcome, asyncio.Future):
         outcome.add_done_callback(lambda done: _pass_on(shard, done, started))
     else:
@@ -301,9 +302,13 @@ def _workflow_task(
 async def _with_first_page(shard: Shard, handed: HandedWorkflowTask) -> Handed | None:
     """Events that are not in memory come from the database, a page with the task and the rest on request."""
     last_saved = handed.tail[0].event_id - 1 if handed.tail else handed.started_event_id
-    events, next_event_id = await read_task_events(
-        shard, handed.run_id, 1, last_saved, limits.TASK_HISTORY_PAGE_BYTES_MAX
-    )
+    try:
+        events, next_event_id = await read_task_events(
+            shard, handed.run_id, 1, last_saved, limits.TASK_HISTORY_PAGE_BYTES_MAX
+        )
+    except Rejected:
+        undo(shard, handed)
+        return None
     if not next_event_id:
         events += handed.tail
     return msgspec.structs.replace(handed, events=events, next_event_id=next_event_id)

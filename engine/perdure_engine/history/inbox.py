@@ -10,9 +10,10 @@ from collections import deque
 
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.history.work import (
+    BATCH_BYTES_MAX,
     LANE_BYTES_MAX,
     LANE_COUNTS_MAX,
-    LANE_QUOTAS,
+    LANE_SHARES,
     LANES,
     Item,
     lane_of,
@@ -54,22 +55,33 @@ class Inbox:
         """Items that were taken before go ahead of everything, in the order given."""
         self._again.extendleft(reversed(items))
 
-    def take(self, count: int) -> list[Item]:
+    def take(self, count: int, bytes_max: int = BATCH_BYTES_MAX) -> list[Item]:
+        """Up to `count` items of together about `bytes_max`; the first goes whatever its size."""
         taken: list[Item] = []
-        while self._again and len(taken) < count:
-            taken.append(self._again.popleft())
-        for lane_no, quota in enumerate(LANE_QUOTAS):
-            self._move(lane_no, min(quota, count - len(taken)), taken)
-        for lane_no in range(LANES):  # quotas only count while the others have work
-            self._move(lane_no, count - len(taken), taken)
+        room = bytes_max
+        while self._again and len(taken) < count and (room > 0 or not taken):
+            item = self._again.popleft()
+            room -= item.size
+            taken.append(item)
+        whole = sum(LANE_SHARES)
+        for lane_no, share in enumerate(LANE_SHARES):
+            quota = max(1, count * share // whole)
+            room = self._move(lane_no, min(quota, count - len(taken)), room, taken)
+        for lane_no in range(LANES):  # shares only count while the others have work
+            room = self._move(lane_no, count - len(taken), room, taken)
         return taken
 
-    def _move(self, lane_no: int, count: int, taken: list[Item]) -> None:
+    def _move(self, lane_no: int, count: int, room: int, taken: list[Item]) -> int:
+        """Take from a lane; return the room that is left."""
         lane = self._lanes[lane_no]
         for _ in range(min(count, len(lane))):
+            if room <= 0 and taken:
+                break
             item = lane.popleft()
             self._bytes[lane_no] -= item.size
+            room -= item.size
             taken.append(item)
+        return room
 
     def drain(self) -> list[Item]:
-        return self.take(len(self))
+        return self.take(len(self), 1 << 62)

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 LOOP_LATE_S_MAX = 1.0  # a longer gap of our own: renewals may wait unread in the socket
 COMMIT_S_MAX = 2.0  # likewise
+SAVE_RETRY_S = 0.2
+SAVE_AGAIN_S = 5.0  # a start that could not be saved is tried again
 PROGRESS_EVERY_S = 30.0  # at most so often is a task's progress saved (B18)
-SILENT_S = 5.0  # a worker is heard of every 2 s
 SUSPECT_LEASE_S = 4.0  # two heartbeats: what a worker keeps whose connection broke
 
 LOST = HeldVerdict(lost=True, cancel_requested=False)
@@ -49,12 +50,12 @@ class Held(msgspec.Struct, eq=False):
     kind: TaskKind
     scheduled_event_id: int
     handed_at: float
-    heard_at: float  # when its worker last listed it, or took it
     deadline_us: int
     heartbeat_us: int
     progress_saved_at: float
-    progress_waits: bool = False
-    token: TaskToken | None = None
+    token: TaskToken
+    details: bytes | None = None  # progress that is not saved yet
+    save_told_at: float = -1e9  # when the shard was last asked to save the start
     ending: bool = False  # an intent about it is under way
 
 
@@ -87,11 +88,10 @@ class LeaseBook:
             record.kind,
             record.scheduled_event_id,
             now,
-            now,
             token.deadline_us,
             heartbeat_ms * 1000,
             now,
-            token=token,
+            token,
         )
         self._held[handout.start_no] = held
         self._by_worker.setdefault(handout.worker_id, {})[handout.start_no] = held
@@ -119,6 +119,26 @@ class LeaseBook:
             if not of_worker:
                 del self._by_worker[worker_id]
 
+    def of_run(self, run_id: bytes) -> dict[int, tuple[int, Handout]]:
+        """The run's hand-outs by task key, with their attempt: what only a commit changes."""
+        return {
+            held.key: (held.token.attempt, held.handout)
+            for held in self._held.values()
+            if held.run_id == run_id
+        }
+
+    def reloaded(self, run: Run) -> None:
+        """What was under way for the run's hand-outs may have come to nothing: they are judged again."""
+        for held in [held for held in self._held.values() if held.run_id == run.state.run_id]:
+            record = run.state.tasks.get(held.key)
+            if record is not None and record.handout is held.handout:
+                held.ending = False
+                held.save_told_at = -1e9
+                if held.details is not None:
+                    record.progress = held.details
+            else:
+                self._drop(held.handout.start_no)
+
     def add_orphan(self, run_id: bytes, record: TaskRecord, until: float) -> None:
         """A saved start of before the take-over: its worker has until then to claim it."""
         self._orphans[run_id, record.kind, record.scheduled_event_id] = (until, record.start_no)
@@ -132,8 +152,9 @@ class LeaseBook:
         held = self._held.get(token.start_no)
         if held is None:
             return self._adopt_or_lose(worker, token)
-        held.heard_at = self._shard.rooms.clock.monotonic()
-        held.handout.lease_until = held.heard_at + self._shard.rooms.config.lease_s
+        held.handout.lease_until = (
+            self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
+        )
         run = self._shard.runs.get(held.run_id)
         if details is not None:
             self._progress(run, held, details)
@@ -147,19 +168,17 @@ class LeaseBook:
     def _progress(self, run: Run | None, held: Held, details: bytes) -> None:
         """Remember it at once; save it now and then. An attempt that ends saves what is remembered."""
         held.handout.beat_us = self._shard.rooms.database_clock.low_us()
+        held.details = details
         record = run.state.tasks.get(held.key) if run is not None else None
-        if record is None or held.token is None:
-            return
-        record.progress = details
-        held.progress_waits = True
+        if record is not None:
+            record.progress = details
         now = self._shard.rooms.clock.monotonic()
         if now - held.progress_saved_at >= PROGRESS_EVERY_S:
             self._save_progress(held, details, now)
 
     def _save_progress(self, held: Held, details: bytes, now: float) -> None:
-        assert held.token is not None
         held.progress_saved_at = now
-        held.progress_waits = False
+        held.details = None
         self._shard.tell(SaveProgress(held.token, details))
 
     def listed(self, worker_id: bytes, start_nos: set[int]) -> None:
@@ -191,8 +210,13 @@ class LeaseBook:
                 self._load_and_adopt(worker, token)
             return None
         if run.busy:
+            run.then.append(lambda: self._adopt_when_free(run, worker, token))
             return None
         return None if self.adopt(run, worker, token) else LOST
+
+    def _adopt_when_free(self, run: Run, worker: WorkerRef, token: TaskToken) -> None:
+        if self._shard.runs.get(token.run_id) is run and token.start_no not in self._held:
+            self.adopt(run, worker, token)
 
     def _load_and_adopt(self, worker: WorkerRef, token: TaskToken) -> None:
         key = (token.run_id, token.kind, token.scheduled_event_id)
@@ -211,8 +235,12 @@ class LeaseBook:
 
     def _loaded(self, worker: WorkerRef, token: TaskToken, failed: bool) -> None:
         run = self._shard.runs.get(token.run_id)
-        if not failed and run is not None and not run.busy:
-            self.adopt(run, worker, token)
+        if failed or run is None:
+            return
+        if run.busy:
+            run.then.append(lambda: self._adopt_when_free(run, worker, token))
+        else:
+            self._adopt_when_free(run, worker, token)
 
     def adopt(self, run: Run, worker: WorkerRef, token: TaskToken) -> bool:
         key = key_of(token.kind, token.scheduled_event_id)
@@ -286,8 +314,9 @@ class LeaseBook:
     def prolong(self) -> None:
         now = self._shard.rooms.clock.monotonic()
         until = now + self._shard.rooms.config.lease_s
+        now_us = self._shard.rooms.database_clock.low_us()
         for held in self._held.values():
-            held.heard_at = now
+            held.handout.beat_us = max(held.handout.beat_us, now_us)
             held.handout.lease_until = max(held.handout.lease_until, until)
 
     def _judge_one(self, held: Held, now: float, now_us: int) -> None:
@@ -300,17 +329,14 @@ class LeaseBook:
             and now_us - max(handout.beat_us, handout.started_us) >= held.heartbeat_us
         ):
             self._time_out(held, TimeoutType.HEARTBEAT)
-        elif now >= handout.lease_until or self._silent(held, now):
+        elif now >= handout.lease_until:
             self._put_back(held, worker_dead=True)
         elif not handout.saved and now - held.handed_at >= config.start_save_after_s:
-            self._shard.tell(SaveStart(held.run_id, held.key, handout.start_no))
-
-    def _silent(self, held: Held, now: float) -> bool:
-        """No heartbeat for SILENT_S (two are missing), and none of the worker's polls waits here: a process that was
-        killed, not a network that is slow. It need not hold its tasks for the rest of the lease."""
-        return now - held.heard_at >= SILENT_S and not self._shard.rooms.matching.polls_open(
-            held.handout.worker_id
-        )
+            if now - held.save_told_at >= SAVE_AGAIN_S:
+                held.save_told_at = now
+                self._shard.tell(SaveStart(held.run_id, held.key, handout.start_no))
+        elif held.details is not None and now - held.progress_saved_at >= PROGRESS_EVERY_S:
+            self._save_progress(held, held.details, now)
 
     def _time_out(self, held: Held, timeout_type: TimeoutType) -> None:
         held.ending = True
@@ -329,13 +355,17 @@ class LeaseBook:
         )
 
     async def save_all_starts(self) -> None:
-        """Before a release: the next owner must know what may be running."""
-        pending = [
-            self._shard.submit(SaveStart(held.run_id, held.key, held.handout.start_no))
-            for held in self._held.values()
-            if not held.handout.saved
-        ]
-        await asyncio.gather(*pending, return_exceptions=True)
+        """Before a release: the next owner must know what may be running. Tried until the database has it."""
+        while not self._shard.closed:
+            pending = [
+                self._shard.submit(SaveStart(held.run_id, held.key, held.handout.start_no))
+                for held in self._held.values()
+                if not held.handout.saved
+            ]
+            answers = await asyncio.gather(*pending, return_exceptions=True)
+            if not any(isinstance(answer, BaseException) for answer in answers):
+                return
+            await self._shard.rooms.clock.sleep(SAVE_RETRY_S)
 
 
 def may_adopt(state: RunState, record: TaskRecord, token: TaskToken) -> bool:

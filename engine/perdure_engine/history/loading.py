@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from perdure_engine.core.apply import fold
 from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
 from perdure_engine.core.events import Event
+from perdure_engine.core.intents import StartWorkflow
 from perdure_engine.core.state import Folded, Head, RunState
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import Handout, TaskRecord, TaskState, TimerRecord
-from perdure_engine.core.transitions import IllegalMove
 from perdure_engine.history.run import CurrentRun, Run
 from perdure_engine.history.work import Item
 from perdure_engine.ports.codec import Codec, CorruptRow
-from perdure_engine.ports.rows import HistoryRow
+from perdure_engine.ports.rows import CurrentRunRow, HistoryRow
 from perdure_engine.ports.store import RunRecord, StoreError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Loading:
             return
         run = shard.runs.get(current.run_id)
         shard.currents.setdefault(key, run.current if run is not None else current)
-        shard.inbox.put_again(items)
+        shard.put_again(items)
         shard.work_waits()
 
     def _start(self, run_id: bytes) -> None:
@@ -104,9 +104,9 @@ class Loading:
             refusal = unavailable(
                 "DATABASE_UNAVAILABLE", f"the database did not answer a read: {error}"
             )
-        except (CorruptRow, IllegalMove) as error:
+        except Exception as error:  # whatever it is, this run cannot be read, and the others can
             shard.quarantine(run_id, f"its rows do not read back: {error}")
-            refusal = Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", shard.quarantined[run_id])
+            refusal = Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", shard.quarantined[run_id][0])
         if shard.closed:
             return
         items = self._parked_runs.pop(run_id, [])
@@ -115,14 +115,21 @@ class Loading:
             self._give_up(items, refusal)
             return
         shard.runs.setdefault(run_id, run)  # its start may have overtaken the read
-        shard.inbox.put_again(items)
+        shard.put_again(items)
         shard.work_waits()
 
     def _give_up(self, items: list[Item], refusal: Rejected) -> None:
         """Callers are told. The shard's own work (timers above all) waits for the database to come back."""
-        own = [item for item in items if item.future is None]
+        own: list[Item] = []
         for item in items:
-            item.refuse(refusal)
+            if refusal.code is Code.NOT_FOUND and isinstance(item.intent, StartWorkflow):
+                item.looked_up = True
+                self._shard.put_again([item])
+            elif item.future is None:
+                own.append(item)
+            else:
+                item.refuse(refusal)
+        self._shard.work_waits()
         if own and refusal.code is Code.UNAVAILABLE:
             asyncio.get_running_loop().call_later(RETRY_S, self._put_back, own)
 
@@ -140,7 +147,10 @@ class Loading:
         kept = shard.kept_handouts.pop(run_id, None)
         if kept:
             _reattach(state, kept)
-        return Run(state, self._current_of(record, state), events, events_from)
+        run = Run(state, self._current_of(record, state), events, events_from)
+        if kept:
+            shard.leases.reloaded(run)
+        return run
 
     def _current_of(self, record: RunRecord, state: RunState) -> CurrentRun:
         key = (record.execution.namespace_id, record.execution.workflow_id)
@@ -188,16 +198,20 @@ class CurrentLoader:
             for (_, key), shard in asked.items():
                 shard.loading.current_loaded(key, None)
             return
-        found = {
-            (row.shard_id, (row.namespace_id, row.workflow_id)): CurrentRun(
-                row.run_id, Status(row.status), row.version
-            )
-            for row in rows
-        }
+        found = {(row.shard_id, (row.namespace_id, row.workflow_id)): row for row in rows}
         for address, shard in asked.items():
             if not shard.closed:
-                current = found.get(address) or CurrentRun(b"", Status.RUNNING, 0)
-                shard.loading.current_loaded(address[1], current)
+                shard.loading.current_loaded(address[1], _current_of_row(found.get(address)))
+
+
+def _current_of_row(row: CurrentRunRow | None) -> CurrentRun | None:
+    """No row: the id was never used. None: the row does not read back."""
+    if row is None:
+        return CurrentRun(b"", Status.RUNNING, 0)
+    try:
+        return CurrentRun(row.run_id, Status(row.status), row.version)
+    except ValueError:
+        return None
 
 
 def restore(record: RunRecord, codec: Codec) -> tuple[RunState, list[Event], int]:
@@ -265,7 +279,9 @@ def _reattach(state: RunState, kept: dict[int, tuple[int, Handout]]) -> None:
     """Hand-outs that the memory before an eviction knew of are still out."""
     for key, (attempt, handout) in kept.items():
         record = state.tasks.get(key)
-        if record is not None and record.attempt == attempt and handout.start_no >= record.start_no:
+        if record is None or record.state is TaskState.BACKOFF:
+            continue
+        if record.attempt == attempt and handout.start_no >= record.start_no:
             handout.saved = (
                 record.state is TaskState.STARTED
             )  # what was decided may not have been saved

@@ -102,7 +102,7 @@ class Queries:
 
     def worker_gone(self, worker_id: bytes) -> None:
         """The worker may be dead: what it was asked is asked of another, and the first answer counts."""
-        for run in set(self._runs.values()):
+        for run in list(dict.fromkeys(self._runs.values())):
             for query in list(run.queries.values()):
                 if query.out and query.worker_id == worker_id:
                     query.out = False

@@ -14,6 +14,7 @@ import msgspec
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
 from perdure_engine.history.run import Run
+from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.matching import TaskOffer
 from perdure_engine.ports.rows import TaskRow
 from perdure_engine.ports.store import StoreError
@@ -139,6 +140,7 @@ class QueueBooks:
     async def _load_page(self, queue_no: int, book: Book) -> None:
         """The next page of saved rows. New tasks of the queue come after it: the key is their age."""
         shard = self._shard
+        asked = book.cursor
         try:
             rows = await shard.rooms.store.load_queue_tasks(
                 shard.shard_id, queue_no, book.cursor, PAGE
@@ -148,17 +150,32 @@ class QueueBooks:
         finally:
             book.loading = False
         offers: list[TaskOffer] = []
+        lowered = (
+            book.cursor < asked
+        )  # something before this page has been left to paging meanwhile
         for row in rows:
-            book.cursor = max(book.cursor, row.task_id)
+            if not lowered:
+                book.cursor = max(book.cursor, row.task_id)
             if row.state == TaskState.READY and row.task_id not in book.offered:
-                offers.append(self._offer_of_row(row))
+                offer = self._readable(row)
+                if offer is not None:
+                    offers.append(offer)
         if len(rows) < PAGE and not book.missed:
             book.more = False
         for offer in offers:
-            self._put(book, offer)
+            book.offered[offer.task_id] = offer
+        self._watch()
         if offers and not self._held_back:
             shard.rooms.matching.offer(offers)
         self._next_page(queue_no, book)
+
+    def _readable(self, row: TaskRow) -> TaskOffer | None:
+        """The row as an offer. One that does not read back is its run's trouble, not its queue's."""
+        try:
+            return self._offer_of_row(row)
+        except CorruptRow as error:
+            self._shard.rooms.alarm("corrupt_task_row", run_id=row.run_id.hex(), error=error)
+            return None
 
     def _offer_of_row(self, row: TaskRow) -> TaskOffer:
         codec = self._shard.rooms.codec
@@ -187,7 +204,9 @@ class QueueBooks:
         if book.more or len(book.offered) >= CREDIT:
             self._leave_to_paging(book, row.task_id)
         elif row.task_id not in book.offered:
-            self._put(book, self._offer_of_row(row))
+            offer = self._readable(row)
+            if offer is not None:
+                self._put(book, offer)
 
     def hold_back(self, seconds: float) -> None:
         """Ready rows of before may be running, their start unsaved: give their workers time to claim them."""
@@ -220,5 +239,7 @@ class QueueBooks:
     def _tick(self) -> None:
         self._timer = None
         self.offer_all()
+        # queue names come from callers: empty books are dropped
+        self._books = {no: book for no, book in self._books.items() if book.offered or book.more}
         if any(book.offered or book.more for book in self._books.values()):
             self._watch()

@@ -15,8 +15,10 @@ from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.history import handout, reading
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard, moved
+from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.history import EventsPage, Handed, HeldTask, HeldVerdict, WorkerRef
 from perdure_engine.ports.matching import TaskOffer
+from perdure_engine.ports.rows import TaskRow
 from perdure_engine.ports.store import (
     NO_NODE,
     Batch,
@@ -29,6 +31,7 @@ from perdure_engine.ports.store import (
 SCAN_PAGE = 1_000
 RETRY_S = 0.5
 DRAIN_TICK_S = 0.005
+RUNS_PER_SHARD_MIN = 16
 
 
 class OwnershipStore(MembershipStore, Protocol):
@@ -82,7 +85,11 @@ class HistoryService:
         if not self._rooms.lease_valid():
             return [None] * len(held)  # another node may own the shards by now: it judges, not we
         verdicts: list[HeldVerdict | None] = []
-        listed: dict[int, set[int]] = {shard_id: set() for shard_id in self._shards}
+        listed: dict[int, set[int]] = {
+            shard_id: set()
+            for shard_id, shard in self._shards.items()
+            if not shard.closed and not shard.unproven
+        }
         for task in held:
             token = task.token
             shard = self._shards.get(token.shard_id)
@@ -162,6 +169,7 @@ class HistoryService:
         for fence in bumped:
             clean = free[fence.shard_id].owner_id == NO_NODE
             self._begin(fence, marks.get(fence.shard_id, 0), clean=clean, proven=proven)
+        self._share_memory()
         self._beside(self._record(bumped, self._rooms.node_id, self._address))
         return frozenset(fence.shard_id for fence in bumped)
 
@@ -218,7 +226,6 @@ class HistoryService:
 
     async def _scan(self, shard: Shard) -> None:
         """Read the shard's task rows once, in pages: ready ones are offered, started ones wait to be claimed."""
-        codec = self._rooms.codec
         first_number = shard.fence.range_id << 24  # rows from here on are our own
         until = self._rooms.clock.monotonic() + self._rooms.config.adopt_started_s
         after = (-1, -1)
@@ -229,18 +236,26 @@ class HistoryService:
                 await self._rooms.clock.sleep(RETRY_S)
                 continue
             for row in rows:
-                if row.task_id > first_number:
-                    continue
-                if row.state == TaskState.READY:
-                    shard.queues.found(row)
-                elif row.state == TaskState.STARTED:
-                    shard.leases.add_orphan(row.run_id, codec.decode_task(row), until)
-                elif row.state == TaskState.GONE:
-                    shard.sweeping.found(row)
+                if row.task_id < first_number:
+                    self._found(shard, row, until)
             if len(rows) < SCAN_PAGE:
                 shard.queues.offer_all()
                 return
             after = (rows[-1].queue_no, rows[-1].task_id)
+
+    def _found(self, shard: Shard, row: TaskRow, until: float) -> None:
+        """A task row of before the take-over."""
+        if row.state == TaskState.READY:
+            shard.queues.found(row)
+        elif row.state == TaskState.GONE:
+            shard.sweeping.found(row)
+        elif row.state == TaskState.STARTED:
+            try:
+                record = self._rooms.codec.decode_task(row)
+            except CorruptRow as error:
+                self._rooms.alarm("corrupt_task_row", run_id=row.run_id.hex(), error=error)
+            else:
+                shard.leases.add_orphan(row.run_id, record, until)
 
     async def release_many(self, shard_ids: list[int]) -> None:
         shards = [self._shards[s] for s in shard_ids if s in self._shards]
@@ -249,6 +264,7 @@ class HistoryService:
         for shard in shards:
             shard.close()
             self._shards.pop(shard.shard_id, None)
+        self._share_memory()
         if given:
             await self._until_known(given, NO_NODE)
         await self._record(given, NO_NODE, "")
@@ -275,7 +291,18 @@ class HistoryService:
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._beside_ended)
+
+    def _beside_ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._rooms.alarm("background_task_failed", error=task.exception())
+
+    def _share_memory(self) -> None:
+        """The cache is the process's: each shard has its share of it."""
+        share = self._rooms.config.runs_cached_max // max(1, len(self._shards))
+        for shard in self._shards.values():
+            shard.runs_max = max(min(RUNS_PER_SHARD_MIN, self._rooms.config.runs_cached_max), share)
 
     def lapsed(self) -> None:
         for shard in self._shards.values():

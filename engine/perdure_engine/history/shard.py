@@ -19,7 +19,7 @@ from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, not_found
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX, uuid_text
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
-from perdure_engine.core.replies import EventsReady, Reply
+from perdure_engine.core.replies import EventsReady, Reply, Started
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
 from perdure_engine.history import rows
@@ -36,6 +36,7 @@ from perdure_engine.history.timers import ShardTimers
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.store import Batch, Fence
 
+QUARANTINE_S = 600.0
 TRIES_MAX = 3  # of an intent whose batch of one is refused; then its run is quarantined
 NUMBERS_SPARE = (
     1 << 21
@@ -51,7 +52,7 @@ class Shard:
         self.runs: OrderedDict[bytes, Run] = OrderedDict()
         self.currents: OrderedDict[tuple[bytes, str], CurrentRun] = OrderedDict()
         self.kept_handouts: dict[bytes, dict[int, tuple[int, Handout]]] = {}
-        self.quarantined: dict[bytes, str] = {}
+        self.quarantined: dict[bytes, tuple[str, float]] = {}  # why, and until when
         self._failures: dict[bytes, int] = {}
         self.in_flight = False
         self.in_flight_since = 0.0
@@ -87,6 +88,14 @@ class Shard:
             item.refuse(moved(self.shard_id))
         elif self.inbox.put(item):
             self.work_waits()
+
+    def put_again(self, items: list[Item]) -> None:
+        """Items that were taken before go first. On a shard that has closed meanwhile nothing waits."""
+        if not self.closed:
+            self.inbox.put_again(items)
+            return
+        for item in items:
+            item.refuse(moved(self.shard_id))
 
     def work_waits(self) -> None:
         if not self.in_flight and not self.closed:
@@ -148,9 +157,9 @@ class Shard:
             try:
                 self._decide_one(step, item, run, env)
             except Exception as error:  # a bug: the run's memory can no longer be trusted
-                self.inbox.put_again(too_many + list(waiting))
+                self.put_again(too_many + list(waiting))
                 return self._spoiled(step, item, run, error)
-        self.inbox.put_again(too_many)
+        self.put_again(too_many)
         for run, draft in step.drafts.values():
             run.busy = not draft.empty
         return step
@@ -177,11 +186,17 @@ class Shard:
         self.redo(step)
         return ShardStep(self)
 
+    def _blamed(self, step: ShardStep) -> list[bytes]:
+        """The run the culprit is about. A start has none yet: the run that was there before is innocent."""
+        if any(isinstance(item.intent, intents.StartWorkflow) for item in step.items):
+            return []
+        return list(step.drafts)
+
     def _give_up_or_again(self, item: Item, reason: str, why: str) -> None:
         """A caller hears INTERNAL. The shard's own work has nobody who would repeat it: it is tried again."""
         item.tries += 1
         if item.future is None and item.tries < TRIES_MAX:
-            self.inbox.put_again([item])
+            self.put_again([item])
         else:
             self._refuse_internal(item, reason, why)
 
@@ -246,8 +261,12 @@ class Shard:
         self, step: ShardStep, intent: intents.StartWorkflow, found: Run | CurrentRun, env: Env
     ) -> Reply:
         current = found.current if isinstance(found, Run) else found
-        if intent.run_id in self.runs and not _same_start(self.runs[intent.run_id], intent):
-            raise run_id_in_use(intent)
+        named = self.runs.get(intent.run_id)
+        if named is not None:
+            if not _same_start(named, intent):
+                raise run_id_in_use(intent)
+            if named.current.run_id != intent.run_id:
+                return Started(intent.run_id, True)  # a repeat, after another run has followed
         existing = self._draft(step, found, env) if isinstance(found, Run) else None
         reply, draft = start_workflow.decide(intent, env, existing)
         if draft is not None:
@@ -277,6 +296,8 @@ class Shard:
                 if isinstance(intent, intents.StartWorkflow):
                     return current
                 raise not_found("WORKFLOW", f"workflow {key[1]!r} does not exist")
+            if isinstance(intent, intents.StartWorkflow) and not self._know_start(current, item):
+                return None
             run_id = current.run_id
         run = self.runs.get(run_id)
         if run is not None:
@@ -285,9 +306,24 @@ class Shard:
             self.runs.move_to_end(run_id)
             return run
         if run_id in self.quarantined:
-            raise Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", self.quarantined[run_id])
+            self._require_not_quarantined(run_id)
         self.loading.park_for_run(run_id, item)
         return None
+
+    def _know_start(self, current: CurrentRun, item: Item) -> bool:
+        """A start of an id that was used before may be a repeat, of a run that is not the current one any more.
+
+        False: parked until the run it names has been looked for.
+        """
+        intent = item.intent
+        assert isinstance(intent, intents.StartWorkflow)
+        if current.run_id == intent.run_id or intent.run_id in self.runs or item.looked_up:
+            return True
+        known = self.runs.get(current.run_id)
+        if known is not None and known.state.folded.started.request_id == intent.request_id:
+            return True
+        self.loading.park_for_run(intent.run_id, item)
+        return False
 
     def _current(self, key: tuple[bytes, str]) -> CurrentRun | None:
         current = self.currents.get(key)
@@ -335,6 +371,7 @@ class Shard:
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
+        self._failures.pop(draft.state.run_id, None)
         run.add_events(draft.events)
         self.timers.publish(run, draft)
         self.leases.publish(run, draft)
@@ -383,7 +420,7 @@ class Shard:
             self.evict(run)
         for key in step.currents:
             self.currents.pop(key, None)
-        self.inbox.put_again(step.items)
+        self.put_again(step.items)
 
     def evict(self, run: Run) -> None:
         """Drop a run from memory; who waits for it waits on through the inbox, its hand-outs are kept aside."""
@@ -392,14 +429,10 @@ class Shard:
             return
         started = run.state.folded.started
         self.currents.pop((started.namespace_id, started.workflow_id), None)
-        kept = {
-            key: (record.attempt, record.handout)
-            for key, record in run.state.tasks.items()
-            if record.handout is not None
-        }
+        kept = self.leases.of_run(run_id)
         if kept:
             self.kept_handouts.setdefault(run_id, {}).update(kept)
-        self.inbox.put_again(run.result_waiters + run.event_waiters + self.queries.take_back(run))
+        self.put_again(run.result_waiters + run.event_waiters + self.queries.take_back(run))
         run.free()
 
     def blame(self, step: ShardStep, reason: str) -> None:
@@ -407,7 +440,8 @@ class Shard:
         is tried again until its run is quarantined."""
         for run, _ in step.drafts.values():
             self.evict(run)
-            self._count_failure(run.state.run_id, reason)
+        for run_id in self._blamed(step):
+            self._count_failure(run_id, reason)
         for key in step.currents:
             self.currents.pop(key, None)
         for item in step.items:
@@ -427,11 +461,20 @@ class Shard:
         tries = self._failures.get(run_id, 0) + 1
         self._failures[run_id] = tries
         if tries >= TRIES_MAX:
+            del self._failures[run_id]
             self.quarantine(run_id, reason)
 
     def quarantine(self, run_id: bytes, reason: str) -> None:
-        self.quarantined[run_id] = f"the run is quarantined: {reason}"
+        """Set the run aside for a while; then it is tried again, since causes go away (a full disk, a bug fixed)."""
+        until = self.rooms.clock.monotonic() + QUARANTINE_S
+        self.quarantined[run_id] = (f"the run is quarantined: {reason}", until)
         self.rooms.alarm("run_quarantined", run_id=run_id.hex(), reason=reason)
+
+    def _require_not_quarantined(self, run_id: bytes) -> None:
+        reason, until = self.quarantined[run_id]
+        if self.rooms.clock.monotonic() < until:
+            raise Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", reason)
+        del self.quarantined[run_id]
 
     # ---- the end
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 KEYS_MAX = 1_000  # of one kind in one statement
+FULL_WAIT_S = 0.05  # between two full statements
 KEPT_MAX = 200_000  # keys remembered; what is forgotten is found again at the next take-over
 
 
@@ -33,11 +34,19 @@ class Sweeping:
         for timer in draft.gone_timers:
             if timer.version and len(self._timers) < KEPT_MAX:
                 self._timers.append((timer.wake_us, timer.timer_id))
-        for seq, _ in draft.inbox:
+        for seq in range(draft.inbox_done_before + 1, run.state.inbox_done + 1):
             if len(self._inbox) < KEPT_MAX:
                 self._inbox.append((run.state.run_id, seq))
-        if self._timer is None and (self._tasks or self._timers):
+        if len(self._tasks) >= KEYS_MAX:
+            self._due_soon()
+        elif self._timer is None and (self._tasks or self._timers or self._inbox):
             self._watch(self._shard.rooms.config.sweep_every_s)
+
+    def _due_soon(self) -> None:
+        """A statement's worth has come together."""
+        if not self.due:
+            self.stop()
+            self._watch(FULL_WAIT_S)
 
     def found(self, row: TaskRow) -> None:
         """A dead row of before the take-over."""
@@ -45,20 +54,14 @@ class Sweeping:
             self._tasks.append((row.queue_no, row.task_id))
 
     def take(self, batch_id: bytes) -> Sweep:
-        """The next statement's keys. Inbox rows are dead once their run's head has passed them."""
+        """The next statement's keys."""
         tasks, self._tasks = self._tasks[:KEYS_MAX], self._tasks[KEYS_MAX:]
         behind, mark_us = self._shard.timers.mark_us, self._shard.timers.next_mark_us()
         self._timers = [
             key for key in self._timers if key[0] >= mark_us
         ]  # the range takes the others
         timers, self._timers = self._timers[:KEYS_MAX], self._timers[KEYS_MAX:]
-        inbox: list[tuple[bytes, int]] = []
-        rest: list[tuple[bytes, int]] = []
-        for run_id, seq in self._inbox:
-            run = self._shard.runs.get(run_id)
-            dead = run is not None and not run.busy and seq <= run.state.inbox_done
-            (inbox if dead and len(inbox) < KEYS_MAX else rest).append((run_id, seq))
-        self._inbox = rest
+        inbox, self._inbox = self._inbox[:KEYS_MAX], self._inbox[KEYS_MAX:]
         timer_range = (behind, mark_us) if mark_us > behind else None
         return Sweep(batch_id, self._shard.fence, tasks, [], timers, timer_range, inbox)
 
@@ -74,9 +77,9 @@ class Sweeping:
 
     def done(self) -> None:
         self.due = False
-        if self._tasks or self._timers:
+        if self._tasks or self._timers or self._inbox:
             full = len(self._tasks) >= KEYS_MAX
-            self._watch(0.05 if full else self._shard.rooms.config.sweep_every_s)
+            self._watch(FULL_WAIT_S if full else self._shard.rooms.config.sweep_every_s)
 
     def stop(self) -> None:
         if self._timer is not None:

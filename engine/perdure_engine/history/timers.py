@@ -19,7 +19,7 @@ from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import FireTimer
 from perdure_engine.core.tasks import TimerKind
 from perdure_engine.history.run import Run
-from perdure_engine.ports.rows import ROW_GONE
+from perdure_engine.ports.rows import ROW_GONE, TimerRow
 from perdure_engine.ports.store import StoreError
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class ShardTimers:
     def _still_wanted(self, run_id: bytes, kind: TimerKind, reference: int, timer_id: int) -> bool:
         """False only when memory knows better; a run that is not in memory is loaded and decides."""
         run = self._shard.runs.get(run_id)
-        if run is None:
-            return True
+        if run is None or run.busy:
+            return True  # what a busy run says of it is not saved yet
         record = run.state.timer_rows.get((kind, reference))
         return record is not None and record.timer_id == timer_id
 
@@ -180,6 +180,14 @@ class ShardTimers:
             self.window_end_us = self._loaded_to[0]
         return whole
 
+    def _add_row(self, row: TimerRow) -> None:
+        try:
+            kind = TimerKind(row.kind)
+        except ValueError:  # of a newer engine: it will be fired by one
+            self._shard.rooms.alarm("unknown_timer_kind", run_id=row.run_id.hex(), kind=row.kind)
+            return
+        self.add((row.wake_us, row.timer_id, kind, row.reference, row.run_id))
+
     async def _read_to(self, end_us: int) -> bool:
         shard = self._shard
         while True:
@@ -188,9 +196,7 @@ class ShardTimers:
             )
             for row in rows:
                 if row.state != ROW_GONE:
-                    self.add(
-                        (row.wake_us, row.timer_id, TimerKind(row.kind), row.reference, row.run_id)
-                    )
+                    self._add_row(row)
             if rows:
                 self._loaded_to = (rows[-1].wake_us, rows[-1].timer_id)
             if len(rows) < PAGE:

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
 
+from perdure_engine.core.commands import Command, CompleteWorkflow, ScheduleActivity
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.intents import (
+    CompleteActivity,
+    CompleteWorkflowTask,
+    FailActivity,
     Intent,
     QueryWorkflow,
     ShardIntent,
@@ -25,7 +29,10 @@ if TYPE_CHECKING:
 
 LANE_FIRST, LANE_CLIENT, LANE_START = 0, 1, 2
 LANES = 3
-LANE_QUOTAS = (96, 64, 64)  # intents of one lane in one batch, when the others have work too
+LANE_SHARES = (3, 2, 2)  # of a batch, while all lanes have work
+BATCH_BYTES_MAX = (
+    8 * 1024 * 1024
+)  # of callers' bytes in one batch; its first intent goes whatever its size
 # The first lane never refuses: its work is bounded by what was handed out.
 LANE_COUNTS_MAX = (1_000_000, 20_000, 20_000)
 LANE_BYTES_MAX = (1 << 62, 64 * 1024 * 1024, 64 * 1024 * 1024)
@@ -48,6 +55,22 @@ def size_of(intent: Intent) -> int:
             return len(intent.args)
         case TerminateWorkflow():
             return len(intent.details)
+        case CompleteActivity():
+            return len(intent.result)
+        case FailActivity():
+            return len(intent.progress)
+        case CompleteWorkflowTask():
+            return sum(_command_size(command) for command in intent.commands)
+        case _:
+            return 0
+
+
+def _command_size(command: Command) -> int:
+    match command:
+        case ScheduleActivity():
+            return len(command.input) + len(command.header)
+        case CompleteWorkflow():
+            return len(command.result)
         case _:
             return 0
 
@@ -59,12 +82,13 @@ def lane_of(intent: Intent) -> int:
 class Item:
     """An intent and who waits for its answer (None: nobody)."""
 
-    __slots__ = ("future", "intent", "size", "tries")
+    __slots__ = ("future", "intent", "looked_up", "size", "tries")
 
     def __init__(self, intent: Intent, future: asyncio.Future[Reply] | None) -> None:
         self.intent = intent
         self.future = future
         self.size = size_of(intent)
+        self.looked_up = False  # a start: the run it names does not exist
         self.tries = 0  # how often it was to blame for what the database or a decision refused
 
     def answer(self, reply: Reply) -> None:
@@ -79,7 +103,7 @@ class Item:
 class ShardStep:
     """One shard's part of a step: what it took, what it decided, what it will say after the commit."""
 
-    __slots__ = ("after", "answers", "currents", "drafts", "items", "shard")
+    __slots__ = ("after", "answers", "currents", "drafts", "items", "over", "shard")
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -88,3 +112,4 @@ class ShardStep:
         self.currents: dict[tuple[bytes, str], CurrentRun] = {}
         self.answers: list[tuple[Item, Reply | Rejected]] = []
         self.after: list[Callable[[], None]] = []
+        self.over = False  # the shard has been freed

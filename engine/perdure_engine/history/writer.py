@@ -33,6 +33,10 @@ CONFLICT_TRIES_MAX = 10
 CONFLICT_WAIT_S = 0.01  # times the try, times a jitter
 DATABASE_WAIT_S = 0.05  # first wait for a database that does not answer; doubles
 DATABASE_WAIT_S_MAX = 2.0
+NOT_THE_ROWS = (
+    "42",
+    "53",
+)  # classes that say nothing against a row: a schema on the move, a full disk
 GUARD_TRIES_MAX = 3  # of an intent alone in its batch
 GIVE_UP_AFTER_S = 5.0  # of StoreUnavailable: then the callers are told, and the work forgotten
 
@@ -73,10 +77,11 @@ class Writer:
             except Exception as error:
                 # a bug, not a refusal: nothing of the step is said, and the writer lives on
                 self._rooms.alarm("writer_failed", error=error)
-                self._forget(steps)
+                self._forget([step for step in steps if not step.over])
+                await self._rooms.clock.sleep(DATABASE_WAIT_S)
             finally:
                 for step in steps:
-                    self._free(step.shard)
+                    self._free(step)
 
     def _gather(self, steps: list[ShardStep]) -> None:
         """Take work from the ready shards until the group is full. They are in flight from here on."""
@@ -101,7 +106,11 @@ class Writer:
             if suspect:
                 break
 
-    def _free(self, shard: Shard) -> None:
+    def _free(self, step: ShardStep) -> None:
+        if step.over:
+            return
+        step.over = True
+        shard = step.shard
         shard.in_flight = False
         if len(shard.inbox) or shard.sweeping.due or shard.needs_new_range:
             shard.work_waits()
@@ -112,7 +121,12 @@ class Writer:
         steps = await self._prove(steps)
         if not steps:
             return
-        batch = self._batch(steps)
+        try:
+            batch = self._batch(steps)
+        except Exception as error:  # a row cannot be made: its intent stands alone soon
+            self._rooms.alarm("rows_failed", error=error)
+            self._halve(steps, repr(error))
+            return
         if batch.executions or not self._rooms.lease_valid():
             if await self._commit(steps, batch):
                 self._publish(steps)
@@ -120,9 +134,13 @@ class Writer:
             self._publish(
                 steps
             )  # nothing to write, and nobody else can have the shards: memory is the truth
+        sweeps = [step for step in steps if step.shard.sweeping.due and not step.shard.closed]
         for step in steps:
-            if step.shard.sweeping.due and not step.shard.closed:
-                await self._sweep(step.shard)
+            if step not in sweeps:
+                self._free(step)  # a sweep is its own shard's turn only
+        for step in sweeps:
+            await self._sweep(step.shard)
+            self._free(step)
 
     async def _prove(self, steps: list[ShardStep]) -> list[ShardStep]:
         """Shards that need a new range get it before anything of them is saved or answered. Lost ones fall out.
@@ -198,9 +216,11 @@ class Writer:
                 await self._rooms.clock.sleep(
                     CONFLICT_WAIT_S * conflicts * self._rooms.ids.jitter()
                 )
-            except StoreUnavailable:
-                if self._rooms.clock.monotonic() > give_up_at:
+            except (StoreUnavailable, BatchRefused) as error:
+                if isinstance(error, BatchRefused) and error.sqlstate[:2] not in NOT_THE_ROWS:
                     raise
+                if self._rooms.clock.monotonic() > give_up_at:
+                    raise StoreUnavailable(str(error)) from error
                 await self._rooms.clock.sleep(wait_s * (0.5 + self._rooms.ids.jitter()))
                 wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
 
@@ -268,8 +288,8 @@ class Writer:
     def _lose(self, step: ShardStep) -> None:
         for run, _ in step.drafts.values():
             run.busy = False
-        step.shard.inbox.put_again(step.items)
         step.shard.close()
+        step.shard.put_again(step.items)
 
     async def _find_out(self, steps: list[ShardStep], batch_id: bytes) -> None:
         """The statement may have landed: bump the fences, which also makes sure that it cannot land any more."""

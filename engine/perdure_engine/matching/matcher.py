@@ -28,7 +28,6 @@ class Matcher:
         self._queues_max = IDLE_QUEUES_MIN
         self._awake: dict[TaskQueue, None] = {}
         self._forgotten: dict[bytes, None] = {}
-        self._polling: dict[bytes, int] = {}  # open polls of each worker
         self._stopped = False
 
     def connect(self, source: TaskSource) -> None:
@@ -62,20 +61,11 @@ class Matcher:
         self._forgotten.pop(request.worker.worker_id, None)  # it lives
         queue = self._queue(request.namespace_id, request.queue)
         poll = queue.open(request)
-        worker_id = request.worker.worker_id
-        self._polling[worker_id] = self._polling.get(worker_id, 0) + 1
         try:
             return await poll.answered
         except BaseException:  # also GeneratorExit: a coroutine that is thrown away took nothing
             queue.abandon(poll)
             raise
-        finally:
-            self._polling[worker_id] -= 1
-            if not self._polling[worker_id]:
-                del self._polling[worker_id]
-
-    def polls_open(self, worker_id: bytes) -> bool:
-        return worker_id in self._polling
 
     def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
         found = self._queues.get((namespace_id, queue))

@@ -65,10 +65,6 @@ class Matching(Protocol):
         """Whether a worker polled this queue within the last poll time-out or holds tasks of it."""
         ...
 
-    def polls_open(self, worker_id: bytes) -> bool:
-        """Whether a poll of this worker is waiting now: the connection to it stands."""
-        ...
-
     def forget_worker(self, worker_id: bytes) -> None:
         """Its sticky tasks go to any worker at once; its polls end empty."""
         ...

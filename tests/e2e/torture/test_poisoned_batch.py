@@ -19,12 +19,7 @@ from perdure.errors import RPCError, RPCStatusCode
 
 NEIGHBOURS = 63
 WITHIN_S = 1.0
-SQLSTATES = (
-    "22021",
-    "23514",
-    "22003",
-    "53200",
-)  # text, check, number; and a database out of memory
+SQLSTATES = ("22021", "23514", "22003")  # text, check, number
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ from perdure_engine.core.tokens import TaskToken
 from perdure_engine.history import work
 from perdure_engine.history.inbox import Inbox
 from perdure_engine.history.loading import restore
-from perdure_engine.history.work import LANE_QUOTAS, Item
+from perdure_engine.history.work import LANE_SHARES, Item
 from perdure_engine.ports.store import StoreUnavailable
 
 TOKEN = TaskToken(1, NAMESPACE, b"r", TaskKind.ACTIVITY, 5, 1, 1, 0, 0)
@@ -65,12 +65,12 @@ async def test_lanes_share_a_batch_by_quota_and_completions_go_first(room: Room)
     for _ in range(300):
         for item in (start(room), signal(), completion()):
             assert inbox.put(item)
-    taken = inbox.take(sum(LANE_QUOTAS))
+    taken = inbox.take(10 * sum(LANE_SHARES))
     kinds = [type(item.intent).__name__ for item in taken]
     assert kinds == (
-        ["CompleteActivity"] * LANE_QUOTAS[0]
-        + ["SignalWorkflow"] * LANE_QUOTAS[1]
-        + ["StartWorkflow"] * LANE_QUOTAS[2]
+        ["CompleteActivity"] * (10 * LANE_SHARES[0])
+        + ["SignalWorkflow"] * (10 * LANE_SHARES[1])
+        + ["StartWorkflow"] * (10 * LANE_SHARES[2])
     )
     assert len(Inbox().take(10)) == 0
 

@@ -13,11 +13,11 @@ from perdure_engine.core.failures import Failure, RetryState
 from perdure_engine.core.intents import CancelActivity, CompleteActivity, FailActivity
 from perdure_engine.core.retry import next_attempt
 from perdure_engine.core.state import Activity
-from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
 
 
 def complete(draft: Draft, intent: CompleteActivity) -> None:
-    record = holder(draft, intent.token)
+    record = holder(draft, intent.token, TaskKind.ACTIVITY)
     end(
         draft,
         record,
@@ -29,7 +29,7 @@ def complete(draft: Draft, intent: CompleteActivity) -> None:
 
 
 def fail(draft: Draft, intent: FailActivity) -> None:
-    record = holder(draft, intent.token)
+    record = holder(draft, intent.token, TaskKind.ACTIVITY)
     activity = activity_of(draft, record.scheduled_event_id)
     if intent.progress:
         record.progress = intent.progress
@@ -49,7 +49,7 @@ def fail(draft: Draft, intent: FailActivity) -> None:
 
 
 def cancel(draft: Draft, intent: CancelActivity) -> None:
-    record = holder(draft, intent.token)
+    record = holder(draft, intent.token, TaskKind.ACTIVITY)
     activity = activity_of(draft, record.scheduled_event_id)
     if not activity.cancel_requested_event_id:
         raise Rejected(

@@ -18,13 +18,15 @@ def stale() -> Rejected:
     return not_found("TASK", "the task is over, or its attempt has another owner")
 
 
-def holder(draft: Draft, token: TaskToken) -> TaskRecord:
+def holder(draft: Draft, token: TaskToken, kind: TaskKind) -> TaskRecord:
     """The record that the token's hand-out is valid for. Raises NOT_FOUND: nothing changes.
 
     After a take-over the hand-out is not in memory: a token that is not older than the last accepted start
     adopts the task (design §6).
     """
-    record = draft.state.tasks.get(key_of(token.kind, token.scheduled_event_id))
+    if token.kind is not kind:
+        raise stale()
+    record = draft.state.tasks.get(key_of(kind, token.scheduled_event_id))
     if record is None or record.kind is not token.kind or record.attempt != token.attempt:
         raise stale()
     if record.scheduled_event_id != token.scheduled_event_id:
@@ -49,7 +51,7 @@ def runs_as(record: TaskRecord, start_no: int) -> bool:
 
 def current_workflow_task(draft: Draft, token: TaskToken) -> TaskRecord:
     """The workflow task, handed out for exactly this state of the history (design §6). Raises NOT_FOUND."""
-    record = holder(draft, token)
+    record = holder(draft, token, TaskKind.WORKFLOW)
     expected = draft.state.folded.next_event_id + (0 if record.scheduled_event_id else 1)
     if token.started_event_id != expected:
         raise stale()

@@ -13,7 +13,7 @@ from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
 from perdure_engine.core.decide import attempts, check_commands
-from perdure_engine.core.decide.activity_outcome import end_unstarted
+from perdure_engine.core.decide.activity_outcome import drop_activity_rows
 from perdure_engine.core.decide.fail_workflow_task import fail_task, written_schedule
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
@@ -48,7 +48,9 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
     draft.state.sticky_worker_id = intent.worker_id if intent.cached else b""
     for command in intent.commands:
         _PERFORM[type(command)](draft, command, completed_id, intent)
-    if draft.number_buffered():
+    if not draft.state.open:
+        draft.drop_buffered()  # cancellations of what waited, asked for by this task itself
+    elif draft.number_buffered():
         draft.schedule_workflow_task()
 
 
@@ -149,12 +151,11 @@ def _request_cancel_activity(
     record = draft.state.tasks.get(command.scheduled_event_id)
     if record is None or record.handout is not None or record.state is TaskState.STARTED:
         return  # its outcome waits in the inbox, or a worker has it and hears of the request in its next heartbeat
-    end_unstarted(
-        draft,
-        command.scheduled_event_id,
+    drop_activity_rows(draft, command.scheduled_event_id)
+    draft.buffer(  # numbered behind the commands, as everything is that the workflow has not seen
         ev.ActivityTaskCanceled(
             0, time_us, b"", event_id, command.scheduled_event_id, 0, intent.identity
-        ),
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""A run that has grown past its hard limit is ended with a named reason, in the batch that crosses it."""
+"""A run that has grown past its hard limit is ended with a named reason, by the decision that finds it so."""
 
 from __future__ import annotations
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from perdure_engine.core.decide import attempts
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import SaveProgress
+from perdure_engine.core.tasks import TaskKind
 
 
 def decide(draft: Draft, intent: SaveProgress) -> None:
-    record = attempts.holder(draft, intent.token)
+    record = attempts.holder(draft, intent.token, TaskKind.ACTIVITY)
     record.progress = intent.details
     record.progress_version += 1
     draft.touch(record)
