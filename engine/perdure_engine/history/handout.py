@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 
-def start_task(
-    shard: Shard, offer: TaskOffer, worker: WorkerRef, *, proven: bool = False
-) -> StartOutcome:
-    """See ports.history. `proven`: a statement of ours has just been committed, so the shard is ours."""
+def start_task(shard: Shard, offer: TaskOffer, worker: WorkerRef) -> StartOutcome:
+    """See ports.history."""
     run = shard.runs.get(offer.run_id)
     if run is not None and run.busy:
         return _start_when_free(shard, run, offer, worker)
@@ -84,10 +82,12 @@ def _go_on(
 ) -> None:
     if started.done():
         return  # the poll has gone
-    if shard.closed or shard.leaving or shard.unproven or offer.run_id not in shard.runs:
-        started.set_result(None)  # the offer comes again, from whoever owns the shard
+    ready = not (shard.closed or shard.leaving or shard.unproven) and shard.rooms.lease_valid()
+    if not ready or offer.run_id not in shard.runs:
+        started.set_result(None)
+        shard.queues.offer_soon()  # or the next owner does
         return
-    outcome = start_task(shard, offer, worker, proven=True)
+    outcome = start_task(shard, offer, worker)
     if isinstance(outcome, asyncio.Future):
         outcome.add_done_callback(lambda done: _pass_on(shard, done, started))
     else:

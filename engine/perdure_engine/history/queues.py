@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CREDIT = 1_000  # offers of one queue that are in memory
 PAGE = 500
+SOON_S = 0.5
 
 
 class Book(msgspec.Struct, eq=False):
@@ -39,6 +40,7 @@ class QueueBooks:
         self._shard = shard
         self._books: dict[int, Book] = {}
         self._held_back = False
+        self._soon = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -231,6 +233,14 @@ class QueueBooks:
         for task in self._tasks:
             task.cancel()
 
+    def offer_soon(self) -> None:
+        """An offer met a moment of doubt about the lease, and is forgotten: do not let it wait for the next tick."""
+        if not self._soon and not self._shard.closed:
+            self._soon = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(SOON_S, self._tick)
+
     def _watch(self) -> None:
         if self._timer is None and not self._shard.closed:
             after = self._shard.rooms.config.offer_again_after_s
@@ -238,6 +248,7 @@ class QueueBooks:
 
     def _tick(self) -> None:
         self._timer = None
+        self._soon = False
         self.offer_all()
         # queue names come from callers: empty books are dropped
         self._books = {no: book for no, book in self._books.items() if book.offered or book.more}

@@ -217,7 +217,7 @@ async def test_invariant_33_the_next_attempt_has_the_last_details(room: Room) ->
         await pass_time(2)
         node.beat(worker, task.token, details=b"step %d" % number)
     saved = room.codec.decode_task(room.tasks(TaskKind.ACTIVITY)[0])
-    assert saved.progress == b"step 14", "saved once in 30 s"
+    assert saved.progress in (b"step 13", b"step 14"), "saved once in 30 s"
     assert saved.progress_version == 1
     await pass_time(4)
     again = await node.activity_task(worker, timeout_s=3)
