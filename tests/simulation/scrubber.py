@@ -69,9 +69,8 @@ async def check_rows(store: MemoryStore, record: RunRecord, codec: MsgpackCodec)
         record, codec
     )  # invariant 4: the state is a fold of history, inbox and rows
     if not state.open:
-        assert not (state.tasks or state.timer_rows or state.buffered), (
-            "invariant 6: nothing stays pending"
-        )
+        pending = state.tasks or state.timer_rows or state.buffered
+        assert not pending, "invariant 6: nothing stays pending"
         return
     row = record.execution
     timers = await store.load_timers(row.shard_id, (0, 0), 1 << 62, 1_000_000)

@@ -29,6 +29,20 @@ def queue_number(namespace_id: bytes, kind: int, queue: str) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
+def run_id_of(namespace_id: bytes, workflow_id: str, request_id: bytes) -> bytes:
+    """The run id of a start whose caller did not choose one: a repeat of the request names the same run.
+
+    A UUID of version 8 (RFC 9562: the bits are ours).
+    """
+    digest = hashlib.blake2b(
+        workflow_id.encode(), digest_size=16, key=namespace_id, salt=request_id[:16]
+    )
+    raw = bytearray(digest.digest())
+    raw[6] = raw[6] & 0x0F | 0x80
+    raw[8] = raw[8] & 0x3F | 0x80
+    return bytes(raw)
+
+
 def uuid_text(raw: bytes) -> str:
     """The canonical text of 16 bytes."""
     h = raw.hex()

@@ -55,6 +55,7 @@ class ResultWaits:
         self._to_forget: list[int] = []
         self._something_to_send = asyncio.Event()
         self._last_wait_id = 0
+        self._stream_no = 0  # grows with every stream opened
         self._keeper: asyncio.Task[None] | None = None
         self._later: set[asyncio.Task[None]] = set()
 
@@ -97,6 +98,7 @@ class ResultWaits:
         failures = 0
         while True:
             stream = self._open_stream()
+            self._stream_no += 1
             self._to_send = list(self._pending)
             self._to_forget.clear()
             self._something_to_send.set()
@@ -154,13 +156,15 @@ class ResultWaits:
             if delay_s is None:
                 self._fail(pending, outcome)
             else:
-                task = self._loop.create_task(self._send_again(answer.wait_id, delay_s))
+                again = self._send_again(answer.wait_id, delay_s, self._stream_no)
+                task = self._loop.create_task(again)
                 self._later.add(task)
                 task.add_done_callback(self._later.discard)
 
-    async def _send_again(self, wait_id: int, delay_s: float) -> None:
+    async def _send_again(self, wait_id: int, delay_s: float, stream_no: int) -> None:
+        """Unless the stream has broken meanwhile: the next one has been sent all waits."""
         await self._surroundings.sleep(delay_s)
-        if wait_id in self._pending:
+        if wait_id in self._pending and stream_no == self._stream_no:
             self._send_soon(wait_id)
 
     def _fail(self, pending: _Pending, error: Exception) -> None:

@@ -20,7 +20,8 @@ _CODES = {code: RPCStatusCode(code.value[0]) for code in grpc.StatusCode}
 # What gRPC itself says when the connection breaks under a call. Its newest version calls that
 # UNAVAILABLE; elsewhere nothing but the text tells it from what an engine says.
 _CODES_OF_BROKEN_STREAMS = (RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL)
-_BROKEN_STREAM = ("Stream removed", "RST_STREAM", "GOAWAY")
+# the last: what grpc.aio says of a stream that was opened on a connection about to close
+_BROKEN_STREAM = ("Stream removed", "RST_STREAM", "GOAWAY", "Internal error from Core")
 
 
 class EngineError(RPCError):

@@ -13,7 +13,7 @@ DELAY_S_MAX = 3.0
 # The doubling is over long before; the cap keeps the power small for those who try for days.
 _DOUBLINGS_MAX = 16
 # ErrorInfo.reason of an engine node that is not, or no longer, the owner of what was asked for.
-REASON_MOVED = "MOVED"
+REASON_MOVED = "SHARD_MOVED"
 
 
 def backoff_s(attempt: int, random: Callable[[], float]) -> float:

@@ -92,7 +92,7 @@ async def test_a_start_is_repeated_with_the_same_request_id(
 
 
 async def test_one_call_of_a_batch_is_repeated_alone(engine: FakeEngine, client: Client) -> None:
-    moved = error_details_pb2.ErrorInfo(reason="MOVED")
+    moved = error_details_pb2.ErrorInfo(reason="SHARD_MOVED")
     engine.call_faults = [status(grpc.StatusCode.FAILED_PRECONDITION, "not here", moved)]
 
     await asyncio.gather(start(client, "moved"), start(client, "here"))

@@ -108,7 +108,7 @@ def test_the_back_off_doubles_to_its_limit_and_half_of_it_is_chance() -> None:
 def test_only_what_may_heal_is_repeated(code: RPCStatusCode) -> None:
     delay_s = retry_delay_s(RPCError("x", code), 1, lambda: 0.0)
     assert (delay_s is not None) == (code is RPCStatusCode.UNAVAILABLE)
-    moved = RPCError("x", code, reason="MOVED")
+    moved = RPCError("x", code, reason="SHARD_MOVED")
     assert retry_delay_s(moved, 1, lambda: 0.0) is not None
 
 

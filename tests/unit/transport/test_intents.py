@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.frontend.fakes import NAMESPACE_ID, RUN_ID, FakeIds
+from tests.unit.frontend.fakes import NAMESPACE_ID, RUN_ID
 
 from perdure_api.v1 import common_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -36,13 +36,13 @@ def start(**changes: Any) -> pb.StartWorkflowRequest:
 
 
 def converted(message: pb.StartWorkflowRequest) -> Any:
-    return intents.start_workflow(message, NAMESPACE_ID, FakeIds().new_id)
+    return intents.start_workflow(message, NAMESPACE_ID)
 
 
 def test_what_a_start_does_not_say_takes_its_default() -> None:
     intent = converted(start())
 
-    assert intent.run_id == FakeIds().new_id()
+    assert intent.run_id == converted(start()).run_id, "a repeat of the request names the same run"
     assert intent.request_id == REQUEST_BYTES
     assert intent.task_timeout_ms == 10_000
     assert intent.priority == 3
@@ -104,7 +104,7 @@ def test_a_signal_with_start_uses_the_existing_run_unless_it_says_otherwise() ->
         message = pb.SignalWithStartWorkflowRequest(
             start=start(**changes), signal_name="paid", signal_input=b"1"
         )
-        intent = intents.signal_with_start_workflow(message, NAMESPACE_ID, FakeIds().new_id)
+        intent = intents.signal_with_start_workflow(message, NAMESPACE_ID)
         assert intent.signal == StartSignal("paid", b"1")
         return intent.id_conflict_policy
 
@@ -135,7 +135,7 @@ def test_what_is_wrong_by_its_form_names_the_field(changes: Any, field: str) -> 
 
     both = pb.SignalWithStartWorkflowRequest(start=start(**changes), signal_name="s")
     with pytest.raises(Rejected) as nested:
-        intents.signal_with_start_workflow(both, NAMESPACE_ID, FakeIds().new_id)
+        intents.signal_with_start_workflow(both, NAMESPACE_ID)
     assert nested.value.field == f"start.{field}"
 
 

@@ -35,7 +35,8 @@ order by h.shard_id, h.run_id, h.first_event_id, h.part"""
 
 # From the batch that contains event $3 (it begins at the last first_event_id that is not past it)
 # to the batch that begins the next page ($4 batches later, if there is one), which is not part of
-# the page.
+# the page. The bounds are subqueries of their own, so that both ends of the range are index conditions: as a
+# join they were a filter, and each page read the whole run (W8: 2.6 s instead of 0.2 s).
 READ_PAGE: Final[LiteralString] = """\
 with b as (
   select h.first_event_id from history as h
@@ -44,12 +45,14 @@ with b as (
       (select max(p.first_event_id) from history as p
        where p.shard_id = $1::int4 and p.run_id = $2::uuid and p.first_event_id <= $3::int8), 1)
   order by h.shard_id, h.run_id, h.first_event_id limit $4::int8 + 1)
-select h.shard_id, h.run_id, h.first_event_id, h.part, h.payload, n.batches > $4::int8 as more
-from (select min(b.first_event_id) as first, max(b.first_event_id) as last, count(*) as batches
-      from b) as n
-join history as h on h.shard_id = $1::int4 and h.run_id = $2::uuid
-  and h.first_event_id >= n.first and h.first_event_id <= n.last
-  and (h.first_event_id < n.last or n.batches <= $4::int8)
+select h.shard_id, h.run_id, h.first_event_id, h.part, h.payload,
+  (select count(*) from b) > $4::int8 as more
+from history as h
+where h.shard_id = $1::int4 and h.run_id = $2::uuid
+  and h.first_event_id >= (select min(b.first_event_id) from b)
+  and h.first_event_id <= (select max(b.first_event_id) from b)
+  and (h.first_event_id < (select max(b.first_event_id) from b)
+    or (select count(*) from b) <= $4::int8)
 order by h.shard_id, h.run_id, h.first_event_id, h.part"""
 
 STATEMENTS: Final[dict[str, LiteralString]] = {

@@ -39,14 +39,14 @@ def namespace_of(verb: str, message: Any) -> str:
 
 
 def _start(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio.Future[Reply]:
-    intent = intents.start_workflow(message, namespace_id, frontend.ids.new_id)
+    intent = intents.start_workflow(message, namespace_id)
     return start_workflow(frontend, intent)
 
 
 def _signal_with_start(
     frontend: Frontend, message: Any, namespace_id: bytes
 ) -> asyncio.Future[Reply]:
-    intent = intents.signal_with_start_workflow(message, namespace_id, frontend.ids.new_id)
+    intent = intents.signal_with_start_workflow(message, namespace_id)
     return signal_with_start_workflow(frontend, intent)
 
 

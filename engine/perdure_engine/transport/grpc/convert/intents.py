@@ -5,13 +5,13 @@ What is wrong by its form is refused here, by its value in the frontend.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import blake2b
 
 from google.protobuf.message import Message
 
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.ids import run_id_of
 from perdure_engine.core.intents import (
     CancelWorkflow,
     DescribeWorkflow,
@@ -34,8 +34,6 @@ BODY_HASH_BYTES = 8
 REUSE_POLICIES = {0: IdReusePolicy.ALLOW_DUPLICATE, **{int(p): p for p in IdReusePolicy}}
 CONFLICT_POLICIES = {int(p): p for p in IdConflictPolicy}
 
-NewId = Callable[[], bytes]
-
 
 def body_hash(message: Message) -> bytes:
     """What a repeated request must have in common with the first."""
@@ -44,19 +42,17 @@ def body_hash(message: Message) -> bytes:
     ).digest()
 
 
-def start_workflow(
-    message: pb.StartWorkflowRequest, namespace_id: bytes, new_id: NewId
-) -> StartWorkflow:
-    return _start(message, namespace_id, new_id, body_hash(message), IdConflictPolicy.FAIL, None)
+def start_workflow(message: pb.StartWorkflowRequest, namespace_id: bytes) -> StartWorkflow:
+    return _start(message, namespace_id, body_hash(message), IdConflictPolicy.FAIL, None)
 
 
 def signal_with_start_workflow(
-    message: pb.SignalWithStartWorkflowRequest, namespace_id: bytes, new_id: NewId
+    message: pb.SignalWithStartWorkflowRequest, namespace_id: bytes
 ) -> StartWorkflow:
     signal = StartSignal(message.signal_name, message.signal_input)
     unsaid = IdConflictPolicy.USE_EXISTING
     try:
-        return _start(message.start, namespace_id, new_id, body_hash(message), unsaid, signal)
+        return _start(message.start, namespace_id, body_hash(message), unsaid, signal)
     except Rejected as rejected:
         raise under("start", rejected) from None
 
@@ -64,7 +60,6 @@ def signal_with_start_workflow(
 def _start(
     message: pb.StartWorkflowRequest,
     namespace_id: bytes,
-    new_id: NewId,
     hashed: bytes,
     unsaid: IdConflictPolicy,
     signal: StartSignal | None,
@@ -81,7 +76,9 @@ def _start(
     return StartWorkflow(
         namespace_id=namespace_id,
         workflow_id=message.workflow_id,
-        run_id=uuid_bytes("run_id", run_id) if run_id else new_id(),
+        run_id=uuid_bytes("run_id", run_id)
+        if run_id
+        else run_id_of(namespace_id, message.workflow_id, request_id),
         request_id=request_id,
         body_hash=hashed,
         workflow_type=message.workflow_type,
