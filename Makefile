@@ -60,7 +60,7 @@ check: $(PERDURE_VENV_CHECK)/.installed
 	$(CHECK)/ruff check $(SOURCES)
 	$(CHECK)/lint-imports --no-logo
 	$(CHECK)/python -P -m mypy
-	$(CHECK)/pyright --pythonpath $(CHECK)/python
+	$(CHECK)/pyright --project . --pythonpath $(CHECK)/python
 
 generate: $(PERDURE_VENV_CHECK)/.installed
 	$(GENERATOR) bash proto/generate.sh

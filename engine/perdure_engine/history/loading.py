@@ -105,8 +105,8 @@ class Loading:
                 "DATABASE_UNAVAILABLE", f"the database did not answer a read: {error}"
             )
         except Exception as error:  # whatever it is, this run cannot be read, and the others can
-            shard.quarantine(run_id, f"its rows do not read back: {error}")
-            refusal = Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", shard.quarantined[run_id][0])
+            shard.quarantined.add(run_id, f"its rows do not read back: {error}")
+            refusal = shard.quarantined.refusal(run_id)
         if shard.closed:
             return
         items = self._parked_runs.pop(run_id, [])

@@ -27,6 +27,7 @@ from perdure_engine.history.addressing import address_of, require_same_workflow
 from perdure_engine.history.inbox import Inbox
 from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.loading import Loading
+from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
 from perdure_engine.history.rooms import Rooms
@@ -36,8 +37,6 @@ from perdure_engine.history.timers import ShardTimers
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.store import Batch, Fence
 
-QUARANTINE_S = 600.0
-TRIES_MAX = 3  # of an intent whose batch of one is refused; then its run is quarantined
 NUMBERS_SPARE = (
     1 << 21
 )  # left of the sequence when the shard asks for a new range: more than any batch takes
@@ -52,8 +51,7 @@ class Shard:
         self.runs: OrderedDict[bytes, Run] = OrderedDict()
         self.currents: OrderedDict[tuple[bytes, str], CurrentRun] = OrderedDict()
         self.kept_handouts: dict[bytes, dict[int, tuple[int, Handout]]] = {}
-        self.quarantined: dict[bytes, tuple[str, float]] = {}  # why, and until when
-        self._failures: dict[bytes, int] = {}
+        self.quarantined = Quarantine(rooms)
         self.in_flight = False
         self.in_flight_since = 0.0
         self.closed = False  # released or lost: takes nothing any more
@@ -181,7 +179,7 @@ class Shard:
         step.items.remove(item)
         if isinstance(run, Run):
             self.evict(run)
-            self._count_failure(run.state.run_id, repr(error))
+            self.quarantined.count_failure(run.state.run_id, repr(error))
         self._give_up_or_again(item, "DECISION_FAILED", repr(error))
         self.redo(step)
         return ShardStep(self)
@@ -306,7 +304,7 @@ class Shard:
             self.runs.move_to_end(run_id)
             return run
         if run_id in self.quarantined:
-            self._require_not_quarantined(run_id)
+            self.quarantined.require_not_in(run_id)
         self.loading.park_for_run(run_id, item)
         return None
 
@@ -371,7 +369,7 @@ class Shard:
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
-        self._failures.pop(draft.state.run_id, None)
+        self.quarantined.went_well(draft.state.run_id)
         run.add_events(draft.events)
         self.timers.publish(run, draft)
         self.leases.publish(run, draft)
@@ -441,7 +439,7 @@ class Shard:
         for run, _ in step.drafts.values():
             self.evict(run)
         for run_id in self._blamed(step):
-            self._count_failure(run_id, reason)
+            self.quarantined.count_failure(run_id, reason)
         for key in step.currents:
             self.currents.pop(key, None)
         for item in step.items:
@@ -456,25 +454,6 @@ class Shard:
         whole = self.rooms.config.group_intents_max
         if self.group_max < whole:
             self.group_max = min(whole, self.group_max * 2)
-
-    def _count_failure(self, run_id: bytes, reason: str) -> None:
-        tries = self._failures.get(run_id, 0) + 1
-        self._failures[run_id] = tries
-        if tries >= TRIES_MAX:
-            del self._failures[run_id]
-            self.quarantine(run_id, reason)
-
-    def quarantine(self, run_id: bytes, reason: str) -> None:
-        """Set the run aside for a while; then it is tried again, since causes go away (a full disk, a bug fixed)."""
-        until = self.rooms.clock.monotonic() + QUARANTINE_S
-        self.quarantined[run_id] = (f"the run is quarantined: {reason}", until)
-        self.rooms.alarm("run_quarantined", run_id=run_id.hex(), reason=reason)
-
-    def _require_not_quarantined(self, run_id: bytes) -> None:
-        reason, until = self.quarantined[run_id]
-        if self.rooms.clock.monotonic() < until:
-            raise Rejected(Code.DATA_LOSS, "RUN_QUARANTINED", reason)
-        del self.quarantined[run_id]
 
     # ---- the end
 
