@@ -129,7 +129,8 @@ class History(Protocol):
     def goodbye(self, worker: WorkerRef, released: list[TaskToken]) -> None: ...
 
     def poll_broken(self, worker_id: bytes) -> None:
-        """A poll's connection broke: the worker may be dead. Its leases are shortened until it is heard of."""
+        """A call of the worker's broke off (a poll, a completion): it may be dead. Its leases are shortened until it is
+        heard of."""
         ...
 
     def refill(self, shard_id: int, queue_no: int) -> None:

@@ -84,7 +84,12 @@ class WorkerService:
                 completions.append(completion)
             except Rejected as rejected:
                 completions.append(rejected)
-        failures = await complete_tasks(self._frontend, completions)
+        try:
+            failures = await complete_tasks(self._frontend, completions)
+        except asyncio.CancelledError:
+            # as with a broken poll: what the worker holds is judged sooner, unless it is heard of
+            self._frontend.history.poll_broken(worker.worker_id)
+            raise
         return pb.CompleteTasksResponse(
             failures=[
                 pb.CompletionFailure(index=index, error=self._errors.encoded(error))
