@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,7 +26,6 @@ from perdure_engine.server.embedded import (
     account,
     binaries,
     folder,
-    watcher,
 )
 
 # How long a server may outlive its owner.
@@ -38,8 +37,10 @@ OWNER = """
 import json, os, sys
 from pathlib import Path
 import psycopg
-from perdure_engine.server.embedded import EmbeddedPostgres
+from perdure_engine.server.embedded import EmbeddedPostgres, watcher
 
+for account in (word for word in sys.argv if word.startswith("namespace:")):
+    watcher.become(account)
 server = EmbeddedPostgres(Path(sys.argv[1]))
 dsn = server.start()
 if "fork" in sys.argv:
@@ -64,12 +65,11 @@ needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc")
 class Owner:
     """A process that runs OWNER; killed at the end of the block."""
 
-    def __init__(
-        self, data_dir: Path, *options: str, first: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, data_dir: Path, *options: str) -> None:
+        """`namespace:UID:GID` as an option: it becomes that before anything else. Not in a preexec_fn: gRPC starts
+        threads in forked children, and a process with threads cannot leave its user namespace."""
         self.process = subprocess.Popen(
             [sys.executable, "-c", OWNER, str(data_dir), *options],
-            preexec_fn=first,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -569,7 +569,7 @@ def test_root_that_has_no_way_says_what_to_do(
 def test_who_is_not_root_needs_nothing(data_dir: Path) -> None:
     """The owner in a namespace where it is nobody: the nearest to a second user that root has."""
     user = f"namespace:{account.NOBODY_UID}:{account.NOBODY_UID}"
-    with Owner(data_dir, first=lambda: watcher.become(user)) as owner:
+    with Owner(data_dir, user) as owner:
         assert owner.started().effective_uid == account.NOBODY_UID
         write(owner.dsn, 1)
         owner.kill()

@@ -32,8 +32,11 @@ class DatabaseClock:
 
     def low_us(self) -> int:
         """At most what the database's clock says now (µs). 0 before the first sample."""
-        offsets = [o for o in (self._best_us, self._previous_us) if o is not None]
-        if offsets:
-            low = max(offsets) + int(self._clock.monotonic() * 1_000_000)
-            self._floor_us = max(self._floor_us, low)
+        best, previous = self._best_us, self._previous_us
+        if best is None or (previous is not None and previous > best):
+            best = previous
+        if best is not None:
+            low = best + int(self._clock.monotonic() * 1_000_000)
+            if low > self._floor_us:
+                self._floor_us = low
         return self._floor_us
