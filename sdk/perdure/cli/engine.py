@@ -7,6 +7,7 @@ neither the engine nor a database driver.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
@@ -23,6 +24,8 @@ COMMANDS: Mapping[str, str] = {
     "server": "Run an engine process on a database of yours.",
     "db": "Create and upgrade the engine's tables.",
 }
+# The commands import these when they run, not when they are loaded: so they are looked for here.
+NEEDED = ("alembic", "psycopg", "starlette", "structlog", "uvicorn")
 EXTRAS: Mapping[str, str] = {"dev": "dev-server", "server": "server", "db": "server"}
 
 
@@ -52,6 +55,9 @@ def load_engine_command(name: str) -> Any:
     found = next(iter(entry_points(group=ENTRY_POINT_GROUP, name=name)), None)
     if found is None:
         raise CliError(_advice(name, "this installation of perdure names no engine"))
+    missing = [module for module in NEEDED if importlib.util.find_spec(module) is None]
+    if missing:
+        raise CliError(_advice(name, f"{', '.join(missing)} not installed"))
     try:
         target = found.load()
     except ModuleNotFoundError as error:
