@@ -56,9 +56,11 @@ def _take(connection: psycopg.Connection[Any]) -> object:
             connection.execute(CREATE)
             row = connection.execute(TAKE, (LOCK_S,)).fetchone()
         except (
-            # PostgreSQL's "if not exists" does not hold against a concurrent creation.
+            # PostgreSQL's "if not exists" does not hold against a concurrent creation: which of
+            # the table, its type and their catalogue rows is met first depends on the moment.
             psycopg.errors.UniqueViolation,
             psycopg.errors.DuplicateTable,
+            psycopg.errors.DuplicateObject,
             psycopg.errors.SerializationFailure,
         ):
             row = None

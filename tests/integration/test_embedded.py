@@ -49,8 +49,9 @@ if "fork" in sys.argv:
     if child == 0:
         sys.stdin.read()
         os._exit(0)
-print(json.dumps({"pid": server.pid, "dsn": dsn, "euid": os.geteuid()}), flush=True)
 try:
+    # Inside: whoever reads it may interrupt us at once.
+    print(json.dumps({"pid": server.pid, "dsn": dsn, "euid": os.geteuid()}), flush=True)
     sys.stdin.readline()
 except KeyboardInterrupt:
     with psycopg.connect(dsn) as connection:
