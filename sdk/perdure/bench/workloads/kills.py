@@ -66,7 +66,9 @@ async def w9(bed: Bed, n: int, in_flight: int) -> Measured:
     )
 
 
-async def _run_phase(bed: Bed, phase: _Phase, in_flight: int, kill: Callable[[Bed], float]) -> None:
+async def _run_phase(
+    bed: Bed, phase: _Phase, in_flight: int, kill: Callable[[Bed], tuple[float, float]]
+) -> None:
     async def one(lane: int, index: int) -> None:
         number = phase.numbers[index]
         phase.results[number] = await bed.client.execute_workflow(
@@ -81,8 +83,7 @@ async def _run_phase(bed: Bed, phase: _Phase, in_flight: int, kill: Callable[[Be
     half_done = asyncio.ensure_future(phase.half_done.wait())
     try:
         await asyncio.wait((running, half_done), return_when=asyncio.FIRST_COMPLETED)
-        phase.killed_at_s = time.time()
-        phase.restarted_s = kill(bed)
+        phase.killed_at_s, phase.restarted_s = kill(bed)
         bed.say(f"Killed the {phase.name} with -9 and restarted it")
         await asyncio.wait((running,), timeout=PATIENCE_S)
         if running.done():
@@ -94,23 +95,24 @@ async def _run_phase(bed: Bed, phase: _Phase, in_flight: int, kill: Callable[[Be
     bed.say(f"Last result {phase.recovery_s} s after the restart of the {phase.name}")
 
 
-def _kill_worker(bed: Bed) -> float:
-    """Returns when it was restarted, by the monotonic clock."""
+def _kill_worker(bed: Bed) -> tuple[float, float]:
+    """Returns when the last of it was gone, by the wall clock (what it did until then it did before the kill), and
+    when it was restarted, by the monotonic one."""
     bed.meter.before_kill(Component.WORKER)
     bed.worker.kill()
-    restarted_s = time.perf_counter()
+    killed_at_s, restarted_s = time.time(), time.perf_counter()
     bed.worker.start()
-    return restarted_s
+    return killed_at_s, restarted_s
 
 
-def _kill_engine(bed: Bed) -> float:
+def _kill_engine(bed: Bed) -> tuple[float, float]:
     assert bed.engine is not None
     bed.meter.before_kill(Component.ENGINE)
     bed.meter.before_kill(Component.DATABASE)
     bed.engine.child.kill()
-    restarted_s = time.perf_counter()
+    killed_at_s, restarted_s = time.time(), time.perf_counter()
     bed.engine.child.start()
-    return restarted_s
+    return killed_at_s, restarted_s
 
 
 def _count_lost(phase: _Phase, effects: Sequence[Effect]) -> int:
