@@ -64,9 +64,8 @@ class LeaseBook:
         self._shard = shard
         self._held: dict[int, Held] = {}  # by start number
         self._by_worker: dict[bytes, dict[int, Held]] = {}
-        self._orphans: dict[
-            tuple[bytes, TaskKind, int], tuple[float, int]
-        ] = {}  # -> (until, start number)
+        # (run, kind, Scheduled's event id) -> (until, start number)
+        self._orphans: dict[tuple[bytes, TaskKind, int], tuple[float, int]] = {}
         self._judged_at = shard.rooms.clock.monotonic()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -100,15 +99,12 @@ class LeaseBook:
     def publish(self, run: Run, draft: Draft) -> None:
         """Hand-outs that the batch ended are no longer held."""
         for record in draft.gone_tasks:
-            self._drop(record.start_no)
+            self.drop(record.start_no)
         for record in draft.tasks:
             if record.handout is None and record.start_no:
-                self._drop(record.start_no)
+                self.drop(record.start_no)
 
     def drop(self, start_no: int) -> None:
-        self._drop(start_no)
-
-    def _drop(self, start_no: int) -> None:
         held = self._held.pop(start_no, None)
         if held is None:
             return
@@ -137,7 +133,7 @@ class LeaseBook:
                 if held.details is not None:
                     record.progress = held.details
             else:
-                self._drop(held.handout.start_no)
+                self.drop(held.handout.start_no)
 
     def add_orphan(self, run_id: bytes, record: TaskRecord, until: float) -> None:
         """A saved start of before the take-over: its worker has until then to claim it."""
@@ -220,9 +216,8 @@ class LeaseBook:
 
     def _load_and_adopt(self, worker: WorkerRef, token: TaskToken) -> None:
         key = (token.run_id, token.kind, token.scheduled_event_id)
-        if (
-            key in self._orphans
-        ):  # it is claimed: it waits for the load, and for another try should that fail
+        if key in self._orphans:
+            # it is claimed: it waits for the load, and for another try should that fail
             until = self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
             self._orphans[key] = (until, self._orphans[key][1])
         intent = DescribeWorkflow(

@@ -37,9 +37,8 @@ from perdure_engine.history.timers import ShardTimers
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.store import Batch, Fence
 
-NUMBERS_SPARE = (
-    1 << 21
-)  # left of the sequence when the shard asks for a new range: more than any batch takes
+# Left of the sequence when the shard asks for a new range: more than any batch takes.
+NUMBERS_SPARE = 1 << 21
 
 
 class Shard:

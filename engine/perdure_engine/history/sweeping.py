@@ -57,9 +57,8 @@ class Sweeping:
         """The next statement's keys."""
         tasks, self._tasks = self._tasks[:KEYS_MAX], self._tasks[KEYS_MAX:]
         behind, mark_us = self._shard.timers.mark_us, self._shard.timers.next_mark_us()
-        self._timers = [
-            key for key in self._timers if key[0] >= mark_us
-        ]  # the range takes the others
+        # the range takes what lies before the mark
+        self._timers = [key for key in self._timers if key[0] >= mark_us]
         timers, self._timers = self._timers[:KEYS_MAX], self._timers[KEYS_MAX:]
         inbox, self._inbox = self._inbox[:KEYS_MAX], self._inbox[KEYS_MAX:]
         timer_range = (behind, mark_us) if mark_us > behind else None

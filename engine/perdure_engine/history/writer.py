@@ -131,9 +131,8 @@ class Writer:
             if await self._commit(steps, batch):
                 self._publish(steps)
         else:
-            self._publish(
-                steps
-            )  # nothing to write, and nobody else can have the shards: memory is the truth
+            # nothing to write, and nobody else can have the shards: memory is the truth
+            self._publish(steps)
         sweeps = [step for step in steps if step.shard.sweeping.due and not step.shard.closed]
         for step in steps:
             if step not in sweeps:

@@ -10,7 +10,6 @@ import msgspec
 from perdure_engine.core.events import ActivityTaskScheduled, Event
 from perdure_engine.core.intents import ClientIntent, WorkerIntent
 from perdure_engine.core.replies import QueryAnswer, Reply
-from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.ports.matching import TaskOffer
 
@@ -154,10 +153,3 @@ class History(Protocol):
     ) -> tuple[list[Event], int]:
         """Saved events of a handed-out task and the id to go on from (0: done)."""
         ...
-
-
-class TaskKey(msgspec.Struct, frozen=True):
-    shard_id: int
-    kind: TaskKind
-    run_id: bytes
-    scheduled_event_id: int

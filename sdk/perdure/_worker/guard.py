@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 logger = logging.getLogger(__name__)
 
-# A heartbeat that failed is repeated after one tick, so several fit into a lease of 10 s; a
+# A heartbeat that failed is repeated after one tick, so several fit into a lease of 8 s; a
 # deadlock is noticed at most one tick late.
 TICK_S = 0.5
 

@@ -14,7 +14,7 @@ from perdure.errors import RPCError
 
 logger = logging.getLogger(__name__)
 
-# A fifth of the lease (10 s): four heartbeats may be lost.
+# A quarter of the lease (8 s): three heartbeats may be lost.
 PERIOD_S = 2.0
 # Less than the lease by more than one period, so that a heartbeat that hangs is not the last.
 CALL_TIMEOUT_S = 5.0

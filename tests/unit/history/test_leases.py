@@ -1,4 +1,4 @@
-"""Start numbers, tokens, leases beside the inbox, and take-over with adoption (design §6)."""
+"""Leases beside the inbox, one attempt only, start numbers and tokens (design §6)."""
 
 from unittest import mock
 
@@ -36,7 +36,7 @@ from perdure_engine.store.memory import Moment
 async def test_a_lease_without_heartbeats_ends_and_the_task_is_ready_again_uncounted(
     room: Room,
 ) -> None:
-    """Invariants 13, 16, 31: the worker's poll waits, so it may live: it has the whole lease of 10 s."""
+    """Invariants 13, 16, 31: the worker's poll waits, so it may live: it has the whole lease."""
     node = await room.node(1)
     worker = room.worker()
     _, task = await held_activity(room, node, worker)

@@ -141,7 +141,7 @@ async def test_a_poll_that_was_cancelled_gives_its_query_back(room: Room) -> Non
 
 @in_room()
 async def test_a_query_carried_by_a_task_whose_worker_died_goes_to_the_next(room: Room) -> None:
-    """The lease of the task ends after 10 s, and the query travels with it again."""
+    """The lease of the task ends, and the query travels with it again."""
     node = await room.node(1)
     await node.start("order", task_timeout_ms=60_000)
     first = await node.workflow_task(room.worker())
