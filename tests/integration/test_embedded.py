@@ -61,6 +61,11 @@ server.stop()
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's case")
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc")
+# The programs lie in the environment of the tests, and a clone may lie in a private folder.
+needs_open_folders = pytest.mark.skipif(
+    any(not folder.stat().st_mode & stat.S_IXOTH for folder in Path(sys.prefix).resolve().parents),
+    reason="nobody cannot reach the server's programs: a folder above them is private",
+)
 
 
 class Owner:
@@ -524,6 +529,7 @@ def test_root_changes_no_parent_folder_and_makes_no_user(data_dir: Path) -> None
 
 
 @needs_root
+@needs_open_folders
 def test_root_without_namespaces_gives_the_data_to_nobody(
     public_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
