@@ -13,7 +13,9 @@ from typing import Any, Final, LiteralString, Protocol, TypeVar
 import psycopg
 from psycopg import pq, waiting
 from psycopg.abc import PQGen
+from psycopg.adapt import PyFormat, Transformer
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq.abc import PGresult
 
 from perdure_engine.store.sql import parameters
 
@@ -44,6 +46,8 @@ STATEMENTS: Final[dict[str, LiteralString]] = {"connection.set_up": SET_UP}
 
 # psycopg wakes up this often to look for signals; asyncio does that for us.
 _NEVER_S: Final = 3600.0
+
+_FAILED: Final = (pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE)
 
 
 class Session(Protocol):
@@ -101,18 +105,30 @@ class _Connection(psycopg.AsyncConnection[Row]):
 
 
 class PsycopgSession:
+    """Single statements go through libpq itself (psycopg.pq): a cursor's own bookkeeping was half of
+    what a statement cost the engine. What psycopg does well it does: opening, adapting, pipelines.
+    """
+
     def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
         self._connection = connection
-        self._cursor = connection.cursor(binary=True)
+        self._pgconn = connection.pgconn
+        self._adapt = Transformer.from_context(connection)
+        # by text and parameter types; the texts are a closed set
+        self._prepared: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._names = 0  # grows also when a prepare fails: nobody knows what the server has then
+        self._just_answered = False
 
     @property
     def usable(self) -> bool:
-        pgconn = self._connection.pgconn
+        pgconn = self._pgconn
         if (
             pgconn.status != pq.ConnStatus.OK
             or pgconn.transaction_status != pq.TransactionStatus.IDLE
         ):
             return False
+        if self._just_answered:  # nothing to read between an answer and its session's way back
+            self._just_answered = False
+            return True
         try:
             # Notices a server that closed the connection while it was idle: the first call may read
             # its last words, the second the end. Nothing to read costs a microsecond.
@@ -128,9 +144,71 @@ class PsycopgSession:
     async def fetch(
         self, text: LiteralString, values: Sequence[object] = (), *, prepare: bool = True
     ) -> list[Row]:
-        cursor = self._cursor
-        await cursor.execute(text, values, prepare=None if prepare else False)
-        return await cursor.fetchall() if cursor.description else []
+        try:
+            result = await self._execute(text, values, prepare=prepare)
+        except asyncio.CancelledError:
+            # As in `_Connection.wait`: nobody may meet the rest of this statement.
+            self.discard()
+            raise
+        self._just_answered = True
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            return []
+        self._adapt.set_pgresult(result)
+        return self._adapt.load_rows(0, result.ntuples, tuple)
+
+    async def _execute(
+        self, text: LiteralString, values: Sequence[object], *, prepare: bool
+    ) -> PGresult:
+        adapt, pgconn = self._adapt, self._pgconn
+        packed = adapt.dump_sequence(values, [PyFormat.AUTO] * len(values))
+        types = adapt.types or ()
+        if not prepare:
+            pgconn.send_query_params(text.encode(), packed, types, adapt.formats, pq.Format.BINARY)
+            return await self._result()
+        name = self._prepared.get((text, types))
+        if name is None:
+            self._names += 1
+            name = b"perdure_%d" % self._names
+            pgconn.send_prepare(name, text.encode(), types)
+            await self._result()
+            self._prepared[text, types] = name
+        pgconn.send_query_prepared(name, packed, adapt.formats, pq.Format.BINARY)
+        return await self._result()
+
+    async def _result(self) -> PGresult:
+        """The result of the one statement that was sent. Raises the server's error as psycopg does."""
+        pgconn = self._pgconn
+        while pgconn.flush():
+            await self._ready(to_write=True)
+            pgconn.consume_input()
+        last: PGresult | None = None
+        while True:
+            while pgconn.is_busy():
+                await self._ready(to_write=False)
+                pgconn.consume_input()
+            result = pgconn.get_result()
+            if result is None:
+                break
+            last = result
+        if last is None:
+            raise psycopg.OperationalError("the server gave no answer")
+        if last.status in _FAILED:
+            raise psycopg.errors.error_from_result(last)
+        return last
+
+    async def _ready(self, *, to_write: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        socket = self._pgconn.socket
+        loop.add_reader(socket, _set, ready)
+        if to_write:
+            loop.add_writer(socket, _set, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(socket)
+            if to_write:
+                loop.remove_writer(socket)
 
     async def fetch_together(self, statements: Sequence[Statement]) -> list[list[Row]]:
         cursors = [self._connection.cursor(binary=True) for _ in statements]
@@ -145,7 +223,12 @@ class PsycopgSession:
             raise
 
     def discard(self) -> None:
-        self._connection.pgconn.finish()
+        self._pgconn.finish()
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 async def connect(dsn: str, *, read_only: bool, statement_timeout_ms: int) -> PsycopgSession:

@@ -59,7 +59,7 @@ def parameters(sweep: Sweep, task_keys: list[tuple[int, int]]) -> list[object]:
         timer_ranges.append((*sweep.timer_range, _INT8_MIN, _INT8_MAX))
     return [
         *shard_fence.advance_parameters([sweep.fence], sweep.batch_id),
-        Int4s([queue_no for queue_no, _ in task_keys]),
+        Int4s(list(dict.fromkeys(queue_no for queue_no, _ in task_keys))),
         Int8s([task_id for _, task_id in task_keys]),
         Instants([first_wake for first_wake, _, _, _ in timer_ranges]),
         Instants([end_wake for _, end_wake, _, _ in timer_ranges]),

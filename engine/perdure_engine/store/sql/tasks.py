@@ -68,12 +68,13 @@ cross join lateral (
     and k.task_id >= u.first_id and k.task_id < u.end_id
   order by k.shard_id, k.queue_no, k.task_id limit 1000000) as r"""
 
+# A task id is its shard's, whatever the queue: looked for in each of a few queues, half of what a join
+# with the pairs costs.
 SWEEP: Final[LiteralString] = """\
 d_tasks as (
   delete from tasks as t
-  using unnest($6::int4[], $7::int8[]) as u(queue_no, task_id)
-  where t.shard_id = any($1::int4[]) and t.queue_no = u.queue_no and t.task_id = u.task_id
-    and (select g.held from g)
+  where t.shard_id = any($1::int4[]) and t.queue_no = any($6::int4[])
+    and t.task_id = any($7::int8[]) and (select g.held from g)
   returning t.state)"""
 
 STATEMENTS: Final[dict[str, LiteralString]] = {

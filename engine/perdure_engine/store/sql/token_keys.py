@@ -1,4 +1,4 @@
-"""`token_keys`: the HMAC keys of task tokens, the same on all nodes."""
+"""`token_keys`: the keys of the MACs of tokens, the same on all nodes."""
 
 from __future__ import annotations
 
