@@ -10,7 +10,7 @@ from perdure_migrations.steps import Step, run
 revision = "0002"
 down_revision = "0001"
 
-# A retention of three days, as long as a long weekend.
+# A retention of seven days.
 DEFAULT_NAMESPACE = """
 insert into namespaces (namespace_id, name, description, retention_ms, conflict_token)
 values ('00000000-0000-0000-0000-000000000001'::uuid, 'default', '', 604800000, 1)
