@@ -1,4 +1,4 @@
-"""What a task's token says. Sealing (HMAC) is the frontend's; this is only the content."""
+"""What a task's token says. Sealing (a MAC) is the frontend's; this is only the content."""
 
 from __future__ import annotations
 

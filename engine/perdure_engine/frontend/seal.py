@@ -1,14 +1,16 @@
 """Tokens that leave the engine and come back: sealed, so that nobody else can make or change one.
 
-A sealed token is `key id (4 bytes) | MAC (16 bytes) | content (msgpack)`. The MAC is HMAC-SHA256
-cut to 16 bytes, over the token's purpose, its scope and its content: a token for one purpose,
-namespace or query opens for no other. Sealing is not encryption; what is inside may be read. Keys
-are the same on all nodes and never leave the database.
+A sealed token is `key id (4 bytes) | MAC (16 bytes) | content (msgpack)`. The MAC is keyed BLAKE2b
+(RFC 7693; a third of what HMAC-SHA256 costs, and a task needs two) over the token's purpose, its
+scope and its content: a token for one purpose, namespace or query opens for no other. Sealing is
+not encryption; what is inside may be read. Keys are the same on all nodes and never leave the
+database.
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
 import hmac
 import logging
 from typing import TypeVar
@@ -113,8 +115,8 @@ class Sealer:
 
 def _mac(secret: bytes, purpose: Purpose, scope: bytes, content: bytes) -> bytes:
     # The scope's length keeps it apart from the content.
-    head = purpose.value + len(scope).to_bytes(2, "big") + scope
-    return hmac.digest(secret, head + content, "sha256")[:MAC_BYTES]
+    told = len(scope).to_bytes(2, "big") + scope + content
+    return hashlib.blake2b(told, digest_size=MAC_BYTES, key=secret, person=purpose).digest()
 
 
 def _not_ours(field: str) -> Rejected:
