@@ -87,7 +87,11 @@ def _go_on(
         started.set_result(None)
         shard.queues.offer_soon()  # or the next owner does
         return
-    outcome = start_task(shard, offer, worker)
+    try:
+        outcome = start_task(shard, offer, worker)
+    except Exception as error:  # a bug: matching reports it, the shard's other work goes on
+        started.set_exception(error)
+        return
     if isinstance(outcome, asyncio.Future):
         outcome.add_done_callback(lambda done: _pass_on(shard, done, started))
     else:

@@ -28,9 +28,10 @@ class Inbox:
         self._bytes = [0] * LANES
         # taken before, not decided for good: goes first, in its order
         self._again: deque[Item] = deque()
+        self._count = 0  # of all items: asked for several times in each step of each shard
 
     def __len__(self) -> int:
-        return len(self._again) + sum(len(lane) for lane in self._lanes)
+        return self._count
 
     def put(self, item: Item) -> bool:
         """False: the lane is full and the item has been refused."""
@@ -49,18 +50,20 @@ class Inbox:
             return False
         lane.append(item)
         self._bytes[lane_no] = size
+        self._count += 1
         return True
 
     def put_again(self, items: list[Item]) -> None:
         """Items that were taken before go ahead of everything, in the order given."""
         self._again.extendleft(reversed(items))
+        self._count += len(items)
 
     def take(self, count: int, bytes_max: int = BATCH_BYTES_MAX) -> list[Item]:
         """Up to `count` items of together about `bytes_max`; the first goes whatever its size."""
+        if self._count <= count and not self._again and sum(self._bytes) < bytes_max:
+            return self._take_all()  # nobody competes: the common case of a shard with little to do
         taken: list[Item] = []
         room = bytes_max
-        if not self._again and sum(self._bytes) < room and len(self) <= count:
-            return self._take_all()  # nobody competes: the common case of a shard with little to do
         while self._again and len(taken) < count and (room > 0 or not taken):
             item = self._again.popleft()
             room -= item.size
@@ -71,13 +74,17 @@ class Inbox:
             room = self._move(lane_no, min(quota, count - len(taken)), room, taken)
         for lane_no in range(LANES):  # shares only count while the others have work
             room = self._move(lane_no, count - len(taken), room, taken)
+        self._count -= len(taken)
         return taken
 
     def _take_all(self) -> list[Item]:
-        taken = [item for lane in self._lanes for item in lane]
-        for lane in self._lanes:
-            lane.clear()
-        self._bytes = [0] * LANES
+        taken: list[Item] = []
+        for lane_no, lane in enumerate(self._lanes):
+            if lane:
+                taken += lane
+                lane.clear()
+                self._bytes[lane_no] = 0
+        self._count = 0
         return taken
 
     def _move(self, lane_no: int, count: int, room: int, taken: list[Item]) -> int:

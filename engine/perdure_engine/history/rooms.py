@@ -39,7 +39,9 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     """Times in seconds unless their name says otherwise."""
 
     group_intents_max: int = 128  # of one statement; more only adds latency (FLOOR.md F, point 4)
-    writers: int = 2  # statements in flight at once, on different shards
+    # Statements in flight at once, on different shards. A second one cuts what one message brought in two, and the
+    # halves never meet again: at W2 twice the statements, half as large (ADR 0010).
+    writers: int = 1
     runs_cached_max: int = 10_000  # per process
     loads_in_flight_max: int = 16  # per shard
     lease_s: float = 8.0  # of a started task: three missed heartbeats and room; 10 s would miss W9

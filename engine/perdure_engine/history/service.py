@@ -13,8 +13,9 @@ from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskState
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.history import handout, reading
+from perdure_engine.history.refusals import moved
 from perdure_engine.history.rooms import Rooms
-from perdure_engine.history.shard import Shard, moved
+from perdure_engine.history.shard import Shard
 from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.history import EventsPage, Handed, HeldTask, HeldVerdict, WorkerRef
 from perdure_engine.ports.matching import TaskOffer
@@ -92,14 +93,13 @@ class HistoryService:
         }
         for task in held:
             token = task.token
-            shard = self._shards.get(token.shard_id)
-            if shard is None:
-                verdicts.append(
-                    None
-                )  # its owner is elsewhere, or not known yet: the worker goes on
+            start_nos = listed.get(token.shard_id)
+            if start_nos is None:  # its owner is elsewhere, or not known yet: the worker goes on
+                verdicts.append(None)
                 continue
-            listed[token.shard_id].add(token.start_no)
-            verdicts.append(shard.leases.renew(worker, token, task.details))
+            start_nos.add(token.start_no)
+            leases = self._shards[token.shard_id].leases
+            verdicts.append(leases.renew(worker, token, task.details))
         for shard_id, start_nos in listed.items():
             self._shards[shard_id].leases.listed(worker.worker_id, start_nos)
         return verdicts

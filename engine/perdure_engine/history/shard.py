@@ -10,16 +10,16 @@ Whatever cannot be decided yet because its run is not in memory waits parked, in
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 
 from perdure_engine.core import intents
 from perdure_engine.core.decide import decide, start_workflow
-from perdure_engine.core.describe import closed_reply, describe
+from perdure_engine.core.describe import describe
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, not_found
-from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX, uuid_text
+from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
-from perdure_engine.core.replies import EventsReady, Reply, Started
+from perdure_engine.core.replies import Reply, Started
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
 from perdure_engine.history import rows
@@ -30,10 +30,12 @@ from perdure_engine.history.loading import Loading
 from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
+from perdure_engine.history.refusals import moved, run_id_in_use
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.run import CurrentRun, Run
 from perdure_engine.history.sweeping import Sweeping
 from perdure_engine.history.timers import ShardTimers
+from perdure_engine.history.waits import wait_events, wait_result, wait_without_turn, wake
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.store import Batch, Fence
 
@@ -68,6 +70,7 @@ class Shard:
         self.queries = Queries(self)
         self.timers = ShardTimers(self, timer_mark_us)
         self.sweeping = Sweeping(self)
+        self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us)
 
     # ---- intake
 
@@ -83,7 +86,7 @@ class Shard:
     def put(self, item: Item) -> None:
         if self.closed or self.draining:
             item.refuse(moved(self.shard_id))
-        elif self.inbox.put(item):
+        elif not wait_without_turn(self.runs, item) and self.inbox.put(item):
             self.work_waits()
 
     def put_again(self, items: list[Item]) -> None:
@@ -104,11 +107,12 @@ class Shard:
 
     @property
     def needs_new_range(self) -> bool:
-        return self.unproven or self.numbers_run_out
+        return self.unproven or self._sequence > SEQUENCE_MAX - NUMBERS_SPARE
 
     @property
-    def numbers_run_out(self) -> bool:
-        return self._sequence > SEQUENCE_MAX - NUMBERS_SPARE
+    def wants_turn(self) -> bool:
+        """Whether the writer has something to do for this shard."""
+        return len(self.inbox) > 0 or self.sweeping.due or self.needs_new_range
 
     def new_range(self, fence: Fence, lapses: int) -> None:
         """The fence was bumped by ourselves: same memory, new numbers.
@@ -127,16 +131,19 @@ class Shard:
 
     # ---- decide
 
-    def decide(self, count: int) -> ShardStep:
-        """Take up to `count` intents and decide them. Nothing leaves here: answers wait in the step."""
+    def decide(self, count: int, now_us: int) -> ShardStep:
+        """Take up to `count` intents and decide them. Nothing leaves here: answers wait in the step.
+
+        `now_us`: the lower bound of database time that the decisions go by.
+        """
         step = ShardStep(self)
-        now_us = self.rooms.database_clock.low_us()
-        env = Env(now_us, self.new_number, self.rooms.run_limits, self.timers.mark_us)
-        waiting = deque(self.inbox.take(min(count, self.group_max)))
+        env = self._env
+        env.now_us, env.timer_mark_us = now_us, self.timers.mark_us
+        items = self.inbox.take(min(count, self.group_max))
+        counted = len(items) > RUN_INTENTS_PER_BATCH_MAX  # else no run can have too many
         taken: dict[bytes, int] = {}
         too_many: list[Item] = []
-        while waiting:
-            item = waiting.popleft()
+        for index, item in enumerate(items):
             try:
                 run = self._run_of(item)
             except Rejected as refusal:  # an answer like any other: it leaves after the commit
@@ -145,7 +152,7 @@ class Shard:
                 continue
             if run is None:
                 continue
-            if isinstance(run, Run):
+            if counted and isinstance(run, Run):
                 run_id = run.state.run_id
                 taken[run_id] = taken.get(run_id, 0) + 1
                 if taken[run_id] > RUN_INTENTS_PER_BATCH_MAX:
@@ -154,11 +161,14 @@ class Shard:
             try:
                 self._decide_one(step, item, run, env)
             except Exception as error:  # a bug: the run's memory can no longer be trusted
-                self.put_again(too_many + list(waiting))
+                self.put_again(too_many + items[index + 1 :])
                 return self._spoiled(step, item, run, error)
-        self.put_again(too_many)
+        if too_many:
+            self.put_again(too_many)
+        step.writes = bool(step.currents)
         for run, draft in step.drafts.values():
-            run.busy = not draft.empty
+            if not draft.empty:
+                run.busy = step.writes = True
         return step
 
     def _decide_one(self, step: ShardStep, item: Item, run: Run | CurrentRun, env: Env) -> None:
@@ -221,10 +231,10 @@ class Shard:
             case intents.DescribeWorkflow():
                 return describe(run.state)
             case intents.WaitResult():
-                step.after.append(lambda: self._wait_result(run, item))
+                step.after.append(lambda: wait_result(run, item))
                 return LATER
             case intents.WaitEvents():
-                step.after.append(lambda: self._wait_events(run, item, intent.after_event_id))
+                step.after.append(lambda: wait_events(run, item, intent.after_event_id))
                 return LATER
             case intents.QueryWorkflow():
                 step.after.append(lambda: self.queries.ask(run, item))
@@ -234,19 +244,6 @@ class Shard:
                 return decide(self._draft(step, run, env), intent)
             case _:
                 return decide(self._draft(step, run, env), intent)
-
-    def _wait_result(self, run: Run, item: Item) -> None:
-        if run.state.open:
-            run.wait(run.result_waiters, item)
-        else:
-            item.answer(closed_reply(run.state))
-
-    def _wait_events(self, run: Run, item: Item, after_event_id: int) -> None:
-        last = run.state.folded.next_event_id - 1
-        if last > after_event_id or not run.state.open:
-            item.answer(EventsReady(run.state.run_id, last, not run.state.open))
-        else:
-            run.wait(run.event_waiters, item)
 
     def _draft(self, step: ShardStep, run: Run, env: Env) -> Draft:
         entry = step.drafts.get(run.state.run_id)
@@ -349,22 +346,28 @@ class Shard:
             run.current.status = state.folded.status
             step.currents[key] = run.current
 
-    def publish(self, step: ShardStep) -> None:
-        """The step is saved: say so to everybody."""
-        for key, current in step.currents.items():
-            current.version += 1
-            self.currents[key] = current
+    def answer(self, step: ShardStep) -> None:
+        """The step is saved: its callers hear so, before anybody hears of what follows from it."""
         for item, answer in step.answers:
             if isinstance(answer, Rejected):
                 item.refuse(answer)
             else:
                 item.answer(answer)
+
+    def publish(self, step: ShardStep) -> None:
+        """The step is saved: what it changed is memory's truth, and goes to whoever waits for it."""
+        for key, current in step.currents.items():
+            current.version += 1
+            self.currents[key] = current
         for run, draft in step.drafts.values():
             if not draft.empty:
                 self._publish_run(run, draft)
         for action in step.after:
             action()
-        self._trim()
+        if self.group_max < self.rooms.config.group_intents_max:
+            self.grow_group()
+        if len(self.runs) > self.runs_max or len(self.currents) > 2 * self.runs_max:
+            self._trim()
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
@@ -374,27 +377,14 @@ class Shard:
         self.leases.publish(run, draft)
         self.queues.publish(run, draft)
         self.sweeping.publish(run, draft)
-        state = run.state
-        if not state.open:
-            for item in run.result_waiters:
-                item.answer(closed_reply(state))
-            run.result_waiters.clear()
-        if draft.events and run.event_waiters:
-            self._wake_event_waiters(run)
+        wake(run, draft)
         if run.queries:
             self.queries.run_changed(run, draft)
         run.free()
 
-    def _wake_event_waiters(self, run: Run) -> None:
-        last = run.state.folded.next_event_id - 1
-        waiters, run.event_waiters = run.event_waiters, []
-        for item in waiters:
-            item.answer(EventsReady(run.state.run_id, last, not run.state.open))
-
     def _trim(self) -> None:
         """Forget the runs that were used least, but none whose memory holds more than the database."""
-        spare = len(self.runs) - self.runs_max
-        for _ in range(max(0, spare)):
+        for _ in range(len(self.runs) - self.runs_max):
             run_id, run = next(iter(self.runs.items()))
             if run.pinned:
                 self.runs.move_to_end(run_id)
@@ -486,21 +476,3 @@ LATER = _Later()
 
 def _same_start(run: Run, intent: intents.StartWorkflow) -> bool:
     return run.state.folded.started.request_id == intent.request_id
-
-
-def run_id_in_use(intent: intents.StartWorkflow) -> Rejected:
-    return Rejected(
-        Code.ALREADY_EXISTS,
-        "RUN_ID_IN_USE",
-        f"run_id: {uuid_text(intent.run_id)} names another run",
-        field="run_id",
-    )
-
-
-def moved(shard_id: int) -> Rejected:
-    return Rejected(
-        Code.UNAVAILABLE,
-        "SHARD_MOVED",
-        f"shard {shard_id} is not served by this node",
-        metadata={"shard_id": str(shard_id)},
-    )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 KEYS_MAX = 1_000  # of one kind in one statement
+QUEUES_MAX = 4  # whose rows one statement deletes: it looks for each task in each of them
 FULL_WAIT_S = 0.05  # between two full statements
 KEPT_MAX = 200_000  # keys remembered; what is forgotten is found again at the next take-over
 
@@ -21,41 +22,48 @@ KEPT_MAX = 200_000  # keys remembered; what is forgotten is found again at the n
 class Sweeping:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._tasks: list[tuple[int, int]] = []
+        self._tasks: dict[int, list[int]] = {}  # by queue
+        self._task_count = 0
         self._timers: list[tuple[int, int]] = []
         self._inbox: list[tuple[bytes, int]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._full = False  # the timer is the short one
         self.due = False  # the writer sends a sweep in the shard's next turn
 
     def publish(self, run: Run, draft: Draft) -> None:
         for record in draft.gone_tasks:
-            if record.version and len(self._tasks) < KEPT_MAX:
-                self._tasks.append((record.queue_no, record.task_id))
+            if record.version:
+                self._add_task(record.queue_no, record.task_id)
         for timer in draft.gone_timers:
             if timer.version and len(self._timers) < KEPT_MAX:
                 self._timers.append((timer.wake_us, timer.timer_id))
         for seq in range(draft.inbox_done_before + 1, run.state.inbox_done + 1):
             if len(self._inbox) < KEPT_MAX:
                 self._inbox.append((run.state.run_id, seq))
-        if len(self._tasks) >= KEYS_MAX:
+        if self._task_count >= KEYS_MAX:
             self._due_soon()
         elif self._timer is None and (self._tasks or self._timers or self._inbox):
             self._watch(self._shard.rooms.config.sweep_every_s)
 
     def _due_soon(self) -> None:
-        """A statement's worth has come together."""
-        if not self.due:
+        """A statement's worth has come together. Said again with every batch, it must not begin the wait anew."""
+        if not (self.due or self._full):
             self.stop()
+            self._full = True
             self._watch(FULL_WAIT_S)
 
     def found(self, row: TaskRow) -> None:
         """A dead row of before the take-over."""
-        if len(self._tasks) < KEPT_MAX:
-            self._tasks.append((row.queue_no, row.task_id))
+        self._add_task(row.queue_no, row.task_id)
+
+    def _add_task(self, queue_no: int, task_id: int) -> None:
+        if self._task_count < KEPT_MAX:
+            self._tasks.setdefault(queue_no, []).append(task_id)
+            self._task_count += 1
 
     def take(self, batch_id: bytes) -> Sweep:
         """The next statement's keys."""
-        tasks, self._tasks = self._tasks[:KEYS_MAX], self._tasks[KEYS_MAX:]
+        tasks = self._take_tasks()
         behind, mark_us = self._shard.timers.mark_us, self._shard.timers.next_mark_us()
         # the range takes what lies before the mark
         self._timers = [key for key in self._timers if key[0] >= mark_us]
@@ -64,9 +72,24 @@ class Sweeping:
         timer_range = (behind, mark_us) if mark_us > behind else None
         return Sweep(batch_id, self._shard.fence, tasks, [], timers, timer_range, inbox)
 
+    def _take_tasks(self) -> list[tuple[int, int]]:
+        """Of the queues with the most."""
+        taken: list[tuple[int, int]] = []
+        largest = sorted(self._tasks, key=lambda queue_no: -len(self._tasks[queue_no]))
+        for queue_no in largest[:QUEUES_MAX]:
+            task_ids = self._tasks.pop(queue_no)
+            room = KEYS_MAX - len(taken)
+            taken += [(queue_no, task_id) for task_id in task_ids[:room]]
+            if len(task_ids) > room:
+                self._tasks[queue_no] = task_ids[room:]
+                break
+        self._task_count -= len(taken)
+        return taken
+
     def give_back(self, sweep: Sweep) -> None:
         """It was not deleted (or may not have been): deleting it once more is harmless."""
-        self._tasks += sweep.task_keys
+        for queue_no, task_id in sweep.task_keys:
+            self._add_task(queue_no, task_id)
         self._timers += sweep.timer_keys
         self._inbox += sweep.inbox_keys
 
@@ -77,7 +100,7 @@ class Sweeping:
     def done(self) -> None:
         self.due = False
         if self._tasks or self._timers or self._inbox:
-            full = len(self._tasks) >= KEYS_MAX
+            full = self._task_count >= KEYS_MAX or len(self._tasks) > QUEUES_MAX
             self._watch(FULL_WAIT_S if full else self._shard.rooms.config.sweep_every_s)
 
     def stop(self) -> None:
@@ -91,5 +114,6 @@ class Sweeping:
 
     def _tick(self) -> None:
         self._timer = None
+        self._full = False
         self.due = True
         self._shard.work_waits()

@@ -103,7 +103,7 @@ class Item:
 class ShardStep:
     """One shard's part of a step: what it took, what it decided, what it will say after the commit."""
 
-    __slots__ = ("after", "answers", "currents", "drafts", "items", "over", "shard")
+    __slots__ = ("after", "answers", "currents", "drafts", "items", "over", "shard", "writes")
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -112,4 +112,5 @@ class ShardStep:
         self.currents: dict[tuple[bytes, str], CurrentRun] = {}
         self.answers: list[tuple[Item, Reply | Rejected]] = []
         self.after: list[Callable[[], None]] = []
+        self.writes = False  # something was decided that has to be saved
         self.over = False  # the shard has been freed

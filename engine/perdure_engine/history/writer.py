@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 
 from perdure_engine.core.errors import unavailable
 from perdure_engine.core.intents import StartWorkflow
+from perdure_engine.history.refusals import run_id_in_use
 from perdure_engine.history.rooms import Rooms
-from perdure_engine.history.shard import Shard, run_id_in_use
+from perdure_engine.history.shard import Shard
 from perdure_engine.history.work import ShardStep
 from perdure_engine.ports.store import (
     Batch,
@@ -81,22 +82,24 @@ class Writer:
                 await self._rooms.clock.sleep(DATABASE_WAIT_S)
             finally:
                 for step in steps:
-                    self._free(step)
+                    if not step.over:
+                        self._free(step)
 
     def _gather(self, steps: list[ShardStep]) -> None:
         """Take work from the ready shards until the group is full. They are in flight from here on."""
-        room = self._rooms.config.group_intents_max
+        group_max = room = self._rooms.config.group_intents_max
         now = self._rooms.clock.monotonic()
+        now_us = self._rooms.database_clock.low_us()
         while self._ready and room > 0:
             _, shard = self._ready.popitem(last=False)
             if shard.closed or shard.in_flight:
                 continue
-            suspect = shard.group_max < self._rooms.config.group_intents_max
+            suspect = shard.group_max < group_max
             if suspect and steps:
                 self._ready[shard.shard_id] = shard  # a culprit is looked for: the shard goes alone
                 self._ready.move_to_end(shard.shard_id, last=False)
                 break
-            step = ShardStep(shard) if shard.needs_new_range else shard.decide(room)
+            step = ShardStep(shard) if shard.needs_new_range else shard.decide(room, now_us)
             if step.items or shard.sweeping.due or shard.needs_new_range:
                 shard.in_flight, shard.in_flight_since = True, now
                 steps.append(step)
@@ -107,39 +110,46 @@ class Writer:
                 break
 
     def _free(self, step: ShardStep) -> None:
-        if step.over:
-            return
         step.over = True
         shard = step.shard
         shard.in_flight = False
-        if len(shard.inbox) or shard.sweeping.due or shard.needs_new_range:
+        if shard.wants_turn:
             shard.work_waits()
 
     # ---- saving
 
     async def _save(self, steps: list[ShardStep]) -> None:
         steps = await self._prove(steps)
-        if not steps:
-            return
+        read_only = [step for step in steps if not step.writes]
+        if read_only and self._rooms.lease_valid():
+            # nothing to write, and nobody else can have the shards: memory is the truth
+            self._publish(read_only)
+            steps_to_save = [step for step in steps if step.writes]
+        else:
+            steps_to_save = steps
+        saved = not steps_to_save or await self._save_together(steps_to_save)
+        sweeps = [step for step in steps if not step.over and step.shard.sweeping.due]
+        for step in steps:
+            # One sweep a turn: all that are due in a row would keep every shard's commits waiting.
+            if not step.over and step not in sweeps[:1]:
+                self._free(step)
+        for step in sweeps[:1]:
+            if saved and not step.shard.closed:
+                await self._sweep(step.shard)
+            self._free(step)
+
+    async def _save_together(self, steps: list[ShardStep]) -> bool:
+        """Save and publish. False: it was not saved, and everybody concerned has been seen to."""
         try:
             batch = self._batch(steps)
         except Exception as error:  # a row cannot be made: its intent stands alone soon
             self._rooms.alarm("rows_failed", error=error)
             self._halve(steps, repr(error))
-            return
-        if batch.executions or not self._rooms.lease_valid():
-            if await self._commit(steps, batch):
-                self._publish(steps)
-        else:
-            # nothing to write, and nobody else can have the shards: memory is the truth
-            self._publish(steps)
-        sweeps = [step for step in steps if step.shard.sweeping.due and not step.shard.closed]
-        for step in steps:
-            if step not in sweeps:
-                self._free(step)  # a sweep is its own shard's turn only
-        for step in sweeps:
-            await self._sweep(step.shard)
-            self._free(step)
+            return False
+        if not await self._commit(steps, batch):
+            return False
+        self._publish(steps)
+        return True
 
     async def _prove(self, steps: list[ShardStep]) -> list[ShardStep]:
         """Shards that need a new range get it before anything of them is saved or answered. Lost ones fall out.
@@ -167,10 +177,25 @@ class Writer:
         return batch
 
     def _publish(self, steps: list[ShardStep]) -> None:
+        """Tell everybody. Then the shards may go on, but those whose sweep is due: that is their own turn only."""
+        # All answers first: a call that brought completions of several shards is woken before
+        # matching pairs what follows from them, and takes it along (see WorkerService.CompleteTasks).
+        for step in steps:
+            self._guarded(step, step.shard.answer)
         for step in steps:
             self.intents += len(step.items)
-            step.shard.grow_group()
-            step.shard.publish(step)
+            self._guarded(step, step.shard.publish)
+            if not step.shard.sweeping.due:
+                self._free(step)
+
+    def _guarded(self, step: ShardStep, publish: Callable[[ShardStep], None]) -> None:
+        """A bug in one shard's publication must not cost the others theirs. What was saved and not said is in its
+        rows: its memory is given up, and whoever takes the shard next offers it all again."""
+        try:
+            publish(step)
+        except Exception as error:
+            self._rooms.alarm("publication_failed", shard_id=step.shard.shard_id, error=error)
+            step.shard.close()
 
     async def _commit(self, steps: list[ShardStep], batch: Batch) -> bool:
         """Save the batch. False: it was not saved, and everybody concerned has been seen to."""
@@ -194,8 +219,8 @@ class Writer:
             self._forget(steps)
         else:
             self._rooms.database_clock.sample(database_us)
-            for step in steps:
-                step.shard.fence.commit_seq += 1
+            for fence in batch.fences:  # the shards' own
+                fence.commit_seq += 1
             return True
         return False
 

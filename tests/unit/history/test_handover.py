@@ -1,9 +1,8 @@
-"""Taking, giving up and sweeping shards: nothing lost, nothing run twice, ownership never stranded."""
+"""Taking and giving up shards: nothing lost, nothing run twice, ownership never stranded."""
 
 import asyncio
 
 from tests.unit.history.room import (
-    FINISH,
     Room,
     codes,
     ev,
@@ -12,14 +11,12 @@ from tests.unit.history.room import (
     outcomes,
     pass_time,
     schedule,
-    timer,
     turns,
     within,
 )
 
 from perdure_engine.core.errors import Code
 from perdure_engine.core.tasks import TaskKind, TaskState
-from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.ports.store import (
     NO_NODE,
     Conflict,
@@ -238,114 +235,3 @@ async def test_a_scan_that_fails_is_tried_again(room: Room) -> None:
         new.faults.fail_next("load_tasks", StoreUnavailable("away"))
     await new.take(1)
     await new.workflow_task(room.worker(), timeout_s=8)
-
-
-# ---- sweeping
-
-
-def dead(room: Room) -> int:
-    tasks = [row for row in room.tables.tasks.all() if row.state == ROW_GONE]
-    timers = [row for row in room.tables.timers.all() if row.state == ROW_GONE]
-    return len(tasks) + len(timers)
-
-
-@in_room(sweep_every_s=1.0)
-async def test_invariant_14_dead_rows_go_and_live_ones_stay(room: Room) -> None:
-    """Invariants 13, 14."""
-    node = await room.node(1)
-    worker = room.worker()
-    await node.at("order", worker, [timer(900), timer(1, "soon"), schedule()])
-    await node.start("fresh")
-    for number in range(20):
-        await node.at(f"o{number}", worker, [schedule(), timer(500), FINISH])
-    assert dead(room) > 20
-    tasks, timers = room.tasks(TaskKind.ACTIVITY), len(room.timers())
-    await pass_time(20)
-    assert dead(room) == 0
-    assert room.tasks(TaskKind.ACTIVITY) == tasks
-    assert len(room.timers()) == timers - 1
-    assert not node.alarms
-
-
-@in_room(sweep_every_s=1.0)
-async def test_buffered_events_are_swept_after_the_head_has_passed_them(room: Room) -> None:
-    """Invariants 14, 42."""
-    node = await room.node(1)
-    worker = room.worker()
-    started = await node.start("order")
-    task = await node.workflow_task(worker)
-    await asyncio.gather(*(node.signal("order", f"s{n}") for n in range(4)))
-    await node.at("other", room.worker("w2"), [timer(1)])
-    await pass_time(4)
-    assert len(room.tables.inbox.in_order((1, started.run_id))) == 4, "not consumed yet"
-    await node.complete(task, [timer(900)])
-    await pass_time(6)
-    assert not room.tables.inbox.in_order((1, started.run_id))
-    assert not node.alarms
-    again = await room.node(1)
-    assert (await again.describe("order")).info.history_events == 10
-
-
-@in_room(sweep_every_s=1.0)
-async def test_a_sweep_that_fails_is_repeated(room: Room) -> None:
-    """Invariants 14, 25: unknown or refused, nothing live is hurt and nothing dead stays."""
-    node = await room.node(1)
-    worker = room.worker()
-    faults: list[tuple[StoreError, Moment]] = [
-        (OutcomeUnknown("?"), Moment.BEFORE),
-        (OutcomeUnknown("?"), Moment.AFTER),
-        (Conflict("?"), Moment.BEFORE),
-        (StoreUnavailable("?"), Moment.BEFORE),
-    ]
-    for number, (error, moment) in enumerate(faults):
-        node.faults.fail_next("sweep", error, moment)
-        await node.at(f"o{number}", worker, [schedule(), FINISH])
-        await node.start(f"live{number}", task_queue="quiet")
-        await pass_time(5)
-        assert not [row for row in room.tables.tasks.all() if row.state == ROW_GONE]
-    assert len(room.tasks()) == 4
-    assert not node.alarms
-    await node.signal("live0")
-
-
-@in_room(sweep_every_s=1.0)
-async def test_a_sweep_that_would_hit_a_live_row_deletes_nothing_and_rings(room: Room) -> None:
-    """Invariant 14: its own guard (design §3)."""
-    node = await room.node(1)
-    await node.start("order")
-    await node.terminate("order")
-    await node.start("third")
-    [live] = room.tasks()
-    node.shard().sweeping._tasks.append((live.queue_no, live.task_id))
-    await pass_time(3)
-    assert "sweep_met_a_live_row" in node.alarms
-    assert room.tasks() == [live]
-    await node.signal("third")
-
-
-@in_room(sweep_every_s=1.0)
-async def test_invariant_25_a_sweep_of_a_lost_shard_deletes_nothing(room: Room) -> None:
-    """Invariants 14, 25."""
-    old = await room.node(1)
-    await old.at("order", room.worker(), [schedule(), FINISH])
-    rows = len(room.tables.tasks.all())
-    hold = old.holds.hold("sweep")
-    await hold.reached()
-    await room.node(1)
-    hold.release()
-    await turns(20)
-    assert len(room.tables.tasks.all()) == rows
-    assert old.history.owned() == frozenset()
-
-
-@in_room(sweep_every_s=1.0)
-async def test_dead_rows_of_before_a_take_over_are_found_and_swept(room: Room) -> None:
-    """Invariant 14."""
-    old = await room.node(1)
-    await old.at("order", room.worker(), [schedule(), FINISH])
-    assert dead(room)
-    new = await room.node(1)
-    await pass_time(1)
-    await new.at("other", room.worker("w2"), [FINISH])
-    await pass_time(5)
-    assert not [row for row in room.tables.tasks.all() if row.state == ROW_GONE]
