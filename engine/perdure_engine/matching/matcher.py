@@ -6,7 +6,7 @@ import asyncio
 
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.matching.queue import TaskQueue, TaskSource
-from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
+from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, Taker, TaskOffer
 
 IDLE_QUEUES_MIN = 1_000  # queue names come from callers: past this many, idle queues are dropped
 FORGOTTEN_WORKERS_MAX = 1_000  # offers made before the shard heard of a death trail it by seconds
@@ -66,6 +66,13 @@ class Matcher:
         except BaseException:  # also GeneratorExit: a coroutine that is thrown away took nothing
             queue.abandon(poll)
             raise
+
+    def announce(self, request: PollRequest) -> Taker:
+        self._forgotten.pop(request.worker.worker_id, None)  # it lives
+        taker = self._queue(request.namespace_id, request.queue).announce(request)
+        if self._stopped:
+            taker.leave()
+        return taker
 
     def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
         found = self._queues.get((namespace_id, queue))

@@ -51,6 +51,9 @@ class Poll:
     def is_full(self) -> bool:
         return self.answer_bytes >= ANSWER_BYTES_FULL
 
+    def has_room(self, kind: TaskKind) -> bool:
+        return self.room[kind] > 0 and not self.is_full
+
     def collect(self, handed: Handed) -> None:
         if isinstance(handed, HandedActivityTask):
             self.answer.activity_tasks.append(handed)

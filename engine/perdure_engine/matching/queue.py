@@ -28,6 +28,10 @@ from perdure_engine.matching.polls import Poll, Waiters
 from perdure_engine.ports.history import Handed, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
 
+# What a worker's completions lead to is there when they are saved, and travels with their answer: a
+# poll's answer would cost both sides a call more. Its polls wait for that as long as one commit under
+# load takes; a completion that needs longer waits for something else.
+TAKER_WAIT_S = 0.01
 STICKY_WAIT_S = 1.0  # a worker that does not come back within this costs less than a full replay
 STICKY_PASS_S_MIN = 0.05  # offers expire together: at most 20 passes over the heaps a second
 # A worker that took tasks may be busy in all its slots: it counts as a poller for a longest poll.
@@ -64,6 +68,8 @@ class TaskQueue:
         self._open: dict[Poll, None] = {}
         self._filled: dict[Poll, None] = {}  # open polls whose answer is not empty
         self._sticky_timer: asyncio.TimerHandle | None = None
+        self._takers: dict[bytes, dict[QueueTaker, None]] = {}  # by worker
+        self._taker_timer: asyncio.TimerHandle | None = None
 
     # ---- offers
 
@@ -106,6 +112,39 @@ class TaskQueue:
                     self._wake(self)
         return poll
 
+    def announce(self, request: PollRequest) -> QueueTaker:
+        """For a while the worker's polls leave to this taker what it has room for."""
+        taker = QueueTaker(self, request, self._loop.time() + TAKER_WAIT_S)
+        self._takers.setdefault(taker.worker_id, {})[taker] = None
+        return taker
+
+    def end(self, taker: QueueTaker) -> bool:
+        """False: it had ended before, or its worker is forgotten."""
+        takers = self._takers.get(taker.worker_id, {})
+        if taker not in takers:
+            return False
+        del takers[taker]
+        if not takers:
+            del self._takers[taker.worker_id]
+        if any(self._backlogs.values()):
+            self._wake(self)  # the polls may have what it leaves
+        return True
+
+    def take(self, request: PollRequest) -> PollAnswer:
+        """What can be had at once: like a poll that is answered in the moment it is opened.
+
+        Among the workers that wait it counts as one. A start that takes time goes to a waiting poll
+        of the worker, or is undone.
+        """
+        poll = Poll(request, self._loop.create_future())
+        for kind, backlog in self._backlogs.items():
+            if backlog and poll.room[kind]:
+                workers = len(self._waiters[kind].by_worker.keys() | {poll.worker_id})
+                self._fill(backlog, poll, fair_share(len(backlog.anybody), workers))
+        self._filled.pop(poll, None)
+        poll.answered.set_result(poll.answer)
+        return poll.answer
+
     def abandon(self, poll: Poll) -> None:
         """The caller of poll() will not get the answer: whatever is in it was never taken."""
         self._close(poll)
@@ -118,12 +157,14 @@ class TaskQueue:
             self.abandon(poll)
             if not poll.answered.done():
                 poll.answered.set_result(PollAnswer([], []))
+        self._takers.pop(worker_id, None)
         for seen in self._seen.values():
             seen.pop(worker_id, None)
         if any(freed):
             self._wake(self)
 
     def end_polls(self) -> None:
+        self._takers.clear()
         for poll in list(self._open):
             self._answer(poll)
 
@@ -174,19 +215,48 @@ class TaskQueue:
     def _pair_kind(self, backlog: Backlog, waiters: Waiters) -> None:
         """Each worker gets what is reserved for it, and of the rest at most its even share.
 
-        Rounds go on while there is work and room: a share that found no room goes to the others.
+        Rounds go on while there is work and room: a share that found no room goes to the others. A
+        worker with a taker under way gets nothing yet; its share is kept for it.
         """
         share = fair_share(len(backlog.anybody), len(waiters))
+        later = self._with_takers(backlog, waiters) if self._takers else ()
         taken: dict[bytes, int] = {}
         for worker_id in backlog.workers_with_own(waiters.by_worker):
-            taken[worker_id] = self._serve(backlog, waiters, worker_id, share)
-        while backlog.anybody and waiters:
-            for worker_id in waiters.first_workers(len(backlog.anybody)):
+            if worker_id not in later:
+                taken[worker_id] = self._serve(backlog, waiters, worker_id, share)
+        while backlog.anybody and len(waiters) > len(later):
+            for worker_id in waiters.first_workers(len(backlog.anybody) + len(later)):
                 allowance = share - taken.pop(worker_id, 0)
-                if allowance > 0:
+                if allowance > 0 and worker_id not in later:
                     self._serve(backlog, waiters, worker_id, allowance)
+            if later:
+                break  # what is left is their share
             share = fair_share(len(backlog.anybody), len(waiters))
             taken.clear()
+
+    def _with_takers(self, backlog: Backlog, waiters: Waiters) -> set[bytes]:
+        """The workers whose polls wait because their takers have room for all that is here.
+
+        So nothing waits for a taker in vain: what is more than they take goes to the polls at once.
+        """
+        now = self._loop.time()
+        later: set[bytes] = set()
+        look_again = 0.0
+        for worker_id, takers in self._takers.items():
+            young = [taker for taker in takers if taker.until > now]
+            if worker_id not in waiters.by_worker or len(backlog) > sum(
+                taker.room(backlog.kind) for taker in young
+            ):
+                continue
+            later.add(worker_id)
+            look_again = max(look_again, *(taker.until for taker in young))
+        if later and self._taker_timer is None:
+            self._taker_timer = self._loop.call_at(look_again, self._look_again)
+        return later
+
+    def _look_again(self) -> None:
+        self._taker_timer = None
+        self._wake(self)
 
     def _serve(self, backlog: Backlog, waiters: Waiters, worker_id: bytes, allowance: int) -> int:
         """Fill the worker's polls; return how many offers it got that were not reserved for it."""
@@ -195,7 +265,16 @@ class TaskQueue:
             if poll.answered.done():
                 self.abandon(poll)
                 continue
-            waiting = backlog.take(worker_id, or_anybodys=taken < allowance)
+            taken += self._fill(backlog, poll, allowance - taken)
+            if poll.has_room(backlog.kind):
+                break  # the backlog has nothing more for this worker
+        return taken
+
+    def _fill(self, backlog: Backlog, poll: Poll, allowance: int) -> int:
+        """Start tasks for this poll; return how many it got that were not reserved for its worker."""
+        taken = 0
+        while poll.has_room(backlog.kind):
+            waiting = backlog.take(poll.worker_id, or_anybodys=taken < allowance)
             if waiting is None:
                 break
             if self._start(poll, waiting.offer) and waiting.sticky_until == ANYBODY:
@@ -306,6 +385,29 @@ class TaskQueue:
             oldest_ready_us=min((offer.ready_us for offer in tasks), default=0),
             pollers=sum(until >= now for until in self._seen[kind].values()),
         )
+
+
+class QueueTaker:
+    """Implements ports.matching.Taker."""
+
+    __slots__ = ("_queue", "_request", "until", "worker_id")
+
+    def __init__(self, queue: TaskQueue, request: PollRequest, until: float) -> None:
+        self._queue = queue
+        self._request = request
+        self.worker_id = request.worker.worker_id
+        self.until = until
+
+    def room(self, kind: TaskKind) -> int:
+        request = self._request
+        workflow = kind is TaskKind.WORKFLOW
+        return request.max_workflow_tasks if workflow else request.max_activity_tasks
+
+    def take(self) -> PollAnswer:
+        return self._queue.take(self._request) if self._queue.end(self) else PollAnswer([], [])
+
+    def leave(self) -> None:
+        self._queue.end(self)
 
 
 def fair_share(tasks: int, workers: int) -> int:

@@ -46,6 +46,19 @@ class PollAnswer(msgspec.Struct):
     activity_tasks: list[HandedActivityTask]
 
 
+class Taker(Protocol):
+    def take(self) -> PollAnswer:
+        """What waits for the worker now; nothing when that is forgotten meanwhile, or after `leave`.
+
+        Whoever gets the answer owns its tasks.
+        """
+        ...
+
+    def leave(self) -> None:
+        """Take nothing. Leaving twice, or after `take`, is fine."""
+        ...
+
+
 class QueueInfo(msgspec.Struct, frozen=True):
     backlog_count: int
     oldest_ready_us: int  # 0: none
@@ -60,6 +73,13 @@ class Matching(Protocol):
         ...
 
     async def poll(self, request: PollRequest) -> PollAnswer: ...
+
+    def announce(self, request: PollRequest) -> Taker:
+        """A call of the worker is under way that will take tasks when it ends.
+
+        `timeout_s` is not read. Whoever announces must `take` or `leave`.
+        """
+        ...
 
     def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
         """Whether a worker polled this queue within the last poll time-out or holds tasks of it."""

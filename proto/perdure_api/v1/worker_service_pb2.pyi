@@ -697,10 +697,19 @@ class CompleteTasksRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     BUILD_ID_FIELD_NUMBER: _builtins.int
     COMPLETIONS_FIELD_NUMBER: _builtins.int
+    TASK_QUEUE_FIELD_NUMBER: _builtins.int
+    MAX_WORKFLOW_TASKS_FIELD_NUMBER: _builtins.int
+    MAX_ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     worker_id: _builtins.bytes
     identity: _builtins.str
     build_id: _builtins.str
+    task_queue: _builtins.str
+    """of the tasks that are wanted; not read when none are"""
+    max_workflow_tasks: _builtins.int
+    """0: none wanted"""
+    max_activity_tasks: _builtins.int
+    """0: none wanted"""
     @_builtins.property
     def completions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskCompletion]: ...
     def __init__(
@@ -711,10 +720,13 @@ class CompleteTasksRequest(_message.Message):
         identity: _builtins.str = ...,
         build_id: _builtins.str = ...,
         completions: _abc.Iterable[Global___TaskCompletion] | None = ...,
+        task_queue: _builtins.str = ...,
+        max_workflow_tasks: _builtins.int = ...,
+        max_activity_tasks: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "completions", b"completions", "identity", b"identity", "namespace", b"namespace", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "completions", b"completions", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "task_queue", b"task_queue", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -749,16 +761,24 @@ class CompleteTasksResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FAILURES_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASKS_FIELD_NUMBER: _builtins.int
+    ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompletionFailure]: ...
+    @_builtins.property
+    def workflow_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkflowTask]: ...
+    @_builtins.property
+    def activity_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActivityTask]: ...
     def __init__(
         self,
         *,
         failures: _abc.Iterable[Global___CompletionFailure] | None = ...,
+        workflow_tasks: _abc.Iterable[Global___WorkflowTask] | None = ...,
+        activity_tasks: _abc.Iterable[Global___ActivityTask] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_tasks", b"activity_tasks", "failures", b"failures", "workflow_tasks", b"workflow_tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -72,7 +72,8 @@ class WorkerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CompleteTasks(self, request, context):
-        """Answered when all of it is saved. `failures` lists only what was not taken.
+        """Answered when all of it is saved. `failures` lists only what was not taken. What follows from it comes with
+        the answer, as from a poll that does not wait, up to the number of tasks asked for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,9 @@ class WorkerServiceStub:
     PollTasks: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.PollTasksRequest, _worker_service_pb2.PollTasksResponse]
     """Returns as soon as there is one task, with up to the asked number; empty after `timeout_ms`."""
     CompleteTasks: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.CompleteTasksRequest, _worker_service_pb2.CompleteTasksResponse]
-    """Answered when all of it is saved. `failures` lists only what was not taken."""
+    """Answered when all of it is saved. `failures` lists only what was not taken. What follows from it comes with
+    the answer, as from a poll that does not wait, up to the number of tasks asked for.
+    """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.HeartbeatRequest, _worker_service_pb2.HeartbeatResponse]
     """One per worker process every 2 s, with all the tasks it holds. Renews their leases on arrival."""
     Goodbye: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.GoodbyeRequest, _worker_service_pb2.GoodbyeResponse]
@@ -50,7 +52,9 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     PollTasks: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.PollTasksRequest, _worker_service_pb2.PollTasksResponse]  # type: ignore[assignment]
     """Returns as soon as there is one task, with up to the asked number; empty after `timeout_ms`."""
     CompleteTasks: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.CompleteTasksRequest, _worker_service_pb2.CompleteTasksResponse]  # type: ignore[assignment]
-    """Answered when all of it is saved. `failures` lists only what was not taken."""
+    """Answered when all of it is saved. `failures` lists only what was not taken. What follows from it comes with
+    the answer, as from a poll that does not wait, up to the number of tasks asked for.
+    """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.HeartbeatRequest, _worker_service_pb2.HeartbeatResponse]  # type: ignore[assignment]
     """One per worker process every 2 s, with all the tasks it holds. Renews their leases on arrival."""
     Goodbye: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.GoodbyeRequest, _worker_service_pb2.GoodbyeResponse]  # type: ignore[assignment]
@@ -73,7 +77,9 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _worker_service_pb2.CompleteTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_worker_service_pb2.CompleteTasksResponse, _abc.Awaitable[_worker_service_pb2.CompleteTasksResponse]]:
-        """Answered when all of it is saved. `failures` lists only what was not taken."""
+        """Answered when all of it is saved. `failures` lists only what was not taken. What follows from it comes with
+        the answer, as from a poll that does not wait, up to the number of tasks asked for.
+        """
 
     @_abc_1.abstractmethod
     def Heartbeat(

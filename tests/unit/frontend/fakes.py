@@ -85,6 +85,7 @@ class FakeHistory:
         self.pages: list[EventsPage | Exception] = []
         self.task_pages: list[tuple[list[Event], int]] = []
         self.answer: Callable[[Any], Any] = plain_answer
+        self.completed_seen = asyncio.Event()
         self.undo_seen = asyncio.Event()
         self.broken_polls: list[bytes] = []
         self.broken_seen = asyncio.Event()
@@ -106,6 +107,7 @@ class FakeHistory:
 
     def complete(self, intent: WorkerIntent) -> asyncio.Future[Reply]:
         self.completed.append(intent)
+        self.completed_seen.set()
         return self._future(intent)
 
     def _future(self, intent: Any) -> asyncio.Future[Reply]:
@@ -177,6 +179,8 @@ class FakeMatching:
     def __init__(self) -> None:
         self.polls: list[PollRequest] = []
         self.answers: list[PollAnswer] = []
+        self.takers: list[FakeTaker] = []
+        self.to_take: list[PollAnswer] = []
         self.forgotten: list[bytes] = []
         self.info = QueueInfo(0, 0, 0)
         self.parked = asyncio.Event()
@@ -199,6 +203,11 @@ class FakeMatching:
             self.cancelled.set()
         raise AssertionError("nothing sets that future")
 
+    def announce(self, request: PollRequest) -> FakeTaker:
+        taker = FakeTaker(request, self.to_take)
+        self.takers.append(taker)
+        return taker
+
     def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
         return True
 
@@ -207,6 +216,22 @@ class FakeMatching:
 
     def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo:
         return self.info
+
+
+class FakeTaker:
+    """Takes the next of `answers`, or nothing."""
+
+    def __init__(self, request: PollRequest, answers: list[PollAnswer]) -> None:
+        self.request = request
+        self.ended = ""
+        self._answers = answers
+
+    def take(self) -> PollAnswer:
+        self.ended = self.ended or "took"
+        return self._answers.pop(0) if self._answers else PollAnswer([], [])
+
+    def leave(self) -> None:
+        self.ended = self.ended or "left"
 
 
 class FakeStore:

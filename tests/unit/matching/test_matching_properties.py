@@ -23,6 +23,7 @@ steps = st.lists(
             st.just("publish"), st.integers(1, 6), st.sampled_from([b"", *WORKERS]), st.booleans()
         ),
         st.tuples(st.just("poll"), workers, small, small, st.sampled_from([0.0, 0.3, 2.0])),
+        st.tuples(st.just("take"), workers, small, small, st.sampled_from([0.0, 0.005, 0.3])),
         st.tuples(st.just("cancel"), st.integers(0, 9)),
         st.tuples(st.just("finish"), st.integers(0, 9)),
         st.tuples(st.just("double"), st.integers(0, 9)),
@@ -44,7 +45,19 @@ class Scene:
         self.made = 0
 
     async def _poll(self, poll: PollRequest) -> None:
-        answer: PollAnswer = await self.matcher.poll(poll)
+        self._check(poll, await self.matcher.poll(poll))
+
+    async def _take(self, poll: PollRequest) -> None:
+        """A call that brings completions: they are saved when the poll's time is over."""
+        taker = self.matcher.announce(poll)
+        try:
+            await pass_time(poll.timeout_s)
+        except asyncio.CancelledError:
+            taker.leave()
+            raise
+        self._check(poll, taker.take())
+
+    def _check(self, poll: PollRequest, answer: PollAnswer) -> None:
         assert len(answer.workflow_tasks) <= poll.max_workflow_tasks
         assert len(answer.activity_tasks) <= poll.max_activity_tasks
         for handed in handed_in(answer):
@@ -61,11 +74,10 @@ class Scene:
                     if slow:
                         self.history.slow.add(self.made)
                     self.history.publish(offer(self.made, kind=kind, sticky=sticky))
-            case "poll", bytes(worker), int(workflows), int(activities), float(timeout_s):
-                poll = request(
-                    worker, workflows=workflows, activities=activities, timeout_s=timeout_s
-                )
-                self.polls.append(asyncio.ensure_future(self._poll(poll)))
+            case ("poll" | "take") as how, bytes(worker), int(w), int(a), float(seconds):
+                call = self._take if how == "take" else self._poll
+                poll = request(worker, workflows=w, activities=a, timeout_s=seconds)
+                self.polls.append(asyncio.ensure_future(call(poll)))
             case "cancel", int(which) if self.polls:
                 self.polls[which % len(self.polls)].cancel()
             case "finish", int(which) if self.history.pending:

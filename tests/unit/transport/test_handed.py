@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from tests.unit.frontend.fakes import NAMESPACE_ID, RUN_ID, Room, task_token
 
+from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_engine.core import limits
 from perdure_engine.core.events import (
     ActivityTaskScheduled,
@@ -17,10 +18,16 @@ from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken
+from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.get_task_history import get_task_history
 from perdure_engine.ports.history import HandedActivityTask, HandedQuery, HandedWorkflowTask
 from perdure_engine.ports.matching import PollAnswer
-from perdure_engine.transport.grpc.convert.handed import poll_response
+from perdure_engine.transport.grpc.convert.handed import tasks_fields
+
+
+def poll_response(frontend: Frontend, answer: PollAnswer) -> pb.PollTasksResponse:
+    return pb.PollTasksResponse(**tasks_fields(frontend, answer))
+
 
 SCHEDULED = WorkflowTaskScheduled(2, 10, "orders", 10_000, 1)
 STARTED = WorkflowTaskStarted(3, 11, 2, "w@host", 300, False)

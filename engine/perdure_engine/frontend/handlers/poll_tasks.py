@@ -28,16 +28,7 @@ async def poll_tasks(frontend: Frontend, request: PollTasks) -> PollAnswer | Non
 
     Whoever gets an answer owns its tasks: deliver them, or `give_back`.
     """
-    checks.name("task_queue", request.task_queue)
-    check_worker(request.worker)
-    poll = PollRequest(
-        request.namespace_id,
-        request.task_queue,
-        request.worker,
-        _wanted("max_workflow_tasks", request.max_workflow_tasks),
-        _wanted("max_activity_tasks", request.max_activity_tasks),
-        checks.wait_s("timeout_ms", request.timeout_ms),
-    )
+    poll = _checked(request)
     if not poll.max_workflow_tasks and not poll.max_activity_tasks:
         raise invalid("max_workflow_tasks", "no task of either kind is asked for")
     try:
@@ -47,6 +38,26 @@ async def poll_tasks(frontend: Frontend, request: PollTasks) -> PollAnswer | Non
             # A worker that was killed shows here first: its connection breaks and its polls end.
             frontend.history.poll_broken(request.worker.worker_id)
         raise
+
+
+def wanted_with_completions(request: PollTasks) -> PollRequest | None:
+    """What may come with the answer to completions. None: nothing. Raises INVALID_ARGUMENT."""
+    if not request.max_workflow_tasks and not request.max_activity_tasks:
+        return None
+    return _checked(request)
+
+
+def _checked(request: PollTasks) -> PollRequest:
+    checks.name("task_queue", request.task_queue)
+    check_worker(request.worker)
+    return PollRequest(
+        request.namespace_id,
+        request.task_queue,
+        request.worker,
+        _wanted("max_workflow_tasks", request.max_workflow_tasks),
+        _wanted("max_activity_tasks", request.max_activity_tasks),
+        checks.wait_s("timeout_ms", request.timeout_ms),
+    )
 
 
 def give_back(frontend: Frontend, answer: PollAnswer) -> None:

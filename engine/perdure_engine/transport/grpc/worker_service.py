@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_engine.core.errors import Rejected
@@ -16,14 +21,17 @@ from perdure_engine.frontend.handlers.poll_tasks import (
     check_worker,
     give_back,
     poll_tasks,
+    wanted_with_completions,
 )
 from perdure_engine.ports.history import HeldVerdict, WorkerRef
 from perdure_engine.ports.matching import PollAnswer
 from perdure_engine.transport.grpc.convert.completions import completion_of, held_of
 from perdure_engine.transport.grpc.convert.events import event_message
-from perdure_engine.transport.grpc.convert.handed import poll_response
+from perdure_engine.transport.grpc.convert.handed import tasks_fields
 from perdure_engine.transport.grpc.decode import Context
 from perdure_engine.transport.grpc.errors import Errors
+
+M = TypeVar("M", bound=Message)
 
 
 class WorkerService:
@@ -47,18 +55,19 @@ class WorkerService:
         answer = await poll_tasks(self._frontend, poll)
         if answer is None:
             return pb.PollTasksResponse()
-        return self._delivered(answer, context)
+        return self._delivered(answer, context, pb.PollTasksResponse)
 
-    def _delivered(self, answer: PollAnswer, context: Context) -> pb.PollTasksResponse:
-        """The answer as a message, and its tasks given back if the call is cancelled before it
-        left.
+    def _delivered(self, answer: PollAnswer, context: Context, make: Callable[..., M]) -> M:
+        """`make` of the answer's tasks; given back if the call is cancelled before that left.
 
         What is lost later, on its way, is found by the leases.
         """
+        if not answer.workflow_tasks and not answer.activity_tasks:
+            return make()
         call = asyncio.current_task()
         assert call is not None
         try:
-            response = poll_response(self._frontend, answer)
+            message = make(**tasks_fields(self._frontend, answer))
         except BaseException:
             give_back(self._frontend, answer)
             raise
@@ -69,14 +78,24 @@ class WorkerService:
                 give_back(self._frontend, answer)
 
         context.add_done_callback(left_or_not)  # type: ignore[arg-type]  # the stub's callback type is no Protocol
-        return response
+        return message
 
     async def CompleteTasks(
-        self, request: pb.CompleteTasksRequest, _: Context
+        self, request: pb.CompleteTasksRequest, context: Context
     ) -> pb.CompleteTasksResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         worker = WorkerRef(request.worker_id, request.identity, request.build_id)
         check_worker(worker)
+        wanted = wanted_with_completions(
+            PollTasks(
+                namespace_id=namespace_id,
+                task_queue=request.task_queue,
+                worker=worker,
+                max_workflow_tasks=request.max_workflow_tasks,
+                max_activity_tasks=request.max_activity_tasks,
+                timeout_ms=0,
+            )
+        )
         completions: list[Completion | Rejected] = []
         for message in request.completions:
             try:
@@ -84,18 +103,24 @@ class WorkerService:
                 completions.append(completion)
             except Rejected as rejected:
                 completions.append(rejected)
+        taker = None if wanted is None else self._frontend.matching.announce(wanted)
         try:
             failures = await complete_tasks(self._frontend, completions)
-        except asyncio.CancelledError:
-            # as with a broken poll: what the worker holds is judged sooner, unless it is heard of
-            self._frontend.history.poll_broken(worker.worker_id)
+        except BaseException as error:
+            if taker is not None:
+                taker.leave()
+            if isinstance(error, asyncio.CancelledError):
+                # as with a broken poll: what the worker holds is judged sooner, unless it is heard of
+                self._frontend.history.poll_broken(worker.worker_id)
             raise
-        return pb.CompleteTasksResponse(
+        make = partial(
+            pb.CompleteTasksResponse,
             failures=[
                 pb.CompletionFailure(index=index, error=self._errors.encoded(error))
                 for index, error in failures
-            ]
+            ],
         )
+        return make() if taker is None else self._delivered(taker.take(), context, make)
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, _: Context) -> pb.HeartbeatResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_engine.core import limits
 from perdure_engine.core.events import Event
 from perdure_engine.core.ids import uuid_text
@@ -19,8 +18,10 @@ from perdure_engine.transport.grpc.convert.retries import policy_fields
 ENVELOPE_BYTES = 1_024  # of a task without its payloads and events: ids, names, token
 
 
-def poll_response(frontend: Frontend, answer: PollAnswer) -> pb.PollTasksResponse:
-    """At most about 2 MiB. What does not fit is given back and no longer in `answer`.
+def tasks_fields(frontend: Frontend, answer: PollAnswer) -> Fields:
+    """The tasks of an answer to a poll or to completions.
+
+    At most about 2 MiB. What does not fit is given back and no longer in `answer`.
 
     A history that does not fit comes in pages. The first task always goes: one that never fitted
     would never run.
@@ -44,7 +45,7 @@ def poll_response(frontend: Frontend, answer: PollAnswer) -> pb.PollTasksRespons
         fields, used = workflow_task_fields(frontend, workflow_task, room - ENVELOPE_BYTES)
         room -= ENVELOPE_BYTES + used
         workflow_tasks.append(fields)
-    return pb.PollTasksResponse(workflow_tasks=workflow_tasks, activity_tasks=activity_tasks)
+    return {"workflow_tasks": workflow_tasks, "activity_tasks": activity_tasks}
 
 
 def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields:
