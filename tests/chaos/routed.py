@@ -14,6 +14,7 @@ from perdure._replay.messages import Event
 from perdure._wire.completions import Completion
 from perdure._wire.connection import Connection
 from perdure._wire.held import HeldTaskNews, HeldTaskState
+from perdure._wire.tasks import PolledTasks
 from perdure._wire.worker_service import BlockingWorkerService, WorkerIdentity, WorkerService
 from perdure._worker import rooms
 from perdure.errors import RPCError, RPCStatusCode
@@ -23,7 +24,7 @@ from perdure.errors import RPCError, RPCStatusCode
 TRY_S = 1.0
 ELSEWHERE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED)
 
-Send = Callable[[list[Completion]], Awaitable[dict[int, RPCError]]]
+Send = Callable[..., Awaitable[tuple[dict[int, RPCError], PolledTasks]]]
 
 _addresses: list[str] = []
 
@@ -44,28 +45,36 @@ class RoutedService(WorkerService):
             if address != connection.target
         ]
 
-    async def complete_tasks(self, completions: list[Completion]) -> dict[int, RPCError]:
-        failed = await self._try(super().complete_tasks, completions)
+    async def complete_tasks(
+        self, completions: list[Completion], max_workflow_tasks: int, max_activity_tasks: int
+    ) -> tuple[dict[int, RPCError], PolledTasks]:
+        failed, tasks = await self._try(
+            super().complete_tasks, completions, max_workflow_tasks, max_activity_tasks
+        )
         for other in self._others:
             again = [index for index, error in failed.items() if error.status in ELSEWHERE]
             if not again:
                 break
-            found = await self._try(other.complete_tasks, [completions[index] for index in again])
+            found, _ = await self._try(
+                other.complete_tasks, [completions[index] for index in again], 0, 0
+            )
             for place, index in enumerate(again):
                 del failed[index]
                 if place in found:
                     failed[index] = found[place]
-        return failed
+        return failed, tasks
 
-    async def _try(self, send: Send, completions: list[Completion]) -> dict[int, RPCError]:
+    async def _try(
+        self, send: Send, completions: list[Completion], *max_tasks: int
+    ) -> tuple[dict[int, RPCError], PolledTasks]:
         try:
             async with asyncio.timeout(TRY_S):
-                return await send(completions)
+                return await send(completions, *max_tasks)
         except RPCError as error:
             failure = error
         except TimeoutError:
             failure = RPCError("no answer in time", RPCStatusCode.DEADLINE_EXCEEDED)
-        return dict.fromkeys(range(len(completions)), failure)
+        return dict.fromkeys(range(len(completions)), failure), PolledTasks([], [])
 
     async def task_history(self, page_token: bytes) -> tuple[list[Event], bytes]:
         for read in (super().task_history, *(other.task_history for other in self._others)):

@@ -42,8 +42,14 @@ class Coalescer:
     """Bound to the event loop in which it was made. After `close` every waiting call has failed."""
 
     def __init__(
-        self, send: SendBatch, surroundings: Surroundings, *, batches_in_flight_max: int
+        self,
+        send: SendBatch,
+        surroundings: Surroundings,
+        *,
+        batches_in_flight_max: int,
+        beside_min: int = 1,
     ) -> None:
+        """See `Batches` for the two numbers."""
         self._send = send
         self._surroundings = surroundings
         self._loop = asyncio.get_running_loop()
@@ -55,6 +61,7 @@ class Coalescer:
             surroundings.sleep,
             items_max=BATCH_CALLS_MAX,
             in_flight_max=batches_in_flight_max,
+            beside_min=beside_min,
         )
 
     def submit(self, call: Call[T], timeout_s: float) -> asyncio.Future[T]:

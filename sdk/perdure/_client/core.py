@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from perdure._client.coalescing import Coalescer
 from perdure._client.waits import ResultWaits
+from perdure._wire.batching import PORTION_MIN
 from perdure._wire.calls import Call, Target
 from perdure._wire.connection import Connection
 from perdure._wire.operator_service import OperatorService
@@ -24,7 +25,8 @@ T = TypeVar("T")
 # Of every call unless its caller says otherwise; waiting for a result has no limit of its own.
 CALL_TIMEOUT_S = 60.0
 # Enough to keep the engine deciding while another batch commits, and few enough that under load
-# calls collect into large batches.
+# calls collect into large batches. The second one leaves only when it is worth it: all these calls
+# are answered as fast as the engine commits.
 CALL_BATCHES_IN_FLIGHT_MAX = 2
 # A query waits for a worker, and a batch for its slowest query: more batches, so that a slow one
 # holds up few others.
@@ -54,6 +56,7 @@ class ClientCore:
             self.workflow_service.batch_call,
             surroundings,
             batches_in_flight_max=CALL_BATCHES_IN_FLIGHT_MAX,
+            beside_min=PORTION_MIN,
         )
         self._queries = Coalescer(
             self.workflow_service.batch_call,

@@ -5,6 +5,10 @@ sent when it is made but at the end of the loop's turn, with all others of that 
 many batches as are allowed are under way, further items collect. Batches thus grow with the load by
 themselves, and no delay is ever added: an item that is alone leaves in the same turn.
 
+Where an answer brings the next items, what left together comes back together: a crowd that was one
+batch would stay one, and each side would idle while the other works. So there a batch takes at most
+half of what is open, and two of them take turns.
+
 A batch is answered when all of it is, so one item that hangs (its shard is just changing hands)
 keeps the rest waiting. That must not spread: a batch that takes long no longer counts.
 """
@@ -20,8 +24,11 @@ from perdure._wire.connection import BATCH_BYTES_MAX
 
 T = TypeVar("T")
 
-# Many times what a commit takes. A batch that needs longer waits for something else.
-SLOW_AFTER_S = 0.1
+# A crowd smaller than this is not cut: two smaller batches cost more CPU (a call, a commit each) than
+# the two sides gain by working at the same time.
+PORTION_MIN = 32
+# Some times what a commit takes. A batch that needs longer waits for something else.
+SLOW_AFTER_S = 0.03
 # With slow ones. Far more than are ever of use; each holds a call of gRPC's.
 IN_FLIGHT_IN_ALL_MAX = 64
 
@@ -39,6 +46,8 @@ class Batches(Generic[T]):
 
     `carry` settles every item of its batch, or adds it again; it raises for nothing. `size_of` says
     how many bytes an item takes. A batch has up to `items_max` items or 2 MiB, and at least one.
+    Up to `in_flight_max` are under way at once; a second one leaves when `beside_min` items wait.
+    `takes_turns`: an answer brings the next items.
     """
 
     def __init__(
@@ -49,22 +58,27 @@ class Batches(Generic[T]):
         *,
         items_max: int,
         in_flight_max: int,
+        beside_min: int = 1,
+        takes_turns: bool = False,
     ) -> None:
         self._carry = carry
         self._size_of = size_of
         self._sleep = sleep
         self._items_max = items_max
         self._in_flight_max = in_flight_max
+        self._beside_min = beside_min
+        self._takes_turns = takes_turns
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[T] = deque()
         self._flush_is_due = False
         self._counted = 0
         self._flying = 0
+        self._items_flying = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, item: T) -> None:
         self._waiting.append(item)
-        if not self._flush_is_due and self._counted < self._in_flight_max:
+        if not self._flush_is_due and self._may_fly():
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
 
@@ -86,24 +100,34 @@ class Batches(Generic[T]):
 
     def _flush(self) -> None:
         self._flush_is_due = False
-        while (
-            self._waiting
-            and self._counted < self._in_flight_max
-            and self._flying < IN_FLIGHT_IN_ALL_MAX
-        ):
-            self._start_task(self._fly(self._take_batch(), _Flight()))
+        while self._waiting and self._may_fly() and self._flying < IN_FLIGHT_IN_ALL_MAX:
+            batch = self._take_batch()
             self._counted += 1
             self._flying += 1
+            self._items_flying += len(batch)
+            self._start_task(self._fly(batch, _Flight()))
+
+    def _may_fly(self) -> bool:
+        if not self._counted:
+            return True
+        return self._counted < self._in_flight_max and len(self._waiting) >= self._beside_min
 
     def _take_batch(self) -> list[T]:
         batch: list[T] = []
         size = 0
-        while self._waiting and len(batch) < self._items_max:
+        portion = self._portion()
+        while self._waiting and len(batch) < portion:
             size += self._size_of(self._waiting[0])
             if batch and size > BATCH_BYTES_MAX:
                 break
             batch.append(self._waiting.popleft())
         return batch
+
+    def _portion(self) -> int:
+        if not self._takes_turns:
+            return self._items_max
+        half = -(-(len(self._waiting) + self._items_flying) // 2)
+        return min(max(PORTION_MIN, half), self._items_max)
 
     async def _fly(self, batch: list[T], flight: _Flight) -> None:
         flight.timer = self._loop.call_later(SLOW_AFTER_S, self._stop_counting, flight)
@@ -112,6 +136,7 @@ class Batches(Generic[T]):
         finally:
             flight.timer.cancel()
             self._flying -= 1
+            self._items_flying -= len(batch)
             self._stop_counting(flight)
 
     def _stop_counting(self, flight: _Flight) -> None:

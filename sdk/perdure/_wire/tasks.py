@@ -143,7 +143,9 @@ class PolledTasks:
     activity_tasks: list[PolledActivityTask]
 
 
-def polled_from_message(message: pb.PollTasksResponse) -> PolledTasks:
+def polled_from_message(
+    message: pb.PollTasksResponse | pb.CompleteTasksResponse,
+) -> PolledTasks:
     return PolledTasks(
         [PolledWorkflowTask(one) for one in message.workflow_tasks],
         [PolledActivityTask(one) for one in message.activity_tasks],

@@ -66,14 +66,21 @@ class WorkerService:
             raise error_from_call(error) from None
         return polled_from_message(response)
 
-    async def complete_tasks(self, completions: list[Completion]) -> dict[int, RPCError]:
-        """Returns when all of it is saved, with the errors of those that were not taken."""
+    async def complete_tasks(
+        self, completions: list[Completion], max_workflow_tasks: int, max_activity_tasks: int
+    ) -> tuple[dict[int, RPCError], PolledTasks]:
+        """Returns when all of it is saved, with the errors of those that were not taken, and with
+        up to that many of the tasks that are there by then."""
         request = _complete_request(self._identity, completions)
+        request.task_queue = self._task_queue
+        request.max_workflow_tasks = max_workflow_tasks
+        request.max_activity_tasks = max_activity_tasks
         try:
             response = await self._stub.CompleteTasks(request, timeout=COMPLETE_TIMEOUT_S)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
-        return {one.index: error_from_status(one.error) for one in response.failures}
+        errors = {one.index: error_from_status(one.error) for one in response.failures}
+        return errors, polled_from_message(response)
 
     async def task_history(self, page_token: bytes) -> tuple[list[Event], bytes]:
         """The events past the token, and the token of the next page, empty after the last."""

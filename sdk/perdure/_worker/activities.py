@@ -64,11 +64,19 @@ class Activities:
         self._completions = completions
         self._slots = slots
         self._running: set[_Attempt] = set()
+        self._stopping = False
+        self._given_up = False
         self._all_ended = asyncio.Event()
         self._all_ended.set()
 
     def take(self, polled: PolledActivityTask) -> None:
+        if self._given_up:
+            # It came with the answer to a completion. The farewell hands it out again.
+            self._slots.release()
+            return
         attempt = _Attempt(self, polled)
+        if self._stopping:
+            attempt.context.begin_shutdown()
         self.held.add(attempt.held)
         self._running.add(attempt)
         self._all_ended.clear()
@@ -76,12 +84,14 @@ class Activities:
 
     def begin_shutdown(self) -> None:
         """Tells the code of every attempt that the worker is going."""
+        self._stopping = True
         for attempt in self._running:
             attempt.context.begin_shutdown()
 
     def give_up(self) -> None:
         """Asks every attempt to stop. One that obeys stays held, for the engine to hand it out
         again; one that finishes all the same is reported."""
+        self._given_up = True
         for attempt in list(self._running):
             attempt.given_up = True
             attempt.ask_to_stop()

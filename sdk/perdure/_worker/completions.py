@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from perdure._wire.batching import Batches
+from perdure._wire.batching import PORTION_MIN, Batches
 from perdure._wire.completions import Completion
 from perdure._wire.retry import backoff_s, is_too_large, retry_delay_s
 from perdure._wire.surroundings import Surroundings
@@ -51,6 +51,8 @@ class Completions:
             surroundings.sleep,
             items_max=BATCH_COMPLETIONS_MAX,
             in_flight_max=MESSAGES_IN_FLIGHT_MAX,
+            beside_min=PORTION_MIN,
+            takes_turns=True,
         )
 
     def submit(self, completion: Completion, done: Callable[[RPCError | None], None]) -> None:

@@ -1,7 +1,9 @@
-"""Long polls that bring tasks in batches, as many as there are free places.
+"""Tasks in batches, as many as there are free places: by long polls, and with completions' answers.
 
-One poll for each kind of task is parked at the engine, and asks for all the places of its kind.
-While an answer is taken in, what comes up collects at the engine: batches grow with the load.
+One poll for each kind of task is parked at the engine, and asks for up to half of the places of its
+kind. While an answer is taken in, what comes up collects at the engine: batches grow with the load.
+The other half is for what follows from completions, which comes back with their answer and saves
+both sides a call.
 Rejected: polls that ask for both kinds at once. With the places of one kind all taken they park for
 the other alone, and what is freed meanwhile is asked for by nobody; calling a parked poll back
 loses the tasks that are on their way to it, for the 2 s until the engine misses them.
@@ -11,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from perdure._wire.completions import Completion
 from perdure._wire.retry import REASON_MOVED, backoff_s
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.tasks import PolledTasks
@@ -40,6 +43,10 @@ class PollDoor(Protocol):
         self, max_workflow_tasks: int, max_activity_tasks: int
     ) -> Awaitable[PolledTasks]: ...
 
+    def complete_tasks(
+        self, completions: list[Completion], max_workflow_tasks: int, max_activity_tasks: int
+    ) -> Awaitable[tuple[Mapping[int, RPCError], PolledTasks]]: ...
+
 
 class Poller:
     """Polls for both kinds from `run` until it is cancelled, and hands over what comes.
@@ -63,9 +70,11 @@ class Poller:
         self._surroundings = surroundings
         self.workflow_slots = Slots(workflow_slots)
         self.activity_slots = Slots(activity_slots)
+        self._wants_tasks = False
 
     async def run(self) -> None:
         """Never returns. Raises RPCError when polling makes no sense (no such namespace)."""
+        self._wants_tasks = True
         polls: list[asyncio.Task[None]] = []
         if self.workflow_slots.total:
             polls.append(asyncio.create_task(self._poll_for_ever(self._poll_workflow_tasks)))
@@ -74,9 +83,32 @@ class Poller:
         try:
             await asyncio.gather(*polls)
         finally:
+            self._wants_tasks = False
             for poll in polls:
                 poll.cancel()
             await asyncio.wait(polls)
+
+    async def complete_tasks(self, completions: list[Completion]) -> Mapping[int, RPCError]:
+        """Send completions, and take in what comes with the answer, after it has been read.
+
+        Returns the errors of those that were not taken, by index. Raises RPCError when none was.
+        """
+        # As many as they are: then what follows from a batch stays together, and the next is as
+        # large. What one workflow task starts in hundreds comes by the polls.
+        wanted = len(completions) if self._wants_tasks else 0
+        workflow_places = self.workflow_slots.reserve_for_answer(wanted)
+        activity_places = self.activity_slots.reserve_for_answer(wanted)
+        polled = PolledTasks([], [])
+        try:
+            errors, polled = await self._door.complete_tasks(
+                completions, workflow_places, activity_places
+            )
+        finally:
+            self.workflow_slots.answer_came(workflow_places, len(polled.workflow_tasks))
+            self.activity_slots.answer_came(activity_places, len(polled.activity_tasks))
+        if polled.workflow_tasks or polled.activity_tasks:
+            asyncio.get_running_loop().call_soon(self._take_in, polled)
+        return errors
 
     async def _poll_for_ever(self, poll_once: Callable[[], Awaitable[None]]) -> None:
         failures = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure._definitions import ActivityDefinition
 from perdure._wire.completions import workflow_task_failure
@@ -27,9 +27,12 @@ from perdure._worker.heartbeat import Heartbeats, LoopProbe
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
 from perdure._worker.polling import Poller
+from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
 from perdure.converter import PayloadConverter
 from perdure.errors import ApplicationInfo, FailureInfo, RPCError
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +71,6 @@ class WorkerRooms:
         self._service = WorkerService(connection, identity, settings.task_queue)
         self._blocking_service = BlockingWorkerService(connection.target, identity)
         self._held = HeldTasks()
-        self._completions = Completions(self._service.complete_tasks, surroundings)
         self._poller = Poller(
             self._service,
             self._take_in,
@@ -76,6 +78,7 @@ class WorkerRooms:
             workflow_slots=settings.workflow_slots,
             activity_slots=settings.activity_slots,
         )
+        self._completions = Completions(self._poller.complete_tasks, surroundings)
         self._activities = Activities(
             settings.activities,
             namespace=identity.namespace,
@@ -134,9 +137,17 @@ class WorkerRooms:
 
     def _take_in(self, polled: PolledTasks) -> None:
         for workflow_task in polled.workflow_tasks:
-            self._workflow_tasks.take(workflow_task)
+            self._take_one(self._workflow_tasks.take, workflow_task, self._poller.workflow_slots)
         for activity_task in polled.activity_tasks:
-            self._activities.take(activity_task)
+            self._take_one(self._activities.take, activity_task, self._poller.activity_slots)
+
+    @staticmethod
+    def _take_one(take: Callable[[T], None], task: T, slots: Slots) -> None:
+        try:
+            take(task)
+        except Exception:  # a defect of ours: it must not cost the tasks that came with this one
+            logger.exception("a task could not be taken in; the engine will hand it out again")
+            slots.release()
 
     def _report_deadlock(self, task: PolledWorkflowTask, stack: str) -> None:
         failure = FailureInfo(

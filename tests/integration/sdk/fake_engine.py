@@ -45,6 +45,7 @@ class FakeEngine:
         self.gates: dict[str, asyncio.Event] = {}
         self.page_events = 1_000
         self.polls_are_empty = 0
+        self.completions_bring_tasks = False
         self.streams: list[asyncio.Task[Any]] = []
         self.address = ""
         self._port = 0

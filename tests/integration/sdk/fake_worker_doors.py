@@ -40,7 +40,9 @@ class WorkerDoor(WorkerServiceServicer):
         except TimeoutError:
             return worker_pb.PollTasksResponse()
 
-    def _take(self, request: worker_pb.PollTasksRequest) -> worker_pb.PollTasksResponse:
+    def _take(
+        self, request: worker_pb.PollTasksRequest | worker_pb.CompleteTasksRequest
+    ) -> worker_pb.PollTasksResponse:
         response = worker_pb.PollTasksResponse()
         for _ in range(request.max_workflow_tasks):
             workflow_task = self._runs.take_workflow_task(request.worker_id)
@@ -69,6 +71,10 @@ class WorkerDoor(WorkerServiceServicer):
             if not self._runs.complete(completion, request.worker_id):
                 error = status(grpc.StatusCode.NOT_FOUND, "too late")
                 response.failures.add(index=index, error=error.SerializeToString())
+        if self._engine.completions_bring_tasks:
+            tasks = self._take(request)
+            response.workflow_tasks.extend(tasks.workflow_tasks)
+            response.activity_tasks.extend(tasks.activity_tasks)
         await self._engine.notify()
         if fault is not None:
             await self._engine.abort(context, fault.status)

@@ -11,6 +11,7 @@ from google.rpc import error_details_pb2
 from tests.integration.sdk.fake_engine import FakeEngine
 from tests.integration.sdk.fake_faults import UNAVAILABLE, Fault, retry_info, status
 
+from perdure._wire.batching import PORTION_MIN
 from perdure.client import (
     Client,
     RPCError,
@@ -43,7 +44,8 @@ async def test_calls_collect_while_batches_are_under_way(
     engine.gates["BatchCall"] = gate = asyncio.Event()
     tasks = [asyncio.create_task(start(client, "first"))]
     await engine.arrived("BatchCall", 1)
-    tasks.append(asyncio.create_task(start(client, "second")))
+    for n in range(PORTION_MIN):  # enough for a second batch beside it
+        tasks.append(asyncio.create_task(start(client, f"second-{n}")))
     await engine.arrived("BatchCall", 2)
     for n in range(50):
         tasks.append(asyncio.create_task(start(client, f"later-{n}")))
@@ -51,7 +53,7 @@ async def test_calls_collect_while_batches_are_under_way(
     gate.set()
     await asyncio.gather(*tasks)
 
-    assert [len(batch.calls) for batch in engine.requests["BatchCall"]] == [1, 1, 50]
+    assert [len(batch.calls) for batch in engine.requests["BatchCall"]] == [1, PORTION_MIN, 50]
 
 
 async def test_a_batch_is_cut_by_count_and_by_bytes(engine: FakeEngine, client: Client) -> None:

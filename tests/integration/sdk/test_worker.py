@@ -313,7 +313,69 @@ async def test_one_poll_of_each_kind_is_parked(engine: FakeEngine, client: Clien
             (poll.max_workflow_tasks, poll.max_activity_tasks)
             for poll in engine.requests["PollTasks"]
         ]
-    assert asked == [(5, 0), (0, 1)]
+    assert asked == [(3, 0), (0, 1)]  # half of the places: the rest is for what completions bring
+
+
+async def test_what_follows_from_a_completion_comes_with_its_answer(
+    engine: FakeEngine, client: Client
+) -> None:
+    engine.completions_bring_tasks = True
+    async with make_worker(client, compose):
+        result = await client.execute_workflow(Greet.run, "Ada", id="greet", task_queue=QUEUE)
+    assert result == "Hello, Ada!"
+    asked = [
+        (request.task_queue, request.max_workflow_tasks, request.max_activity_tasks)
+        for request in engine.requests["CompleteTasks"]
+    ]
+    assert asked == [(QUEUE, 1, 1)] * 3
+    # The first task came by a poll, the activity and the second task with answers.
+    polls = [poll for poll in engine.requests["PollTasks"] if poll.max_workflow_tasks]
+    assert len(polls) <= 2
+    assert len([poll for poll in engine.requests["PollTasks"] if poll.max_activity_tasks]) == 1
+
+
+async def test_no_more_tasks_are_taken_than_there_are_places(
+    engine: FakeEngine, client: Client
+) -> None:
+    """A completion's answer must not bring what nobody can run: it would wait behind its lease."""
+    engine.completions_bring_tasks = True
+    async with (
+        make_worker(client, compose, max_concurrent_workflow_tasks=1, max_concurrent_activities=1),
+        asyncio.TaskGroup() as group,
+    ):
+        for number in range(5):
+            group.create_task(
+                client.execute_workflow(Greet.run, "Ada", id=f"greet-{number}", task_queue=QUEUE)
+            )
+    wanted = [
+        (request.max_workflow_tasks, request.max_activity_tasks)
+        for request in engine.requests["CompleteTasks"]
+    ]
+    assert max(workflow for workflow, _ in wanted) <= 1
+    assert max(activity for _, activity in wanted) <= 1
+
+
+async def test_a_worker_that_stops_asks_for_nothing_more(
+    engine: FakeEngine, client: Client
+) -> None:
+    """And what an answer on its way brings all the same is still run, and told that the worker goes."""
+    engine.completions_bring_tasks = True
+    loop, started = asyncio.get_running_loop(), asyncio.Event()
+
+    @activity.defn(name="compose")
+    def until_shutdown(greeting: str, name: str) -> str:
+        loop.call_soon_threadsafe(started.set)
+        assert activity.wait_for_worker_shutdown_sync(PATIENCE_S)
+        return f"{greeting}, {name}!"
+
+    worker = make_worker(client, until_shutdown, graceful_shutdown_timeout=timedelta(minutes=1))
+    async with worker:
+        await client.start_workflow(Greet.run, "Ada", id="greet", task_queue=QUEUE)
+        await started.wait()
+        await worker.shutdown()
+    last = engine.requests["CompleteTasks"][-1]
+    assert last.completions[0].HasField("activity_success")
+    assert (last.max_workflow_tasks, last.max_activity_tasks) == (0, 0)
 
 
 async def test_an_empty_poll_is_repeated_at_once(engine: FakeEngine, client: Client) -> None:
