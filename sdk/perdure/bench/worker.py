@@ -20,7 +20,7 @@ from typing import Any
 from perdure.bench import workflows
 from perdure.bench.effects import EffectLog
 from perdure.client import Client
-from perdure.worker import Worker
+from perdure.worker import Worker, tune_garbage_collector
 
 # As many places as W1 keeps workflows in flight, and as W10 starts activities at once.
 WORKFLOW_TASKS_MAX = 256
@@ -56,7 +56,7 @@ async def run_until_terminated(worker: Worker) -> None:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed, as README tells users to do it."""
+    """uvloop where it is installed, as `perdure.worker` tells users to do it."""
     if importlib.util.find_spec("uvloop") is None:
         return None
     uvloop: Any = importlib.import_module("uvloop")
@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--namespace", default="default")
     parser.add_argument("--task-queue", required=True)
     parser.add_argument("--effects", type=Path, required=True)
+    tune_garbage_collector()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve(parser.parse_args()))
 
