@@ -9,7 +9,7 @@ from tests.chaos.faulty_store import faulty_runs
 
 async def test_nothing_is_lost_or_done_twice_on_a_failing_database(database_dsn: str) -> None:
     """Invariants 1, 3, 4, 5, 6, 7, 9, 10, 13, 18, 21, 22, 30, 41, 45 under F14, F15, F16 and F20."""
-    outcome = await faulty_runs(database_dsn, 300, seed=1, share=0.04, lanes=32)
+    outcome = await faulty_runs(database_dsn, 300, seed=1, share=0.08, lanes=32)
     print("\n" + json.dumps(outcome.summary()))
 
     assert sum(outcome.met.values()) > 20
