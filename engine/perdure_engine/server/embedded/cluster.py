@@ -27,6 +27,9 @@ SETTINGS: Mapping[str, str] = {
     "max_pred_locks_per_transaction": "256",
     "shared_buffers": "128MB",
     "max_wal_size": "2GB",
+    # Task rows live for milliseconds. Left for a minute, the default, their dead versions make the
+    # table grow that would otherwise use its pages again.
+    "autovacuum_naptime": "15s",
     # Short statements with plans made once: compiling or spreading them costs more than it gains.
     # Parallel workers would also need more of /dev/shm than the 64 MB that a container gets.
     "jit": "off",
