@@ -25,3 +25,4 @@ async def test_a_paused_owner_that_wakes_answers_nothing_old() -> None:
         assert outcome.load.acked.stale == []
         assert outcome.load.acked.wrong == []
         assert outcome.verdict.clean, outcome.verdict.examples()
+        assert outcome.alarms == []

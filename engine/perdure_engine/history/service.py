@@ -17,7 +17,14 @@ from perdure_engine.history.refusals import moved
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
 from perdure_engine.ports.codec import CorruptRow
-from perdure_engine.ports.history import EventsPage, Handed, HeldTask, HeldVerdict, WorkerRef
+from perdure_engine.ports.history import (
+    EventsPage,
+    Handed,
+    HeldTask,
+    HeldVerdict,
+    StartOutcome,
+    WorkerRef,
+)
 from perdure_engine.ports.matching import TaskOffer
 from perdure_engine.ports.rows import TaskRow
 from perdure_engine.ports.store import (
@@ -66,9 +73,7 @@ class HistoryService:
         shard = self._shards.get(token.shard_id)
         return shard is not None and shard.queries.answer(token, answer)
 
-    def start_task(
-        self, offer: TaskOffer, worker: WorkerRef
-    ) -> Handed | asyncio.Future[Handed | None] | None:
+    def start_task(self, offer: TaskOffer, worker: WorkerRef) -> StartOutcome:
         shard = self._shards.get(offer.shard_id)
         if shard is None or shard.closed or shard.leaving:
             return None

@@ -364,10 +364,8 @@ class Shard:
                 self._publish_run(run, draft)
         for action in step.after:
             action()
-        if self.group_max < self.rooms.config.group_intents_max:
-            self.grow_group()
-        if len(self.runs) > self.runs_max or len(self.currents) > 2 * self.runs_max:
-            self._trim()
+        self.grow_group()
+        self._trim()
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)

@@ -27,7 +27,7 @@ class Sweeping:
         self._timers: list[tuple[int, int]] = []
         self._inbox: list[tuple[bytes, int]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._full = False  # the timer is the short one
+        self._soon = False  # the timer is the short one
         self.due = False  # the writer sends a sweep in the shard's next turn
 
     def publish(self, run: Run, draft: Draft) -> None:
@@ -40,17 +40,7 @@ class Sweeping:
         for seq in range(draft.inbox_done_before + 1, run.state.inbox_done + 1):
             if len(self._inbox) < KEPT_MAX:
                 self._inbox.append((run.state.run_id, seq))
-        if self._task_count >= KEYS_MAX:
-            self._due_soon()
-        elif self._timer is None and (self._tasks or self._timers or self._inbox):
-            self._watch(self._shard.rooms.config.sweep_every_s)
-
-    def _due_soon(self) -> None:
-        """A statement's worth has come together. Said again with every batch, it must not begin the wait anew."""
-        if not (self.due or self._full):
-            self.stop()
-            self._full = True
-            self._watch(FULL_WAIT_S)
+        self._plan(soon=self._task_count >= KEYS_MAX)
 
     def found(self, row: TaskRow) -> None:
         """A dead row of before the take-over."""
@@ -99,21 +89,27 @@ class Sweeping:
 
     def done(self) -> None:
         self.due = False
-        if self._tasks or self._timers or self._inbox:
-            full = self._task_count >= KEYS_MAX or len(self._tasks) > QUEUES_MAX
-            self._watch(FULL_WAIT_S if full else self._shard.rooms.config.sweep_every_s)
+        self._plan(soon=self._task_count >= KEYS_MAX or len(self._tasks) > QUEUES_MAX)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _watch(self, seconds: float) -> None:
-        if self._timer is None and not self._shard.closed:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+    def _plan(self, *, soon: bool) -> None:
+        """The next sweep comes soon when a statement's worth has come together, else in a while.
+
+        Said with every batch, so that a wait that has begun is not begun anew, only shortened.
+        """
+        if self.due or self._shard.closed or not (self._tasks or self._timers or self._inbox):
+            return
+        if self._timer is None or (soon and not self._soon):
+            self.stop()
+            self._soon = soon
+            after = FULL_WAIT_S if soon else self._shard.rooms.config.sweep_every_s
+            self._timer = asyncio.get_running_loop().call_later(after, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self._full = False
         self.due = True
         self._shard.work_waits()

@@ -128,15 +128,16 @@ class Writer:
         else:
             steps_to_save = steps
         saved = not steps_to_save or await self._save_together(steps_to_save)
-        sweeps = [step for step in steps if not step.over and step.shard.sweeping.due]
-        for step in steps:
-            # One sweep a turn: all that are due in a row would keep every shard's commits waiting.
-            if not step.over and step not in sweeps[:1]:
+        waiting = [step for step in steps if not step.over]
+        # One sweep a turn: all that are due in a row would keep every shard's commits waiting.
+        sweep = next((step for step in waiting if step.shard.sweeping.due), None)
+        for step in waiting:
+            if step is not sweep:
                 self._free(step)
-        for step in sweeps[:1]:
-            if saved and not step.shard.closed:
-                await self._sweep(step.shard)
-            self._free(step)
+        if sweep is not None:
+            if saved and not sweep.shard.closed:
+                await self._sweep(sweep.shard)
+            self._free(sweep)
 
     async def _save_together(self, steps: list[ShardStep]) -> bool:
         """Save and publish. False: it was not saved, and everybody concerned has been seen to."""

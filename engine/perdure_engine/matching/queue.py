@@ -25,7 +25,7 @@ from perdure_engine.core.limits import POLL_TIMEOUT_MS_MAX
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.matching.backlog import ANYBODY, Backlog
 from perdure_engine.matching.polls import Poll, Waiters
-from perdure_engine.ports.history import Handed, WorkerRef
+from perdure_engine.ports.history import Handed, StartOutcome, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
 
 # What a worker's completions lead to is there when they are saved, and travels with their answer: a
@@ -41,9 +41,7 @@ BUSY_WORKER_SEEN_S = POLL_TIMEOUT_MS_MAX / 1000
 class TaskSource(Protocol):
     """The part of ports.history.History that matching uses."""
 
-    def start_task(
-        self, offer: TaskOffer, worker: WorkerRef
-    ) -> Handed | asyncio.Future[Handed | None] | None: ...
+    def start_task(self, offer: TaskOffer, worker: WorkerRef) -> StartOutcome: ...
 
     def undo_start(self, handed: Handed) -> None: ...
 

@@ -99,7 +99,8 @@ class Batch(msgspec.Struct):
 class Sweep(msgspec.Struct):
     """Rows of one shard that are dead, deleted under its fence (which advances as in a commit).
 
-    Ranges are half open. `GuardFailed` when a row that is not gone would have been deleted.
+    A task id is unique in its shard, whatever the queue. Ranges are half open. `GuardFailed` when a row
+    that is not gone would have been deleted.
     """
 
     batch_id: bytes

@@ -2,8 +2,8 @@
 
 The room is for the next version of a row (HOT). A list row changes once, when its run closes, and pages
 are cleaned as their rows change: half of these updates still stay on their page under W1, and a run
-that has ended takes as much as before. Heads change with every step and keep a little more room:
-five of six of their updates stay. Pages written earlier keep their room.
+that has ended takes as much as before. Heads change with every step and keep their room. Pages
+written earlier keep theirs.
 """
 
 from perdure_migrations.steps import Product, Step, run
@@ -11,12 +11,9 @@ from perdure_migrations.steps import Product, Step, run
 revision = "0003"
 down_revision = "0002"
 
-FILL = (
-    "alter table executions set (fillfactor = 70)",
-    "alter table visibility set (fillfactor = 90)",
-)
+FILL = "alter table visibility set (fillfactor = 90)"
 
-STEPS = tuple(Step(sql, Product.POSTGRESQL) for sql in FILL)
+STEPS = (Step(FILL, Product.POSTGRESQL),)
 
 
 def upgrade() -> None:

@@ -1,7 +1,8 @@
 """What goes into a replay and what comes out of it.
 
 `perdure._worker` feeds these from the wire (through `perdure._wire`); nothing here knows protobuf.
-Only the fields that replay reads are kept. Instants are µs since the epoch, durations ms.
+Only the fields that replay reads are kept. Instants are µs since the epoch, durations ms. Nothing
+here can be part of a cycle: the garbage collector need not look at it (`gc=False`, inherited).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     time_us: int
 
 
-class WorkflowExecutionStarted(Event, frozen=True, gc=False, kw_only=True):
+class WorkflowExecutionStarted(Event, frozen=True, kw_only=True):
     workflow_id: str
     run_id: str
     first_run_id: str
@@ -38,78 +39,78 @@ class WorkflowExecutionStarted(Event, frozen=True, gc=False, kw_only=True):
     priority: int
 
 
-class WorkflowTaskStarted(Event, frozen=True, gc=False, kw_only=True):
+class WorkflowTaskStarted(Event, frozen=True, kw_only=True):
     history_size_bytes: int
     suggest_continue_as_new: bool
 
 
-class WorkflowTaskCompleted(Event, frozen=True, gc=False, kw_only=True):
+class WorkflowTaskCompleted(Event, frozen=True, kw_only=True):
     build_id: str
 
 
-class WorkflowTaskFailedOrTimedOut(Event, frozen=True, gc=False, kw_only=True):
+class WorkflowTaskFailedOrTimedOut(Event, frozen=True, kw_only=True):
     """A workflow task that came to nothing: its commands never happened."""
 
 
-class ActivityTaskScheduled(Event, frozen=True, gc=False, kw_only=True):
+class ActivityTaskScheduled(Event, frozen=True, kw_only=True):
     activity_id: str
     activity_type: str
 
 
-class ActivityTaskCompleted(Event, frozen=True, gc=False, kw_only=True):
+class ActivityTaskCompleted(Event, frozen=True, kw_only=True):
     scheduled_event_id: int
     result: Payloads
 
 
-class ActivityTaskFailed(Event, frozen=True, gc=False, kw_only=True):
+class ActivityTaskFailed(Event, frozen=True, kw_only=True):
     """Failed or timed out for good: `failure` is the activity failure, with what caused it."""
 
     scheduled_event_id: int
     failure: FailureInfo
 
 
-class ActivityTaskCancelRequested(Event, frozen=True, gc=False, kw_only=True):
+class ActivityTaskCancelRequested(Event, frozen=True, kw_only=True):
     scheduled_event_id: int
 
 
-class ActivityTaskCanceled(Event, frozen=True, gc=False, kw_only=True):
+class ActivityTaskCanceled(Event, frozen=True, kw_only=True):
     scheduled_event_id: int
     details: Payloads
 
 
-class TimerStarted(Event, frozen=True, gc=False, kw_only=True):
+class TimerStarted(Event, frozen=True, kw_only=True):
     timer_id: str
     start_to_fire_ms: int
 
 
-class TimerFired(Event, frozen=True, gc=False, kw_only=True):
+class TimerFired(Event, frozen=True, kw_only=True):
     timer_id: str
     started_event_id: int
 
 
-class TimerCanceled(Event, frozen=True, gc=False, kw_only=True):
+class TimerCanceled(Event, frozen=True, kw_only=True):
     timer_id: str
     started_event_id: int
 
 
-class WorkflowExecutionSignaled(Event, frozen=True, gc=False, kw_only=True):
+class WorkflowExecutionSignaled(Event, frozen=True, kw_only=True):
     signal_name: str
     input: Payloads
     header: dict[str, Payload]
     identity: str
 
 
-class WorkflowExecutionCancelRequested(Event, frozen=True, gc=False, kw_only=True):
+class WorkflowExecutionCancelRequested(Event, frozen=True, kw_only=True):
     reason: str
 
 
-class WorkflowExecutionClosed(Event, frozen=True, gc=False, kw_only=True):
+class WorkflowExecutionClosed(Event, frozen=True, kw_only=True):
     """`kind` is the event's name: "WorkflowExecutionCompleted", …Failed, …Canceled, …TimedOut, …"""
 
     kind: str
 
 
-class OtherEvent(Event, frozen=True, gc=False, kw_only=True):
+class OtherEvent(Event, frozen=True, kw_only=True):
     """An event that replay has no use for (WorkflowTaskScheduled, ActivityTaskStarted)."""
 
 
@@ -141,7 +142,7 @@ class Command(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     """What the workflow's code asked for, in the order in which it asked."""
 
 
-class ScheduleActivity(Command, frozen=True, gc=False, kw_only=True):
+class ScheduleActivity(Command, frozen=True, kw_only=True):
     activity_id: str
     activity_type: str
     task_queue: str
@@ -155,28 +156,28 @@ class ScheduleActivity(Command, frozen=True, gc=False, kw_only=True):
     priority: int
 
 
-class RequestCancelActivity(Command, frozen=True, gc=False, kw_only=True):
+class RequestCancelActivity(Command, frozen=True, kw_only=True):
     scheduled_event_id: int
 
 
-class StartTimer(Command, frozen=True, gc=False, kw_only=True):
+class StartTimer(Command, frozen=True, kw_only=True):
     timer_id: str
     start_to_fire_ms: int
 
 
-class CancelTimer(Command, frozen=True, gc=False, kw_only=True):
+class CancelTimer(Command, frozen=True, kw_only=True):
     timer_id: str
 
 
-class CompleteWorkflow(Command, frozen=True, gc=False, kw_only=True):
+class CompleteWorkflow(Command, frozen=True, kw_only=True):
     result: Payloads
 
 
-class FailWorkflow(Command, frozen=True, gc=False, kw_only=True):
+class FailWorkflow(Command, frozen=True, kw_only=True):
     failure: FailureInfo
 
 
-class CancelWorkflow(Command, frozen=True, gc=False, kw_only=True):
+class CancelWorkflow(Command, frozen=True, kw_only=True):
     details: Payloads
 
 

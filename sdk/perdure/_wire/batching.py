@@ -2,8 +2,8 @@
 
 One unary call costs each side about 0.25 ms of CPU, an item in a batch about 3 µs. So an item is not
 sent when it is made but at the end of the loop's turn, with all others of that turn; and while as
-many batches as are allowed are under way, further items collect. Batches thus grow with the load by
-themselves, and no delay is ever added: an item that is alone leaves in the same turn.
+many batches as are allowed are under way, or too few items wait for one more, further items collect.
+Batches thus grow with the load by themselves, and nothing waits while nothing is under way.
 
 Where an answer brings the next items, what left together comes back together: a crowd that was one
 batch would stay one, and each side would idle while the other works. So there a batch takes at most

@@ -149,6 +149,6 @@ def test_rows_that_change_keep_room_on_their_pages(database_dsn: str) -> None:
 
     assert dict(rows) == {
         "shard_fence": ["fillfactor=10"],
-        "executions": ["fillfactor=70"],
+        "executions": ["fillfactor=50"],
         "visibility": ["fillfactor=90"],
     }

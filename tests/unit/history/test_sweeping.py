@@ -179,3 +179,14 @@ def test_what_does_not_fit_into_one_sweep_waits_for_the_next(
         assert sweeps.take(b"b" * 16).task_keys == [(7, 4), (7, 5)]
 
     cut()
+
+
+@in_room(sweep_every_s=3_600.0)
+async def test_more_queues_than_fit_into_the_next_sweep_too_come_soon(room: Room) -> None:
+    node = await room.node(1)
+    sweeps = node.shard().sweeping
+    for queue_no in range(2 * sweeping.QUEUES_MAX + 1):
+        sweeps._add_task(queue_no, queue_no)
+    sweeps._tick()
+    await pass_time(1)
+    assert node.holds.calls.count("sweep") == 2

@@ -106,21 +106,21 @@ class WorkerService:
         taker = None if wanted is None else self._frontend.matching.announce(wanted)
         try:
             failures = await complete_tasks(self._frontend, completions)
-        except BaseException as error:
+            make = partial(
+                pb.CompleteTasksResponse,
+                failures=[
+                    pb.CompletionFailure(index=index, error=self._errors.encoded(error))
+                    for index, error in failures
+                ],
+            )
+            return make() if taker is None else self._delivered(taker.take(), context, make)
+        except asyncio.CancelledError:
+            # as with a broken poll: what the worker holds is judged sooner, unless it is heard of
+            self._frontend.history.poll_broken(worker.worker_id)
+            raise
+        finally:
             if taker is not None:
                 taker.leave()
-            if isinstance(error, asyncio.CancelledError):
-                # as with a broken poll: what the worker holds is judged sooner, unless it is heard of
-                self._frontend.history.poll_broken(worker.worker_id)
-            raise
-        make = partial(
-            pb.CompleteTasksResponse,
-            failures=[
-                pb.CompletionFailure(index=index, error=self._errors.encoded(error))
-                for index, error in failures
-            ],
-        )
-        return make() if taker is None else self._delivered(taker.take(), context, make)
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, _: Context) -> pb.HeartbeatResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
