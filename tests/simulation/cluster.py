@@ -31,6 +31,7 @@ from perdure_engine.membership.nodes import NodeDirectory
 from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, HeldTask, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest
 from perdure_engine.ports.store import StoreError
+from perdure_engine.scheduler.cron import CronSpecs
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
 
@@ -66,6 +67,7 @@ class Node:
             lease_valid=self.lease.lease_valid,
             alarm=self._alarm,
             config=config,
+            cron=CronSpecs(),
         )
         self.rooms.writer = self.writer = Writer(self.rooms)
         self.rooms.matching = self.matcher = Matcher()

@@ -70,7 +70,8 @@ class Shard:
         self.queries = Queries(self)
         self.timers = ShardTimers(self, timer_mark_us)
         self.sweeping = Sweeping(self)
-        self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us)
+        next_fire_us = rooms.cron.next_fire_us
+        self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us, next_fire_us)
 
     # ---- intake
 
@@ -197,7 +198,7 @@ class Shard:
         """The run the culprit is about. A start has none yet: the run that was there before is innocent."""
         if any(isinstance(item.intent, intents.StartWorkflow) for item in step.items):
             return []
-        return list(step.drafts)
+        return [run_id for run_id, (_, draft) in step.drafts.items() if not draft.is_new]
 
     def _give_up_or_again(self, item: Item, reason: str, why: str) -> None:
         """A caller hears INTERNAL. The shard's own work has nobody who would repeat it: it is tried again."""
@@ -241,9 +242,34 @@ class Shard:
                 return LATER
             case intents.FireTimer():
                 step.after.append(lambda: self.timers.fired(intent.wake_us, intent.timer_id))
-                return decide(self._draft(step, run, env), intent)
+                return self._decided(step, run, intent, env)
             case _:
-                return decide(self._draft(step, run, env), intent)
+                return self._decided(step, run, intent, env)
+
+    def _decided(self, step: ShardStep, run: Run, intent: intents.Intent, env: Env) -> Reply:
+        draft = self._draft(step, run, env)
+        reply = decide(draft, intent)
+        if draft.next_run is not None:
+            following, draft.next_run = draft.next_run, None
+            self._follow(step, run, following)
+        return reply
+
+    def _follow(self, step: ShardStep, run: Run, draft: Draft) -> None:
+        """The run has closed, and another one of its id begins: one statement saves both."""
+        current, started = run.current, draft.state.folded.started
+        assert current.run_id == run.state.run_id, "only the current run of an id is open"
+        self._begun(step, current, draft, (started.namespace_id, started.workflow_id))
+
+    def _begun(
+        self, step: ShardStep, current: CurrentRun, draft: Draft, key: tuple[bytes, str]
+    ) -> None:
+        run_id = draft.state.run_id
+        run = Run(draft.state, current, [], 1)
+        self.runs[run_id] = run
+        step.drafts[run_id] = (run, draft)
+        current.run_id = run_id
+        current.status = draft.state.folded.status
+        step.currents[key] = current
 
     def _draft(self, step: ShardStep, run: Run, env: Env) -> Draft:
         entry = step.drafts.get(run.state.run_id)
@@ -264,12 +290,7 @@ class Shard:
         existing = self._draft(step, found, env) if isinstance(found, Run) else None
         reply, draft = start_workflow.decide(intent, env, existing)
         if draft is not None:
-            run = Run(draft.state, current, [], 1)
-            self.runs[intent.run_id] = run
-            step.drafts[intent.run_id] = (run, draft)
-            current.run_id = intent.run_id
-            current.status = draft.state.folded.status
-            step.currents[intent.namespace_id, intent.workflow_id] = current
+            self._begun(step, current, draft, (intent.namespace_id, intent.workflow_id))
         return reply
 
     # ---- which run an intent is for

@@ -47,6 +47,8 @@ class _Checker:
                 return self._cancel_timer(command)
             case cmd.CompleteWorkflow() | cmd.FailWorkflow() | cmd.CancelWorkflow():
                 return None
+            case cmd.ContinueAsNew():
+                return None
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         if self.activity_ids is None:
