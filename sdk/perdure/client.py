@@ -60,6 +60,7 @@ from perdure.errors import (
     RPCError,
     RPCStatusCode,
     WorkflowAlreadyStartedError,
+    WorkflowContinuedAsNewError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "TaskQueueInfo",
     "TaskQueueKindInfo",
     "WorkflowAlreadyStartedError",
+    "WorkflowContinuedAsNewError",
     "WorkflowExecution",
     "WorkflowExecutionDescription",
     "WorkflowFailureError",
