@@ -14,13 +14,13 @@ from functools import lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
-from croniter import CroniterBadDateError, croniter
+from croniter import CroniterBadDateError, CroniterError, croniter
 
 from perdure_engine.core.limits import CRON_BYTES_MAX
 from perdure_engine.scheduler.fields import KINDS, CronFault, expanded
 
 SPECS_KEPT_MAX = 1_024  # a fleet has few schedules, and each is used again and again
-YEARS_SEARCHED_MAX = 9  # 29 February, 2096 to 2104: the longest that any date lets wait for itself
+YEARS_SEARCHED_MAX = 40  # the longest that a date lets wait for itself: a fifth Monday in February
 ZONE_PREFIX = "CRON_TZ="
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -52,10 +52,16 @@ class CronSpec:
         stepped = "/" in day and weekday != "*", "/" in weekday and day != "*"
         if any(stepped):
             raise CronFault("a step in one of the day fields while the other one is restricted")
+        if "#" in weekday and day != "*":
+            raise CronFault("#n while the day of month is restricted")
         fields = [expanded(kind, word) for kind, word in zip(KINDS, words, strict=True)]
         self._expression = " ".join(fields)
         self._fixed_time = not (minute.startswith("*") or hour.startswith("*"))
-        if self.next_after(PROBE) is None:
+        try:
+            found = self.next_after(PROBE)
+        except CroniterError as error:
+            raise CronFault("is not of the dialect") from error
+        if found is None:
             raise CronFault("never fires: there is no such date")
 
     def next_after(self, after: datetime) -> datetime | None:

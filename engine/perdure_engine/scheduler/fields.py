@@ -41,7 +41,11 @@ def expanded(kind: FieldKind, text: str) -> str:
     """ "*", or a list of numbers (with `L` and `#n` where they may stand). Raises CronFault."""
     if text == "*":
         return text
-    return ",".join(part for item in text.split(",") for part in _item(kind, item))
+    items = text.split(",")
+    nth = sum("#" in item for item in items)
+    if 0 < nth < len(items):
+        raise CronFault(f"{kind.name}: #n beside a day without it")
+    return ",".join(part for item in items for part in _item(kind, item))
 
 
 def _item(kind: FieldKind, item: str) -> list[str]:

@@ -58,7 +58,7 @@ def continue_as_new(
 ) -> NoReturn: ...
 
 
-def continue_as_new(
+def continue_as_new(  # type: ignore[misc]  # mypy does not match *Ts with *Any
     *arguments: Any,
     args: Sequence[Any] = (),
     workflow: str | Callable[..., Awaitable[Any]] | None = None,

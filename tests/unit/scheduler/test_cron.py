@@ -6,9 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure_engine.scheduler.cron import EPOCH, CronSpec, CronSpecs
 from perdure_engine.scheduler.fields import CronFault
+
+NEW_YORK = "America/New_York"
 
 
 def case(name: str, expression: str, zone: str, after: str, *times: str) -> Any:
@@ -257,6 +261,9 @@ def test_the_times_of_a_schedule(expression: str, zone: str, after: str, times: 
         "0 0 1W * *",
         "0 0 * * L5",
         "0 0 ? * *",
+        "0 0 * * 1#1,3",
+        "0 0 15 * 1#1",
+        "0 0 * * 1#6",
         "0 0 * FOO *",
         "\u0660 * * * *",
         "0,, * * * *",
@@ -294,6 +301,31 @@ def test_two_ways_to_write_one_schedule(text: str, same: str) -> None:
         assert following is not None
         assert following == other.next_after(at)
         at = following
+
+
+NUMBERS = st.integers(0, 31).map(str)
+ITEMS = st.one_of(
+    st.just("*"),
+    NUMBERS,
+    st.tuples(NUMBERS, NUMBERS).map("-".join),
+    st.tuples(st.sampled_from(["*", "0-9", "1-7"]), st.integers(1, 9).map(str)).map("/".join),
+    st.tuples(NUMBERS, st.integers(1, 5).map(str)).map("#".join),
+    st.sampled_from(["L", "l", "MON", "fri", "FEB", "jan-Mar", "MON#2"]),
+    st.text(alphabet="0123456789*/,-#LMON?WRH@", max_size=5),
+)
+FIELDS = st.lists(ITEMS, min_size=1, max_size=2).map(",".join)
+
+
+@given(fields=st.lists(FIELDS, min_size=5, max_size=5), zone=st.sampled_from(["", NEW_YORK]))
+def test_whatever_is_written_is_read_or_refused(fields: list[str], zone: str) -> None:
+    """Nothing else may come of it: a start's schedule is read in the shard's turn."""
+    text = " ".join([f"CRON_TZ={zone}", *fields] if zone else fields)
+    specs = CronSpecs()
+    at_us = 1_800_000_000_000_000
+
+    following = specs.next_fire_us(text, at_us)
+
+    assert (following > at_us) if not specs.fault(text) else (following == 0)
 
 
 def test_the_next_time_is_past_the_one_asked_from() -> None:

@@ -66,7 +66,7 @@ def deadline_us(started: ev.WorkflowExecutionStarted) -> int:
 def continue_as_new(draft: Draft, command: cmd.ContinueAsNew, completed_id: int) -> None:
     """Close the run as the code asked; what the command leaves open is as it was."""
     started = draft.state.folded.started
-    changes = {
+    changes: dict[str, Any] = {
         "workflow_type": command.workflow_type or started.workflow_type,
         "task_queue": command.task_queue or started.task_queue,
         "input": command.input,
