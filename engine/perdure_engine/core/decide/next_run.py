@@ -176,11 +176,9 @@ def _next_of_cron(draft: Draft, unseen: Signals, **changes: Any) -> Draft | None
     started = draft.state.folded.started
     if not started.cron_schedule:
         return None
-    _, now_us = draft.stamp()
-    # A clock that lags must not find this run's own time again.
-    nominal_us = started.time_us + (started.start_delay_ms + started.first_task_backoff_ms) * 1000
+    _, now_us = draft.stamp()  # never before this run's own time, even by a clock that lags
     end_us = deadline_us(started)
-    next_us = draft.env.next_fire_us(started.cron_schedule, max(now_us, nominal_us))
+    next_us = draft.env.next_fire_us(started.cron_schedule, now_us)
     if not next_us or (end_us and next_us >= end_us):
         return None
     return _follow(draft, Initiator.CRON_SCHEDULE, backoff_ms(next_us, now_us), unseen, **changes)
