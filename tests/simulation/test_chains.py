@@ -31,7 +31,7 @@ async def one_client(cluster: Cluster, number: int, signals: int) -> tuple[list[
     await asyncio.sleep(cluster.ids.jitter() * 8)
     start = cluster.start_intent(workflow_id, workflow_type="Chain", retry_policy=RETRY)
     started = await cluster.ask(workflow_id, start)
-    acknowledged: set[bytes] = set()
+    acknowledged: dict[bytes, intents.SignalWorkflow] = {}
     for _ in range(signals):
         await asyncio.sleep(cluster.ids.jitter())
         signal = intents.SignalWorkflow(
@@ -48,7 +48,12 @@ async def one_client(cluster: Cluster, number: int, signals: int) -> tuple[list[
             if refusal.code is not Code.NOT_FOUND:  # the chain has ended meanwhile
                 raise
         else:
-            acknowledged.add(signal.request_id)
+            acknowledged[signal.request_id] = signal
+            if (
+                cluster.ids.jitter() < 0.5
+            ):  # its answer was lost on the way: it is sent again, later
+                await asyncio.sleep(cluster.ids.jitter())
+                await cluster.ask(workflow_id, signal)
     runs = [started.run_id]
     statuses: list[Status] = []
     while True:
@@ -60,7 +65,11 @@ async def one_client(cluster: Cluster, number: int, signals: int) -> tuple[list[
         runs.append(next_run_id)
     assert statuses == [Status.CONTINUED_AS_NEW, Status.FAILED, Status.COMPLETED]
     assert (await cluster.ask(workflow_id, start)).run_id == started.run_id
-    return runs, acknowledged
+    for signal in acknowledged.values():
+        await cluster.ask(
+            workflow_id, signal
+        )  # known to the last run: not refused, though it has closed
+    return runs, set(acknowledged)
 
 
 async def story(loop: SimulatedLoop, seed: int) -> None:
