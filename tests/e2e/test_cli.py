@@ -115,6 +115,18 @@ def test_a_cancelled_workflow_is_6(dev: CommandLine) -> None:
     assert dev.run("workflow", "result", "cancelled-1").returncode == 6
 
 
+def test_a_workflow_is_deleted_when_that_is_confirmed(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Sleeping", *START, "deleted-1")
+
+    asked = dev.run("workflow", "delete", "deleted-1", input="n\n")
+    assert asked.returncode == 1
+    assert "deleted-1" in asked.stderr
+    assert dev.run("workflow", "describe", "deleted-1").returncode == 0
+
+    assert dev.run("workflow", "delete", "deleted-1", "--yes").returncode == 0
+    assert dev.run("workflow", "describe", "deleted-1").returncode == 3
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -125,6 +137,7 @@ def test_a_cancelled_workflow_is_6(dev: CommandLine) -> None:
         ("signal", "nobody", "shipped"),
         ("cancel", "nobody"),
         ("terminate", "nobody"),
+        ("delete", "nobody", "--yes"),
     ],
 )
 def test_what_is_not_there_is_3(dev: CommandLine, arguments: tuple[str, ...]) -> None:

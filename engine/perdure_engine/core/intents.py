@@ -97,6 +97,18 @@ class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     details: bytes = b""
 
 
+class DeleteWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Answered when the run is gone. An open one is terminated first."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+    identity: str = ""
+    reason: str = ""
+
+
 class DescribeWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
@@ -134,6 +146,7 @@ ClientIntent = (
     | SignalWorkflow
     | CancelWorkflow
     | TerminateWorkflow
+    | DeleteWorkflow
     | DescribeWorkflow
     | QueryWorkflow
     | WaitResult

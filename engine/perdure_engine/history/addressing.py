@@ -64,6 +64,7 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
             intents.SignalWorkflow,
             intents.CancelWorkflow,
             intents.TerminateWorkflow,
+            intents.DeleteWorkflow,
             intents.DescribeWorkflow,
             intents.QueryWorkflow,
             intents.WaitResult,

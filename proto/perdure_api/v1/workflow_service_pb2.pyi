@@ -466,6 +466,57 @@ class TerminateWorkflowResponse(_message.Message):
 Global___TerminateWorkflowResponse: _TypeAlias = TerminateWorkflowResponse  # noqa: Y015
 
 @_typing.final
+class DeleteWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    request_id: _builtins.str
+    """UUID; required"""
+    identity: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteWorkflowRequest: _TypeAlias = DeleteWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class DeleteWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteWorkflowResponse: _TypeAlias = DeleteWorkflowResponse  # noqa: Y015
+
+@_typing.final
 class DescribeWorkflowRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -988,6 +1039,7 @@ class Call(_message.Message):
     CANCEL_WORKFLOW_FIELD_NUMBER: _builtins.int
     TERMINATE_WORKFLOW_FIELD_NUMBER: _builtins.int
     DESCRIBE_WORKFLOW_FIELD_NUMBER: _builtins.int
+    DELETE_WORKFLOW_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def start_workflow(self) -> Global___StartWorkflowRequest: ...
     @_builtins.property
@@ -1002,6 +1054,8 @@ class Call(_message.Message):
     def terminate_workflow(self) -> Global___TerminateWorkflowRequest: ...
     @_builtins.property
     def describe_workflow(self) -> Global___DescribeWorkflowRequest: ...
+    @_builtins.property
+    def delete_workflow(self) -> Global___DeleteWorkflowRequest: ...
     def __init__(
         self,
         *,
@@ -1012,12 +1066,13 @@ class Call(_message.Message):
         cancel_workflow: Global___CancelWorkflowRequest | None = ...,
         terminate_workflow: Global___TerminateWorkflowRequest | None = ...,
         describe_workflow: Global___DescribeWorkflowRequest | None = ...,
+        delete_workflow: Global___DeleteWorkflowRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow"]  # noqa: Y015
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow", "delete_workflow"]  # noqa: Y015
     _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
 
@@ -1035,6 +1090,7 @@ class CallResult(_message.Message):
     CANCEL_WORKFLOW_FIELD_NUMBER: _builtins.int
     TERMINATE_WORKFLOW_FIELD_NUMBER: _builtins.int
     DESCRIBE_WORKFLOW_FIELD_NUMBER: _builtins.int
+    DELETE_WORKFLOW_FIELD_NUMBER: _builtins.int
     error: _builtins.bytes
     """an encoded google.rpc.Status; empty: the call succeeded"""
     @_builtins.property
@@ -1051,6 +1107,8 @@ class CallResult(_message.Message):
     def terminate_workflow(self) -> Global___TerminateWorkflowResponse: ...
     @_builtins.property
     def describe_workflow(self) -> Global___DescribeWorkflowResponse: ...
+    @_builtins.property
+    def delete_workflow(self) -> Global___DeleteWorkflowResponse: ...
     def __init__(
         self,
         *,
@@ -1062,12 +1120,13 @@ class CallResult(_message.Message):
         cancel_workflow: Global___CancelWorkflowResponse | None = ...,
         terminate_workflow: Global___TerminateWorkflowResponse | None = ...,
         describe_workflow: Global___DescribeWorkflowResponse | None = ...,
+        delete_workflow: Global___DeleteWorkflowResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "describe_workflow", b"describe_workflow", "error", b"error", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "error", b"error", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow"]  # noqa: Y015
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow", "delete_workflow"]  # noqa: Y015
     _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_response) -> _WhichOneofReturnType_response | None: ...
 

@@ -64,6 +64,11 @@ class WorkflowServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowResponse.FromString,
                 _registered_method=True)
+        self.DeleteWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/DeleteWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowResponse.FromString,
+                _registered_method=True)
         self.DescribeWorkflow = channel.unary_unary(
                 '/perdure_api.v1.WorkflowService/DescribeWorkflow',
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowRequest.SerializeToString,
@@ -136,6 +141,14 @@ class WorkflowServiceServicer(object):
 
     def TerminateWorkflow(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteWorkflow(self, request, context):
+        """Removes a run with its history, its row in the lists and all else that is saved of it; an open one is
+        terminated first. Answered when it is gone. Naming a run that is not there is no error: it is gone.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -219,6 +232,11 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.TerminateWorkflow,
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowResponse.SerializeToString,
+            ),
+            'DeleteWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowResponse.SerializeToString,
             ),
             'DescribeWorkflow': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeWorkflow,
@@ -418,6 +436,33 @@ class WorkflowService(object):
             '/perdure_api.v1.WorkflowService/TerminateWorkflow',
             perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowRequest.SerializeToString,
             perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/DeleteWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -14,6 +14,7 @@ from perdure._failures import failure_to_exception
 from perdure._wire.calls import (
     Target,
     cancel_workflow,
+    delete_workflow,
     describe_workflow,
     query_workflow,
     signal_workflow,
@@ -244,6 +245,21 @@ class WorkflowHandle(Generic[S, R]):
             self._target,
             reason,
             core.converter.to_payloads(args),
+            request_id=core.surroundings.new_uuid(),
+            identity=core.identity,
+        )
+        await core.call(call, rpc_timeout)
+
+    async def delete(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
+        """Removes the run with its history and its row in the lists; an open one is terminated first.
+
+        Returns when it is gone. Deleting a run that is gone is no error.
+        """
+        core = self._core
+        run_id = self._target.run_id or (await self.describe(rpc_timeout=rpc_timeout)).run_id
+        call = delete_workflow(
+            replace(self._target, run_id=run_id),
+            reason,
             request_id=core.surroundings.new_uuid(),
             identity=core.identity,
         )

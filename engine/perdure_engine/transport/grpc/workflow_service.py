@@ -66,6 +66,12 @@ class WorkflowService:
         response: pb.TerminateWorkflowResponse = await self._call("terminate_workflow", request)
         return response
 
+    async def DeleteWorkflow(
+        self, request: pb.DeleteWorkflowRequest, _: Context
+    ) -> pb.DeleteWorkflowResponse:
+        response: pb.DeleteWorkflowResponse = await self._call("delete_workflow", request)
+        return response
+
     async def DescribeWorkflow(
         self, request: pb.DescribeWorkflowRequest, _: Context
     ) -> pb.DescribeWorkflowResponse:

@@ -1,4 +1,4 @@
-"""`signal`, `cancel` and `terminate`: what changes a running workflow."""
+"""`signal`, `cancel`, `terminate` and `delete`: what changes a workflow."""
 
 from __future__ import annotations
 
@@ -49,3 +49,24 @@ async def terminate(
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     await handle.terminate(reason=reason, rpc_timeout=session.call_timeout)
     session.out.note(f"{workflow_id} is terminated.")
+
+
+@connected(app, "delete")
+async def delete(
+    session: Session,
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    reason: Reason = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove a run with its history; an open one is terminated first. This cannot be undone."""
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    there = await handle.describe(rpc_timeout=session.call_timeout)
+    status_word = "of a newer engine" if there.status is None else there.status.name
+    if not yes:
+        question = f"Delete {workflow_id}, run {there.run_id} ({status_word})?"
+        typer.confirm(question, abort=True, err=True)
+    handle = client.get_workflow_handle(workflow_id, run_id=there.run_id)
+    await handle.delete(reason=reason, rpc_timeout=session.call_timeout)
+    session.out.note(f"{workflow_id}, run {there.run_id}, is gone.")

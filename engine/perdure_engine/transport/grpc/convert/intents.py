@@ -14,6 +14,7 @@ from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.ids import run_id_of
 from perdure_engine.core.intents import (
     CancelWorkflow,
+    DeleteWorkflow,
     DescribeWorkflow,
     IdConflictPolicy,
     IdReusePolicy,
@@ -139,6 +140,18 @@ def terminate_workflow(
         identity=message.identity,
         reason=message.reason,
         details=message.details,
+    )
+
+
+def delete_workflow(message: pb.DeleteWorkflowRequest, namespace_id: bytes) -> DeleteWorkflow:
+    return DeleteWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        identity=message.identity,
+        reason=message.reason,
     )
 
 

@@ -35,6 +35,10 @@ def cancel_requested(_: None) -> pb.CancelWorkflowResponse:
     return pb.CancelWorkflowResponse()
 
 
+def deleted(_: None) -> pb.DeleteWorkflowResponse:
+    return pb.DeleteWorkflowResponse()
+
+
 def terminated(_: None) -> pb.TerminateWorkflowResponse:
     return pb.TerminateWorkflowResponse()
 
