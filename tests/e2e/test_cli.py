@@ -115,6 +115,21 @@ def test_a_cancelled_workflow_is_6(dev: CommandLine) -> None:
     assert dev.run("workflow", "result", "cancelled-1").returncode == 6
 
 
+def test_a_workflow_says_why_it_does_not_move(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Sleeping", *START, "sleeps-1")
+    dev.run("workflow", "start", "Sleeping", "--task-queue", "nobodys", "--id", "waits-1")
+
+    waits = dev.run("workflow", "why", "waits-1")
+    as_json = json.loads(dev.run("workflow", "why", "waits-1", "-o", "json").stdout)
+
+    assert "polls the task queue nobodys for workflows; nobody polls it" in waits.stdout
+    assert "since" in waits.stdout
+    assert [(one["kind"], one["pollers"]) for one in as_json] == [("WORKER_FOR_WORKFLOW_TASK", 0)]
+    wait_until(
+        lambda: "for timer" in dev.run("workflow", "why", "sleeps-1").stdout, 30, "it sleeps"
+    )
+
+
 def test_a_workflow_is_deleted_when_that_is_confirmed(dev: CommandLine) -> None:
     dev.run("workflow", "start", "Sleeping", *START, "deleted-1")
 
@@ -131,6 +146,7 @@ def test_a_workflow_is_deleted_when_that_is_confirmed(dev: CommandLine) -> None:
     "arguments",
     [
         ("describe", "nobody"),
+        ("why", "nobody"),
         ("show", "nobody"),
         ("result", "nobody"),
         ("query", "nobody", "state"),

@@ -115,6 +115,14 @@ class DescribeWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     run_id: bytes
 
 
+class ExplainWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Answered with `explain.Explanation`."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+
+
 class QueryWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
@@ -148,6 +156,7 @@ ClientIntent = (
     | TerminateWorkflow
     | DeleteWorkflow
     | DescribeWorkflow
+    | ExplainWorkflow
     | QueryWorkflow
     | WaitResult
     | WaitEvents

@@ -66,6 +66,7 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
             intents.TerminateWorkflow,
             intents.DeleteWorkflow,
             intents.DescribeWorkflow,
+            intents.ExplainWorkflow,
             intents.QueryWorkflow,
             intents.WaitResult,
             intents.WaitEvents,

@@ -17,6 +17,7 @@ from perdure_engine.core.decide import decide, start_workflow
 from perdure_engine.core.describe import describe
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, not_found
+from perdure_engine.core.explain import explain
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import Reply, Started
@@ -237,6 +238,8 @@ class Shard:
         match intent:
             case intents.DescribeWorkflow():
                 return describe(run.state)
+            case intents.ExplainWorkflow():
+                return explain(run.state)
             case intents.WaitResult():
                 step.after.append(lambda: wait_result(run, item))
                 return LATER

@@ -86,6 +86,49 @@ PENDING_ACTIVITY_STATE_BACKING_OFF: PendingActivityState.ValueType  # 3
 PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: PendingActivityState.ValueType  # 4
 Global___PendingActivityState: _TypeAlias = PendingActivityState  # noqa: Y015
 
+class _WaitKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WAIT_KIND_UNSPECIFIED: _WaitKind.ValueType  # 0
+    WAIT_KIND_CLOSED: _WaitKind.ValueType  # 1
+    """for nothing any more"""
+    WAIT_KIND_START_DELAY: _WaitKind.ValueType  # 2
+    WAIT_KIND_WORKER_FOR_WORKFLOW_TASK: _WaitKind.ValueType  # 3
+    """somebody who polls the queue"""
+    WAIT_KIND_WORKFLOW_TASK: _WaitKind.ValueType  # 4
+    """a worker that runs its code now"""
+    WAIT_KIND_WORKFLOW_TASK_BACKOFF: _WaitKind.ValueType  # 5
+    """its code failed, and is tried again"""
+    WAIT_KIND_WORKER_FOR_ACTIVITY: _WaitKind.ValueType  # 6
+    WAIT_KIND_ACTIVITY: _WaitKind.ValueType  # 7
+    WAIT_KIND_ACTIVITY_BACKOFF: _WaitKind.ValueType  # 8
+    WAIT_KIND_TIMER: _WaitKind.ValueType  # 9
+    WAIT_KIND_EVENT: _WaitKind.ValueType  # 10
+    """a signal, a cancel: nothing of its own is under way"""
+
+class WaitKind(_WaitKind, metaclass=_WaitKindEnumTypeWrapper): ...
+
+WAIT_KIND_UNSPECIFIED: WaitKind.ValueType  # 0
+WAIT_KIND_CLOSED: WaitKind.ValueType  # 1
+"""for nothing any more"""
+WAIT_KIND_START_DELAY: WaitKind.ValueType  # 2
+WAIT_KIND_WORKER_FOR_WORKFLOW_TASK: WaitKind.ValueType  # 3
+"""somebody who polls the queue"""
+WAIT_KIND_WORKFLOW_TASK: WaitKind.ValueType  # 4
+"""a worker that runs its code now"""
+WAIT_KIND_WORKFLOW_TASK_BACKOFF: WaitKind.ValueType  # 5
+"""its code failed, and is tried again"""
+WAIT_KIND_WORKER_FOR_ACTIVITY: WaitKind.ValueType  # 6
+WAIT_KIND_ACTIVITY: WaitKind.ValueType  # 7
+WAIT_KIND_ACTIVITY_BACKOFF: WaitKind.ValueType  # 8
+WAIT_KIND_TIMER: WaitKind.ValueType  # 9
+WAIT_KIND_EVENT: WaitKind.ValueType  # 10
+"""a signal, a cancel: nothing of its own is under way"""
+Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
+
 @_typing.final
 class StartWorkflowRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -750,6 +793,108 @@ class PendingWorkflowTaskInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PendingWorkflowTaskInfo: _TypeAlias = PendingWorkflowTaskInfo  # noqa: Y015
+
+@_typing.final
+class ExplainWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainWorkflowRequest: _TypeAlias = ExplainWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class WaitReason(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SINCE_US_FIELD_NUMBER: _builtins.int
+    UNTIL_US_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    ACTIVITY_TYPE_FIELD_NUMBER: _builtins.int
+    TASK_QUEUE_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    WORKER_IDENTITY_FIELD_NUMBER: _builtins.int
+    LAST_FAILURE_FIELD_NUMBER: _builtins.int
+    POLLERS_FIELD_NUMBER: _builtins.int
+    kind: Global___WaitKind.ValueType
+    since_us: _builtins.int
+    """0: not known"""
+    until_us: _builtins.int
+    """when it goes on by itself, at the latest; 0: it does not, or not known"""
+    subject: _builtins.str
+    """the activity's or the timer's id"""
+    activity_type: _builtins.str
+    task_queue: _builtins.str
+    attempt: _builtins.int
+    worker_identity: _builtins.str
+    pollers: _builtins.int
+    """of the queue on the node that answers, where a worker is waited for"""
+    @_builtins.property
+    def last_failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        kind: Global___WaitKind.ValueType = ...,
+        since_us: _builtins.int = ...,
+        until_us: _builtins.int = ...,
+        subject: _builtins.str = ...,
+        activity_type: _builtins.str = ...,
+        task_queue: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        worker_identity: _builtins.str = ...,
+        last_failure: _common_pb2.Failure | None = ...,
+        pollers: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_type", b"activity_type", "attempt", b"attempt", "kind", b"kind", "last_failure", b"last_failure", "pollers", b"pollers", "since_us", b"since_us", "subject", b"subject", "task_queue", b"task_queue", "until_us", b"until_us", "worker_identity", b"worker_identity"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitReason: _TypeAlias = WaitReason  # noqa: Y015
+
+@_typing.final
+class ExplainWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitReason]:
+        """at least one"""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        reasons: _abc.Iterable[Global___WaitReason] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reasons", b"reasons", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainWorkflowResponse: _TypeAlias = ExplainWorkflowResponse  # noqa: Y015
 
 @_typing.final
 class WorkflowFilter(_message.Message):

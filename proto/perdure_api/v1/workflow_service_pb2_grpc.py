@@ -74,6 +74,11 @@ class WorkflowServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowResponse.FromString,
                 _registered_method=True)
+        self.ExplainWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/ExplainWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowResponse.FromString,
+                _registered_method=True)
         self.ListWorkflows = channel.unary_unary(
                 '/perdure_api.v1.WorkflowService/ListWorkflows',
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ListWorkflowsRequest.SerializeToString,
@@ -155,6 +160,13 @@ class WorkflowServiceServicer(object):
 
     def DescribeWorkflow(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainWorkflow(self, request, context):
+        """Why an open run does not move: what it waits for, since when, and what will wake it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -242,6 +254,11 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.DescribeWorkflow,
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowResponse.SerializeToString,
+            ),
+            'ExplainWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowResponse.SerializeToString,
             ),
             'ListWorkflows': grpc.unary_unary_rpc_method_handler(
                     servicer.ListWorkflows,
@@ -490,6 +507,33 @@ class WorkflowService(object):
             '/perdure_api.v1.WorkflowService/DescribeWorkflow',
             perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowRequest.SerializeToString,
             perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/ExplainWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,8 @@ class WorkflowServiceStub:
     terminated first. Answered when it is gone. Naming a run that is not there is no error: it is gone.
     """
     DescribeWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.DescribeWorkflowRequest, _workflow_service_pb2.DescribeWorkflowResponse]
+    ExplainWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.ExplainWorkflowRequest, _workflow_service_pb2.ExplainWorkflowResponse]
+    """Why an open run does not move: what it waits for, since when, and what will wake it."""
     ListWorkflows: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.ListWorkflowsRequest, _workflow_service_pb2.ListWorkflowsResponse]
     CountWorkflows: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.CountWorkflowsRequest, _workflow_service_pb2.CountWorkflowsResponse]
     GetHistory: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.GetHistoryRequest, _workflow_service_pb2.GetHistoryResponse]
@@ -71,6 +73,8 @@ class WorkflowServiceAsyncStub(WorkflowServiceStub):
     terminated first. Answered when it is gone. Naming a run that is not there is no error: it is gone.
     """
     DescribeWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.DescribeWorkflowRequest, _workflow_service_pb2.DescribeWorkflowResponse]  # type: ignore[assignment]
+    ExplainWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ExplainWorkflowRequest, _workflow_service_pb2.ExplainWorkflowResponse]  # type: ignore[assignment]
+    """Why an open run does not move: what it waits for, since when, and what will wake it."""
     ListWorkflows: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ListWorkflowsRequest, _workflow_service_pb2.ListWorkflowsResponse]  # type: ignore[assignment]
     CountWorkflows: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.CountWorkflowsRequest, _workflow_service_pb2.CountWorkflowsResponse]  # type: ignore[assignment]
     GetHistory: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.GetHistoryRequest, _workflow_service_pb2.GetHistoryResponse]  # type: ignore[assignment]
@@ -143,6 +147,14 @@ class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workflow_service_pb2.DescribeWorkflowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workflow_service_pb2.DescribeWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.DescribeWorkflowResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ExplainWorkflow(
+        self,
+        request: _workflow_service_pb2.ExplainWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.ExplainWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.ExplainWorkflowResponse]]:
+        """Why an open run does not move: what it waits for, since when, and what will wake it."""
 
     @_abc_1.abstractmethod
     def ListWorkflows(

@@ -20,6 +20,7 @@ from perdure._wire.calls import (
     signal_workflow,
     terminate_workflow,
 )
+from perdure._wire.explanation import WaitReason
 from perdure._wire.history import HistoryEvent
 from perdure._wire.results import RunResult
 from perdure._wire.workflow_info import WorkflowExecutionDescription
@@ -270,6 +271,16 @@ class WorkflowHandle(Generic[S, R]):
     ) -> WorkflowExecutionDescription:
         call = describe_workflow(self._target, self._core.decode_or_keep)
         return await self._core.call(call, rpc_timeout)
+
+    async def explain(self, *, rpc_timeout: timedelta | None = None) -> Sequence[WaitReason]:
+        """Why the run does not move: what it waits for, since when, and what will wake it.
+
+        At least one reason, as the engine has it now.
+        """
+        core = self._core
+        return await core.unary(
+            lambda timeout_s: core.workflow_service.explain(self._target, timeout_s), rpc_timeout
+        )
 
     async def fetch_history(self, *, rpc_timeout: timedelta | None = None) -> WorkflowHistory:
         """All events that there are now."""

@@ -16,6 +16,7 @@ from perdure_engine.core.intents import (
     CancelWorkflow,
     DeleteWorkflow,
     DescribeWorkflow,
+    ExplainWorkflow,
     IdConflictPolicy,
     IdReusePolicy,
     QueryWorkflow,
@@ -157,6 +158,14 @@ def delete_workflow(message: pb.DeleteWorkflowRequest, namespace_id: bytes) -> D
 
 def describe_workflow(message: pb.DescribeWorkflowRequest, namespace_id: bytes) -> DescribeWorkflow:
     return DescribeWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+    )
+
+
+def explain_workflow(message: pb.ExplainWorkflowRequest, namespace_id: bytes) -> ExplainWorkflow:
+    return ExplainWorkflow(
         namespace_id=namespace_id,
         workflow_id=message.workflow_id,
         run_id=uuid_bytes_or_none("run_id", message.run_id),
