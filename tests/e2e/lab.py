@@ -5,7 +5,7 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from perdure import workflow
+from perdure import activity, workflow
 from perdure.client import Client
 from perdure.errors import ApplicationError
 from perdure.worker import Worker
@@ -51,9 +51,27 @@ class Echo:
         return value
 
 
+@activity.defn
+async def double(number: int) -> int:
+    return number * 2
+
+
+@workflow.defn
+class Doubles:
+    @workflow.run
+    async def run(self, count: int) -> int:
+        doubled = await workflow.map(
+            double, range(count), start_to_close_timeout=timedelta(seconds=30)
+        )
+        return sum(doubled.values)
+
+
+WORKFLOWS = [Order, Failing, Sleeping, Echo, Doubles]
+
+
 async def main() -> None:
     async with await Client.connect(os.environ["PERDURE_ADDRESS"]) as client:
-        await Worker(client, task_queue="lab", workflows=[Order, Failing, Sleeping, Echo]).run()
+        await Worker(client, task_queue="lab", workflows=WORKFLOWS, activities=[double]).run()
 
 
 if __name__ == "__main__":

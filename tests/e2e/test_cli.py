@@ -86,6 +86,16 @@ def test_a_failed_workflow_is_4(dev: CommandLine) -> None:
     assert "Refused: no money" in found.stderr
 
 
+def test_two_hundred_activities_wake_their_workflow_once(dev: CommandLine) -> None:
+    found = dev.run("workflow", "execute", "Doubles", *START, "doubles-1", "-i", "200")
+    assert (found.returncode, json.loads(found.stdout)) == (0, sum(range(200)) * 2)
+
+    shown = dev.run("workflow", "show", "doubles-1", "-o", "json").stdout.splitlines()
+    kinds = [json.loads(line)["event_type"] for line in shown]
+    assert kinds.count("ActivityTaskCompleted") == 200
+    assert kinds.count("WorkflowTaskCompleted") == 2
+
+
 def test_a_terminated_workflow_is_4(dev: CommandLine) -> None:
     dev.run("workflow", "start", "Sleeping", *START, "terminated-1")
     assert dev.run("workflow", "terminate", "terminated-1", "--reason", "enough").returncode == 0

@@ -12,6 +12,7 @@ import msgspec
 from perdure_engine.core.commands import Command
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, TimeoutType
+from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.tokens import TaskToken
@@ -173,6 +174,7 @@ class CompleteWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     worker_id: bytes
     identity: str
     build_id: str
+    wake_rules: tuple[WakeRule, ...] = ()
 
 
 class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):

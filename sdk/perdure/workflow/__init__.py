@@ -37,12 +37,22 @@ from perdure.workflow._context import (
     uuid4,
 )
 from perdure.workflow._decorators import defn, init, query, run, signal
+from perdure.workflow._fan_out import (
+    FanOutError,
+    FanOutResults,
+    FanOutRule,
+    map,
+    parallel,
+)
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
 __all__ = [
     "ActivityCancellationType",
     "ActivityHandle",
     "ActivityOptions",
+    "FanOutError",
+    "FanOutResults",
+    "FanOutRule",
     "Info",
     "LoggerAdapter",
     "NondeterminismError",
@@ -58,9 +68,11 @@ __all__ = [
     "init",
     "instance",
     "logger",
+    "map",
     "memo",
     "memo_value",
     "now",
+    "parallel",
     "payload_converter",
     "query",
     "random",
