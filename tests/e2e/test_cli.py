@@ -96,6 +96,20 @@ def test_two_hundred_activities_wake_their_workflow_once(dev: CommandLine) -> No
     assert kinds.count("WorkflowTaskCompleted") == 2
 
 
+def test_a_saga_waits_for_an_operator(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Buying", *START, "buying-1")
+    wait_until(lambda: "somebody" in dev.run("workflow", "why", "buying-1").stdout, 30, "parked")
+
+    told = dev.run("workflow", "saga", "buying-1", "retry", "--reason", "it has opened")
+    result = dev.run("workflow", "result", "buying-1")
+
+    assert (told.returncode, result.returncode) == (0, 4)
+    assert "sold out" in result.stderr
+    history = dev.run("workflow", "show", "buying-1").stdout
+    assert history.count("ActivityTaskScheduled") == 2
+    assert "it has opened" in history
+
+
 def test_a_terminated_workflow_is_4(dev: CommandLine) -> None:
     dev.run("workflow", "start", "Sleeping", *START, "terminated-1")
     assert dev.run("workflow", "terminate", "terminated-1", "--reason", "enough").returncode == 0

@@ -44,6 +44,7 @@ from perdure.workflow._fan_out import (
     map,
     parallel,
 )
+from perdure.workflow._saga import Saga, saga
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "LoggerAdapter",
     "NondeterminismError",
     "ReadOnlyContextError",
+    "Saga",
     "all_handlers_finished",
     "as_completed",
     "cancellation_reason",
@@ -77,6 +79,7 @@ __all__ = [
     "query",
     "random",
     "run",
+    "saga",
     "set_signal_handler",
     "signal",
     "sleep",
