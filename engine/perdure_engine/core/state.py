@@ -16,6 +16,7 @@ from perdure_engine.core.events import (
     ClosingEvent,
     WorkflowExecutionStarted,
 )
+from perdure_engine.core.fan_out import FanOut
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind, TimerRecord
 from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
@@ -57,6 +58,7 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     signals: int = 0
     # request id -> body hash, of signals and cancels: first those that the runs before handed on
     request_ids: dict[bytes, bytes] = {}
+    fan_out: FanOut | None = None  # which outcomes wake nobody yet
     # (n, time): the first n of `request_ids` had come by then. None: there are few
     request_marks: list[tuple[int, int]] | None = None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -48,6 +48,8 @@ def _fields(message: Message) -> dict[str, Any]:
 
 
 def _value(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None and isinstance(value, Sequence):
+        return [_fields(one) for one in cast("Sequence[Message]", value)]
     if isinstance(value, common_pb2.Failure):
         return failure_from_message(value)
     if isinstance(value, common_pb2.RetryPolicy):

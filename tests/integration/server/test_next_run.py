@@ -72,7 +72,8 @@ def rows(dsn: str, workflow_id: str) -> tuple[list[int], list[int]]:
     """The statuses of its runs as lists show them, the oldest first; and that of its current run."""
     with psycopg.connect(dsn) as connection:
         listed = connection.execute(
-            "select status from visibility where workflow_id = %s order by start_time", [workflow_id]
+            "select status from visibility where workflow_id = %s order by start_time",
+            [workflow_id],
         ).fetchall()
         current = connection.execute(
             "select status from current_runs where workflow_id = %s", [workflow_id]
