@@ -13,11 +13,11 @@ from perdure._replay.interrupts import ContinueAsNewError
 from perdure._replay.messages import ContinueAsNew
 from perdure._replay.run import current_run
 from perdure.common import RetryPolicy
-from perdure.workflow._activities import _to_ms
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _NO_HEADER: dict[str, Payload] = {}
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @overload
@@ -88,8 +88,8 @@ def continue_as_new(  # type: ignore[misc]  # mypy does not match *Ts with *Any
             input=converter.to_payloads(arguments or args),
             header=_NO_HEADER,
             memo={key: converter.to_payload(value) for key, value in (memo or {}).items()},
-            run_timeout_ms=_to_ms(run_timeout),
-            task_timeout_ms=_to_ms(task_timeout),
+            run_timeout_ms=_timeout_ms(run_timeout),
+            task_timeout_ms=_timeout_ms(task_timeout),
             retry_policy=retry_policy,
         )
     )
@@ -128,3 +128,13 @@ def _started() -> Any:
     started = current_run().started
     assert started is not None
     return started
+
+
+def _timeout_ms(timeout: timedelta | None) -> int:
+    """Rounded up; 0: as it is in this run."""
+    if timeout is None:
+        return 0
+    timeout_ms = -(-timeout // _MILLISECOND)
+    if timeout_ms <= 0:
+        raise ValueError(f"a timeout must be positive: {timeout}")
+    return timeout_ms

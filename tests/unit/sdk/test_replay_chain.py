@@ -11,7 +11,7 @@ from tests.unit.sdk.engine_in_small import CONVERTER, PocketEngine, payloads, va
 
 from perdure import workflow
 from perdure._failures import exception_to_failure
-from perdure._replay.messages import ContinueAsNew, TaskSuccess
+from perdure._replay.messages import ContinueAsNew, FailWorkflow, TaskSuccess
 from perdure.common import RetryPolicy
 from perdure.errors import ApplicationError, NondeterminismError
 
@@ -94,6 +94,18 @@ def test_the_other_ways_to_give_arguments(how: str) -> None:
     command = last(run)
     assert command.workflow_type == ("by name" if how == "by name" else "elsewhere")
     assert len(command.input) == 2
+
+
+def test_a_timeout_must_be_positive() -> None:
+    @workflow.defn
+    class Hasty:
+        @workflow.run
+        async def run(self) -> None:
+            workflow.continue_as_new(run_timeout=timedelta(0))
+
+    [command] = PocketEngine(Hasty).task()
+    assert isinstance(command, FailWorkflow)
+    assert "must be positive" in command.failure.message
 
 
 def test_a_signal_handler_may_continue_as_new() -> None:
