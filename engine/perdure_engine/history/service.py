@@ -159,6 +159,11 @@ class HistoryService:
             shard, run_id, from_event_id, to_event_id, limit_bytes
         )
 
+    @property
+    def shards(self) -> list[Shard]:
+        """Those that are served now."""
+        return [shard for shard in self._shards.values() if not shard.closed]
+
     # ---- OwnedShards
 
     def owned(self) -> frozenset[int]:
