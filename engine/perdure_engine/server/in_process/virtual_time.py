@@ -4,8 +4,8 @@ The engine's own clock (leases of tasks, long polls, everything monotonic) stays
 live in real time. Timers and timeouts are judged by the database's time, and that is what jumps: to
 the next timer, when somebody waits for time to pass and nothing else can happen (history/stillness).
 
-    somebody waits  ×  still            → to the next timer, or to where `pass_time` wants to go
-    somebody waits  ×  unattended       → the same, once UNATTENDED_S have passed: a worker that is
+    somebody waits and still            → to the next timer, or to where `pass_time` wants to go
+    somebody waits and unattended       → the same, once UNATTENDED_S have passed: a worker that is
                                           just starting must not find its work timed out
     a workflow task that failed waits   → no jump past it: it is retried in real time, or a workflow
       for its next attempt                with a bug would use up years of time in a second
