@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
@@ -95,7 +95,7 @@ class Replayer:
                 yield await self.replay_workflow(history, raise_on_replay_failure=False)
 
         @asynccontextmanager
-        async def opened() -> AsyncIterator[AsyncIterator[WorkflowReplayResult]]:
+        async def opened() -> AsyncGenerator[AsyncIterator[WorkflowReplayResult], None]:
             yield results()
 
         return opened()

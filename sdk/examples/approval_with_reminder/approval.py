@@ -74,7 +74,7 @@ class Approval:
                 await workflow.wait_condition(
                     lambda: self._decision is not None, timeout=min(REMIND_EVERY, left)
                 )
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 if workflow.now() < deadline:
                     self._reminders += 1
                     await self._tell(request, f"Reminder {self._reminders}: {request.what}")

@@ -37,9 +37,7 @@ class Greet:
 
 
 def make_worker(client: Client) -> Worker:
-    return Worker(
-        client, task_queue=TASK_QUEUE, workflows=[Greet], activities=[compose_greeting]
-    )
+    return Worker(client, task_queue=TASK_QUEUE, workflows=[Greet], activities=[compose_greeting])
 
 
 async def greet(client: Client, name: str) -> str:

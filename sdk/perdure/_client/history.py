@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -26,11 +26,7 @@ class WorkflowHistory:
         Raises ValueError that names the event and the field that cannot be read.
         """
         values = _values(history) if isinstance(history, str) else [history]
-        if len(values) == 1 and isinstance(values[0], Mapping) and "events" in values[0]:
-            values = list(cast("Mapping[str, Any]", values[0])["events"])
-        elif len(values) == 1 and isinstance(values[0], list):
-            values = cast("list[Any]", values[0])
-        events = [event_from_json(value) for value in values]
+        events = [event_from_json(value) for value in _unwrapped(values)]
         if not events:
             raise ValueError("the history has no events")
         return cls(workflow_id, run_id_of(events), events)
@@ -45,6 +41,17 @@ class WorkflowHistory:
 def run_id_of(events: Sequence[HistoryEvent]) -> str | None:
     """Of the run that they are from, when the first of them is there."""
     return events[0].attributes.get("run_id") if events else None
+
+
+def _unwrapped(values: list[Any]) -> list[Any]:
+    """The events themselves, where one value holds them all."""
+    if len(values) == 1:
+        found: Any = values[0]
+        if isinstance(found, Mapping) and "events" in found:
+            found = cast("Mapping[str, Any]", found)["events"]
+        if isinstance(found, list):
+            return [*cast("Iterable[Any]", found)]
+    return values
 
 
 def _values(text: str) -> list[Any]:

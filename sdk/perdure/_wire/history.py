@@ -101,7 +101,7 @@ ATTRIBUTES: Mapping[str, FieldDescriptor] = {
 }
 
 
-def _set(message: Message, field: FieldDescriptor, value: Any) -> None:
+def _set(message: Message, field: Any, value: Any) -> None:
     if isinstance(value, FailureInfo):
         getattr(message, field.name).CopyFrom(failure_to_message(value))
     elif isinstance(value, RetryPolicy):

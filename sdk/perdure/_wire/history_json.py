@@ -74,7 +74,7 @@ def event_from_json(value: Any) -> HistoryEvent:
         )
         event_type = fields.get("event_type")
         if event_type:
-            attributes = fields.get("attributes") or {}
+            attributes: Any = fields.get("attributes") or {}
             field = ATTRIBUTES.get(event_type)
             if field is None:
                 raise ValueError(f"an event type {event_type!r} is not known here")
@@ -128,7 +128,7 @@ def _message_from_json(kind: type[Message], value: Any) -> Message:
     return message
 
 
-def _set_field(message: Message, field: FieldDescriptor, value: Any) -> None:
+def _set_field(message: Message, field: Any, value: Any) -> None:
     if field.is_repeated:
         getattr(message, field.name).extend(_one_from_json(field, one) for one in value)
     elif field.message_type is not None:

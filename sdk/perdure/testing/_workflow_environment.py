@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -115,7 +115,7 @@ class WorkflowEnvironment:
         return _EPOCH + timedelta(microseconds=self._engine.now_us())
 
     @contextmanager
-    def auto_time_skipping_disabled(self) -> Iterator[None]:
+    def auto_time_skipping_disabled(self) -> Generator[None, None, None]:
         """In the block, waiting for a result makes no time pass, only `sleep` does."""
         if self._engine is None:
             yield

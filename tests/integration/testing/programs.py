@@ -37,7 +37,7 @@ class Waiter:
     async def run(self, limit_s: float, linger: bool = False) -> str:
         try:
             await workflow.wait_condition(lambda: bool(self._told), timeout=limit_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return "timed out"
         if linger:
             await workflow.wait_condition(lambda: len(self._told) > 1)

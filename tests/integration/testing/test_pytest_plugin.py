@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = '''
+PROGRAM = """
 from datetime import timedelta
 from perdure import activity, workflow
 
@@ -24,8 +24,8 @@ class Greet:
         return await workflow.execute_activity(
             compose, name, start_to_close_timeout=timedelta(seconds=5)
         )
-'''
-TESTS = '''
+"""
+TESTS = """
 import pytest
 from program import Greet, compose
 
@@ -46,8 +46,8 @@ async def test_each_test_has_an_engine_of_its_own(workflow_client):
 {mark}
 async def test_composes(activity_environment):
     assert await activity_environment.run(compose, "Ada") == "Hello, Ada!"
-'''
-SESSION = '''
+"""
+SESSION = """
 import pytest_asyncio
 from perdure.testing import WorkflowEnvironment
 from program import Greet, compose
@@ -68,21 +68,21 @@ async def test_one(env):
 
 async def test_two(env):
     await greet(env, 2)
-'''
-OTHER = '''
+"""
+OTHER = """
 import sys
 
 def test_nothing_of_perdure_was_imported_but_the_plugin():
     heavy = {"grpc", "google.protobuf", "msgspec", "perdure.client", "perdure.worker"}
     assert heavy & set(sys.modules) == set()
     assert "perdure.testing.pytest_plugin" in sys.modules
-'''
-WITHOUT_ASYNCIO = '''
+"""
+WITHOUT_ASYNCIO = """
 from perdure import activity
 
 def test_runs(activity_environment):
     assert activity_environment.run(lambda: activity.info().attempt) == 1
-'''
+"""
 
 
 # Warnings are errors: nothing is left open or unawaited. Unset, the last one is a warning of its own.

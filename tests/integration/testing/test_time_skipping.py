@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,7 +67,7 @@ async def test_thirty_days_are_skipped_and_the_workflow_sees_them(
 
     woke = await env.client.execute_workflow(programs.Sleeper.run, 30, id="s", task_queue="q")
 
-    steps = [later - earlier for earlier, later in zip(woke, woke[1:], strict=False)]
+    steps = [later - earlier for earlier, later in itertools.pairwise(woke)]
     assert len(steps) == 30
     assert all(DAY <= step < DAY + SOON for step in steps)
     assert 30 * DAY <= await env.get_current_time() - before < 30 * DAY + SOON
@@ -224,16 +225,16 @@ async def test_a_wait_that_is_given_up_lets_no_time_pass(
 
 
 async def test_two_environments_have_nothing_in_common(env: WorkflowEnvironment) -> None:
-    async with await WorkflowEnvironment.start_time_skipping() as other:
-        async with running(env), running(other):
-            first, second = await asyncio.gather(
-                env.client.execute_workflow(programs.Sleeper.run, 5, id="s", task_queue="q"),
-                other.client.execute_workflow(programs.Sleeper.run, 9, id="s", task_queue="q"),
-            )
-            assert (len(first), len(second)) == (6, 10)
-            assert await env.client.count_workflows() == 1
-            apart = await other.get_current_time() - await env.get_current_time()
-            assert 4 * DAY - SOON < apart < 4 * DAY + SOON
+    other = await WorkflowEnvironment.start_time_skipping()
+    async with other, running(env), running(other):
+        first, second = await asyncio.gather(
+            env.client.execute_workflow(programs.Sleeper.run, 5, id="s", task_queue="q"),
+            other.client.execute_workflow(programs.Sleeper.run, 9, id="s", task_queue="q"),
+        )
+        assert (len(first), len(second)) == (6, 10)
+        assert await env.client.count_workflows() == 1
+        apart = await other.get_current_time() - await env.get_current_time()
+        assert 4 * DAY - SOON < apart < 4 * DAY + SOON
 
 
 async def test_nothing_is_left(env: WorkflowEnvironment) -> None:

@@ -23,7 +23,6 @@ def add(a: int, b: int = 1) -> int:
 
 @activity.defn
 async def add_later(a: int) -> int:
-    await asyncio.sleep(0)
     activity.heartbeat(a)
     return a + activity.info().attempt
 

@@ -119,7 +119,9 @@ def test_every_kind_of_event_loses_no_field(event_type: str) -> None:
     for field in attributes.DESCRIPTOR.fields:
         set_some_value(attributes, field)
 
-    event = event_from_json(json.loads(json.dumps(event_to_json(history_event_from_message(message)))))
+    event = event_from_json(
+        json.loads(json.dumps(event_to_json(history_event_from_message(message))))
+    )
 
     assert message_from_history_event(event) == message
 
