@@ -13,6 +13,7 @@ import pytest
 from tests.integration.testing import programs
 from tests.integration.testing.programs import DAY, HOUR
 
+from perdure.common import WorkflowStatus
 from perdure.errors import WorkflowFailureError
 from perdure.testing import WorkflowEnvironment
 from perdure.worker import Worker
@@ -103,6 +104,55 @@ async def test_sleep_passes_exactly_that_much_and_what_falls_due_has_run(
     await env.sleep(DAY.total_seconds())
     fired = [e for e in (await handle.fetch_history()).events if e.event_type == "TimerFired"]
     assert len(fired) == 3
+
+
+async def test_when_a_sleep_ends_workers_are_done_with_what_fell_due(
+    env: WorkflowEnvironment, worker: Worker
+) -> None:
+    """Also with what fell due in its last moment."""
+    handles = await asyncio.gather(
+        *(
+            env.client.start_workflow(programs.Sleeper.run, 1, id=f"s-{n}", task_queue="q")
+            for n in range(20)
+        )
+    )
+    await env.sleep(HOUR)  # all of them wait for their timer
+    described = await asyncio.gather(*(handle.describe() for handle in handles))
+    last = max(one.pending_timers[0].fire_time for one in described)
+
+    await env.sleep(last - await env.get_current_time())
+
+    assert await env.client.count_workflows(status=WorkflowStatus.COMPLETED) == 20
+
+
+async def test_sleeps_end_each_at_its_time(env: WorkflowEnvironment) -> None:
+    before = await env.get_current_time()
+
+    async def sleep(days: int) -> timedelta:
+        await env.sleep(days * DAY)
+        return await env.get_current_time() - before
+
+    found = await asyncio.gather(sleep(3), sleep(0), sleep(1))
+
+    assert [passed // DAY for passed in found] == [3, 0, 1]
+
+
+async def test_a_sleep_that_is_given_up_lets_no_time_pass(
+    env: WorkflowEnvironment, worker: Worker, gate: programs.Gate
+) -> None:
+    handle = await env.client.start_workflow(programs.Racer.run, id="r", task_queue="q")
+    await gate.entered.wait()
+    before = await env.get_current_time()
+    sleeping = asyncio.ensure_future(env.sleep(DAY))
+    await asyncio.wait({sleeping}, timeout=0.05)
+    assert not sleeping.done(), "an activity runs"
+
+    sleeping.cancel()
+    await asyncio.gather(sleeping, return_exceptions=True)
+    gate.opened.set()
+
+    assert await handle.result() == "activity"
+    assert await env.get_current_time() - before < SOON
 
 
 async def test_a_wait_that_times_out(env: WorkflowEnvironment, worker: Worker) -> None:
