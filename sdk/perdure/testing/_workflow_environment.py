@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from perdure.client import Client
 from perdure.converter import DataConverter
@@ -15,7 +15,31 @@ from perdure.testing._engine import Engine, advice, load_engines
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+DEFAULT_NAMESPACE = "default"
+
 StartEngine = Callable[[], Awaitable[Engine]]
+
+
+class _ClientOptions(NamedTuple):
+    namespace: str
+    data_converter: DataConverter
+    identity: str | None
+
+    async def connect(self, address: str) -> Client:
+        """Makes the namespace, should it be another one than that which every engine has."""
+        client = await Client.connect(
+            address,
+            namespace=self.namespace,
+            data_converter=self.data_converter,
+            identity=self.identity,
+        )
+        if self.namespace != DEFAULT_NAMESPACE:
+            try:
+                await client.operator.create_namespace(self.namespace)
+            except BaseException:
+                await client.close()
+                raise
+        return client
 
 
 class WorkflowEnvironment:
@@ -40,6 +64,7 @@ class WorkflowEnvironment:
     async def start_time_skipping(
         cls,
         *,
+        namespace: str = DEFAULT_NAMESPACE,
         data_converter: DataConverter = DataConverter.default,
         identity: str | None = None,
     ) -> Self:
@@ -54,12 +79,14 @@ class WorkflowEnvironment:
         Raises RuntimeError that says what to install when the engine is not there.
         """
         engines = load_engines("server")
-        return await cls._start(engines.start_time_skipping, "server", data_converter, identity)
+        options = _ClientOptions(namespace, data_converter, identity)
+        return await cls._start(engines.start_time_skipping, "server", options)
 
     @classmethod
     async def start_local(
         cls,
         *,
+        namespace: str = DEFAULT_NAMESPACE,
         data_converter: DataConverter = DataConverter.default,
         identity: str | None = None,
     ) -> Self:
@@ -69,20 +96,17 @@ class WorkflowEnvironment:
         Raises RuntimeError that says what to install, or why PostgreSQL cannot run here.
         """
         engines = load_engines("dev-server")
-        return await cls._start(engines.start_local, "dev-server", data_converter, identity)
+        options = _ClientOptions(namespace, data_converter, identity)
+        return await cls._start(engines.start_local, "dev-server", options)
 
     @classmethod
-    async def _start(
-        cls, start: StartEngine, extra: str, data_converter: DataConverter, identity: str | None
-    ) -> Self:
+    async def _start(cls, start: StartEngine, extra: str, options: _ClientOptions) -> Self:
         try:
             engine = await start()
         except ModuleNotFoundError as error:
             raise RuntimeError(advice(extra, f"{error.name} is not installed")) from error
         try:
-            client = await Client.connect(
-                engine.address, data_converter=data_converter, identity=identity
-            )
+            client = await options.connect(engine.address)
         except BaseException:
             await engine.stop()
             raise

@@ -14,7 +14,7 @@ from tests.integration.testing import programs
 from tests.integration.testing.programs import DAY, HOUR
 
 from perdure.common import WorkflowStatus
-from perdure.errors import WorkflowFailureError
+from perdure.errors import RPCError, WorkflowFailureError
 from perdure.testing import WorkflowEnvironment
 from perdure.worker import Worker
 
@@ -202,7 +202,7 @@ async def test_a_timeout_of_an_activity_that_nobody_takes_comes_at_once(
 
 
 async def test_a_worker_that_starts_late_still_finds_its_work(env: WorkflowEnvironment) -> None:
-    """Ready work without a poller keeps time for a second, or a run's timeout would beat the worker."""
+    """Ready work without a poller keeps time for a while, or a run's timeout would beat the worker."""
     handle = await env.client.start_workflow(
         programs.Sleeper.run, 1, id="s", task_queue="q", run_timeout=DAY * 2
     )
@@ -287,6 +287,31 @@ async def test_two_environments_have_nothing_in_common(env: WorkflowEnvironment)
         assert 4 * DAY - SOON < apart < 4 * DAY + SOON
 
 
+async def test_in_a_namespace_of_its_own() -> None:
+    async with await WorkflowEnvironment.start_time_skipping(namespace="shop") as env:
+        assert env.client.namespace == "shop"
+        async with running(env):
+            await env.client.execute_workflow(programs.Sleeper.run, 1, id="s", task_queue="q")
+
+
+async def test_a_namespace_that_cannot_be_leaves_nothing_running() -> None:
+    before = asyncio.all_tasks()
+
+    with pytest.raises(RPCError, match="name"):
+        await WorkflowEnvironment.start_time_skipping(namespace="a" * 300)
+
+    assert engine_tasks() <= before
+
+
+def engine_tasks() -> set[asyncio.Task[object]]:
+    """Of the engine, not of gRPC, which ends its own in its own time."""
+    return {
+        task
+        for task in asyncio.all_tasks()
+        if not task.done() and "grpc" not in repr(task.get_coro())
+    }
+
+
 async def test_nothing_is_left(env: WorkflowEnvironment) -> None:
     tasks = asyncio.all_tasks()
     one = await WorkflowEnvironment.start_time_skipping()
@@ -296,8 +321,7 @@ async def test_nothing_is_left(env: WorkflowEnvironment) -> None:
     await one.shutdown()
     await one.shutdown()
 
-    left = {task for task in asyncio.all_tasks() - tasks if not task.done()}
-    assert {task.get_name() for task in left if "grpc" not in repr(task.get_coro())} == set()
+    assert engine_tasks() <= tasks
 
 
 def test_it_says_what_it_can(env: WorkflowEnvironment) -> None:

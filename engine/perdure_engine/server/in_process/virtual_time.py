@@ -26,7 +26,7 @@ from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.store.memory.tables import Tables
 
 # Until a worker that was just made has sent its first poll.
-UNATTENDED_S = 1.0
+UNATTENDED_S = 2.0
 # A look while something is on its way: it takes about as long as a call over loopback.
 MOVING_PAUSE_S = 0.001
 # A look while a worker works, besides those after each commit: a hand-out can also just be dropped.
