@@ -38,6 +38,7 @@ from perdure._definitions import workflow_definition
 from perdure._wire.calls import signal_with_start_workflow, start_workflow
 from perdure._wire.connection import Connection
 from perdure._wire.errors import EngineError
+from perdure._wire.explanation import WaitKind, WaitReason
 from perdure._wire.history import HistoryEvent
 from perdure._wire.operator_service import (
     ClusterInfo,
@@ -81,6 +82,8 @@ __all__ = [
     "StartOptions",
     "TaskQueueInfo",
     "TaskQueueKindInfo",
+    "WaitKind",
+    "WaitReason",
     "WorkflowAlreadyStartedError",
     "WorkflowExecution",
     "WorkflowExecutionDescription",

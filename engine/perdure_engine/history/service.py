@@ -159,11 +159,6 @@ class HistoryService:
             shard, run_id, from_event_id, to_event_id, limit_bytes
         )
 
-    @property
-    def shards(self) -> list[Shard]:
-        """Those that are served now."""
-        return [shard for shard in self._shards.values() if not shard.closed]
-
     # ---- OwnedShards
 
     def owned(self) -> frozenset[int]:
@@ -313,6 +308,10 @@ class HistoryService:
         share = self._rooms.config.runs_cached_max // max(1, len(self._shards))
         for shard in self._shards.values():
             shard.runs_max = max(min(RUNS_PER_SHARD_MIN, self._rooms.config.runs_cached_max), share)
+
+    def shards(self) -> list[Shard]:
+        """Those that are served now."""
+        return [shard for shard in self._shards.values() if not shard.closed]
 
     def lapsed(self) -> None:
         for shard in self._shards.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -14,11 +15,13 @@ from perdure._failures import failure_to_exception
 from perdure._wire.calls import (
     Target,
     cancel_workflow,
+    delete_workflow,
     describe_workflow,
     query_workflow,
     signal_workflow,
     terminate_workflow,
 )
+from perdure._wire.explanation import WaitReason
 from perdure._wire.history import HistoryEvent
 from perdure._wire.results import RunResult
 from perdure._wire.workflow_info import WorkflowExecutionDescription
@@ -242,11 +245,36 @@ class WorkflowHandle(Generic[S, R]):
         )
         await core.call(call, rpc_timeout)
 
+    async def delete(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
+        """Removes the run with its history and its row in the lists; an open one is terminated first.
+
+        Returns when it is gone. Deleting a run that is gone is no error.
+        """
+        core = self._core
+        run_id = self._target.run_id or (await self.describe(rpc_timeout=rpc_timeout)).run_id
+        call = delete_workflow(
+            replace(self._target, run_id=run_id),
+            reason,
+            request_id=core.surroundings.new_uuid(),
+            identity=core.identity,
+        )
+        await core.call(call, rpc_timeout)
+
     async def describe(
         self, *, rpc_timeout: timedelta | None = None
     ) -> WorkflowExecutionDescription:
         call = describe_workflow(self._target, self._core.decode_or_keep)
         return await self._core.call(call, rpc_timeout)
+
+    async def explain(self, *, rpc_timeout: timedelta | None = None) -> Sequence[WaitReason]:
+        """Why the run does not move: what it waits for, since when, and what will wake it.
+
+        At least one reason, as the engine has it now.
+        """
+        core = self._core
+        return await core.unary(
+            lambda timeout_s: core.workflow_service.explain(self._target, timeout_s), rpc_timeout
+        )
 
     async def fetch_history(self, *, rpc_timeout: timedelta | None = None) -> WorkflowHistory:
         """All events that there are now, of one run."""

@@ -63,6 +63,8 @@ def _fields(message: Message) -> dict[str, Any]:
 
 
 def _value(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None and isinstance(value, Sequence):
+        return [_fields(one) for one in cast("Sequence[Message]", value)]
     if isinstance(value, common_pb2.Failure):
         return failure_from_message(value)
     if isinstance(value, common_pb2.RetryPolicy):

@@ -24,14 +24,14 @@ FORGOTTEN_S = 61  # a worker that took something counts as polling for a minute
 
 
 def found(node: Node) -> Stillness:
-    return stillness(node.history.shards)
+    return stillness(node.history.shards())
 
 
 def jump(room: Room, node: Node, seconds: float) -> None:
     """What the test environment does."""
     room.database_clock.jump(seconds)
     node.rooms.database_clock.sample(room.now_us)
-    for shard in node.history.shards:
+    for shard in node.history.shards():
         shard.timers.time_jumped()
 
 

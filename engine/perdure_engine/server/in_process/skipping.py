@@ -1,7 +1,8 @@
 """An engine on the memory store, in the caller's event loop, whose time skips.
 
 The rooms are those of a real node (server/wiring), and so is the wire: a client and a worker cannot
-tell the difference, but for the time that passes.
+tell the difference, but for the time that passes. Nothing is deleted when its retention is over: what
+a test wants to look at must not be gone because time has skipped.
 """
 
 from __future__ import annotations
@@ -85,9 +86,7 @@ class SkippingEngine:
             store = Store(virtual.now_us, NUMBER_OF_SHARDS)
             rooms = _make_rooms(store, clock)
             history = History(rooms, store, number_of_shards=NUMBER_OF_SHARDS, address=NODE_ADDRESS)
-            skipper = Skipper(
-                virtual, clock, rooms.database_clock, store.tables, lambda: history.shards
-            )
+            skipper = Skipper(virtual, clock, rooms.database_clock, store.tables, history.shards)
             store.changed = skipper.changed
             history.skipper = skipper
             server = await _start_rooms(store, rooms, history, undo)
