@@ -24,7 +24,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure._client.core import ClientCore
-from perdure._client.handle import WorkflowHandle, WorkflowHistory
+from perdure._client.handle import WorkflowHandle
+from perdure._client.history import WorkflowHistory
 from perdure._client.operator import Operator
 from perdure._client.options import (
     NO_ARGUMENT,

@@ -7,7 +7,6 @@ stop goes the other way round: no door is open to a shard that has been given up
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
@@ -33,6 +32,7 @@ from perdure_engine.server.config_layers import variable
 from perdure_engine.server.errors import ConfigError, StartError
 from perdure_engine.server.lifecycle import Lifecycle
 from perdure_engine.server.node import Node
+from perdure_engine.server.version import perdure_version
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
@@ -249,13 +249,6 @@ async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifec
 def raise_alarm(what: str, **facts: object) -> None:
     """Implements history.rooms.Alarm."""
     log.error("alarm", what=what, **facts)
-
-
-def perdure_version() -> str:
-    try:
-        return importlib.metadata.version("perdure")
-    except importlib.metadata.PackageNotFoundError:
-        return "from source"  # a checkout on the path, not installed
 
 
 def _at_once(start: Callable[[], None]) -> Callable[[], Awaitable[None]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from perdure._client.core import ClientCore
+from perdure._client.history import WorkflowHistory, run_id_of
 from perdure._client.options import NO_ARGUMENT, arguments
 from perdure._definitions import query_definition, signal_definition
 from perdure._failures import failure_to_exception
@@ -44,13 +45,6 @@ P = ParamSpec("P")
 _QUERY_FAILED = "QUERY_FAILED"
 # How long one wait for new events of a history stays parked; the contract's maximum is 60 s.
 _HISTORY_WAIT_MS = 50_000
-
-
-@dataclass(frozen=True)
-class WorkflowHistory:
-    workflow_id: str
-    run_id: str | None
-    events: Sequence[HistoryEvent]
 
 
 class WorkflowHandle(Generic[S, R]):
@@ -288,9 +282,9 @@ class WorkflowHandle(Generic[S, R]):
         )
 
     async def fetch_history(self, *, rpc_timeout: timedelta | None = None) -> WorkflowHistory:
-        """All events that there are now."""
+        """All events that there are now, of one run."""
         events = [event async for event in self.fetch_history_events(rpc_timeout=rpc_timeout)]
-        return WorkflowHistory(self._id, self._run_id, events)
+        return WorkflowHistory(self._id, self._run_id or run_id_of(events), events)
 
     async def fetch_history_events(
         self, *, wait_new_event: bool = False, rpc_timeout: timedelta | None = None

@@ -71,7 +71,9 @@ async def show(
         bool, typer.Option("--follow", "-f", help="Go on until the workflow has closed.")
     ] = False,
 ) -> None:
-    """Print a workflow's history, one event a line."""
+    """Print a workflow's history, one event a line. As JSON it can be replayed (`Replayer`)."""
+    from perdure._wire.history_json import event_to_json  # with protobuf: not for `--help`
+
     client = await session.connect()
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     # A page that waits for the next event waits longer than any other call.
@@ -80,7 +82,7 @@ async def show(
     decode = client.core.decode_or_keep
     async for event in events:
         if session.out.is_json:
-            session.out.json_line(to_jsonable(event, decode))
+            session.out.json_line(event_to_json(event))
         else:
             session.out.line(_event_line(event, to_jsonable(event.attributes, decode)))
 
