@@ -104,9 +104,11 @@ class Saga:
         if not self._listens:
             self._listens = True
             definition = handler_definition(self._hear, "saga", "signal", skip_first=False)
-            current_run().signals.add_handler(
-                replace(definition, name=SAGA_SIGNAL, function=lambda _, *args: self._hear(*args))
-            )
+
+            def hear(_: object, word: Mapping[str, str]) -> None:
+                self._hear(word)
+
+            current_run().signals.add_handler(replace(definition, name=SAGA_SIGNAL, function=hear))
         await wait_condition(lambda: self._word is not None)
         word, self._word = self._word, None
         assert word is not None
