@@ -47,6 +47,25 @@ class CancelWorkflow(msgspec.Struct, frozen=True, gc=False):
     details: bytes
 
 
+class AcceptUpdate(msgspec.Struct, frozen=True, gc=False):
+    """The validator let it pass: its handler runs from this workflow task on."""
+
+    update_id: str
+
+
+class RejectUpdate(msgspec.Struct, frozen=True, gc=False):
+    update_id: str
+    failure: Failure
+
+
+class CompleteUpdate(msgspec.Struct, frozen=True, gc=False):
+    """`failure` None: it succeeded with `result`."""
+
+    update_id: str
+    result: bytes
+    failure: Failure | None
+
+
 Command = (
     ScheduleActivity
     | RequestCancelActivity
@@ -55,7 +74,12 @@ Command = (
     | CompleteWorkflow
     | FailWorkflow
     | CancelWorkflow
+    | AcceptUpdate
+    | RejectUpdate
+    | CompleteUpdate
 )
+
+UpdateCommand = AcceptUpdate | RejectUpdate | CompleteUpdate
 
 ClosingCommand = CompleteWorkflow | FailWorkflow | CancelWorkflow
 """The last command of a run: nothing may follow it."""

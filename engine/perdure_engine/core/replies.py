@@ -6,6 +6,7 @@ import msgspec
 
 from perdure_engine.core.events import ClosingEvent
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.intents import UpdateStage
 from perdure_engine.core.status import Status
 
 
@@ -88,4 +89,15 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     buffered_events: int
 
 
-Reply = Started | Closed | QueryAnswer | EventsReady | Description | None
+class UpdateStatus(msgspec.Struct, frozen=True, gc=False):
+    """How far an update has come; at COMPLETED its outcome, a failure or else the result."""
+
+    run_id: bytes
+    update_id: str
+    stage: UpdateStage
+    result: bytes = b""
+    failure: Failure | None = None
+    started: bool = False  # of an update-with-start: the run began with it
+
+
+Reply = Started | Closed | QueryAnswer | EventsReady | Description | UpdateStatus | None

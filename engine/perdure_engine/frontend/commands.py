@@ -10,11 +10,14 @@ from typing import assert_never
 
 from perdure_engine.core import limits
 from perdure_engine.core.commands import (
+    AcceptUpdate,
     CancelTimer,
     CancelWorkflow,
     Command,
+    CompleteUpdate,
     CompleteWorkflow,
     FailWorkflow,
+    RejectUpdate,
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
@@ -49,6 +52,8 @@ def _check(command: Command) -> None:
                 raise invalid("request_cancel_activity.scheduled_event_id", "must be positive")
         case FailWorkflow():
             pass
+        case AcceptUpdate() | RejectUpdate() | CompleteUpdate():
+            _check_update(command)
         case _:
             assert_never(command)
 
@@ -71,3 +76,14 @@ def _check_activity(command: ScheduleActivity) -> None:
         )
     checks.retry_policy(f"{at}.retry_policy", command.retry_policy)
     checks.priority(f"{at}.priority", command.priority)
+
+
+def _check_update(command: AcceptUpdate | RejectUpdate | CompleteUpdate) -> None:
+    match command:
+        case AcceptUpdate():
+            checks.name("accept_update.update_id", command.update_id)
+        case RejectUpdate():
+            checks.name("reject_update.update_id", command.update_id)
+        case CompleteUpdate():
+            checks.name("complete_update.update_id", command.update_id)
+            checks.size("complete_update.result", command.result)

@@ -35,6 +35,7 @@ from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.run import CurrentRun, Run
 from perdure_engine.history.sweeping import Sweeping
 from perdure_engine.history.timers import ShardTimers
+from perdure_engine.history.updates import Updates
 from perdure_engine.history.waits import wait_events, wait_result, wait_without_turn, wake
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.store import Batch, Fence
@@ -68,6 +69,7 @@ class Shard:
         self.leases = LeaseBook(self)
         self.queues = QueueBooks(self)
         self.queries = Queries(self)
+        self.updates = Updates(self)
         self.timers = ShardTimers(self, timer_mark_us)
         self.sweeping = Sweeping(self)
         self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us)
@@ -225,7 +227,12 @@ class Shard:
     ) -> Reply | _Later:
         intent = item.intent
         if isinstance(intent, intents.StartWorkflow):
-            return self._start(step, intent, run, env)
+            reply = self._start(step, intent, run, env)
+            if intent.update is None:
+                return reply
+            found = self.runs[reply.run_id]
+            step.after.append(lambda: self.updates.wait(found, item, started=reply.started))
+            return LATER
         assert isinstance(run, Run)
         match intent:
             case intents.DescribeWorkflow():
@@ -238,6 +245,13 @@ class Shard:
                 return LATER
             case intents.QueryWorkflow():
                 step.after.append(lambda: self.queries.ask(run, item))
+                return LATER
+            case intents.UpdateWorkflow():
+                decide(self._draft(step, run, env), intent)
+                step.after.append(lambda: self.updates.wait(run, item))
+                return LATER
+            case intents.PollUpdate():
+                step.after.append(lambda: self.updates.wait(run, item))
                 return LATER
             case intents.FireTimer():
                 step.after.append(lambda: self.timers.fired(intent.wake_us, intent.timer_id))
@@ -253,7 +267,7 @@ class Shard:
 
     def _start(
         self, step: ShardStep, intent: intents.StartWorkflow, found: Run | CurrentRun, env: Env
-    ) -> Reply:
+    ) -> Started:
         current = found.current if isinstance(found, Run) else found
         named = self.runs.get(intent.run_id)
         if named is not None:
@@ -378,6 +392,8 @@ class Shard:
         wake(run, draft)
         if run.queries:
             self.queries.run_changed(run, draft)
+        if run.update_waiters is not None:
+            self.updates.run_changed(run, draft)
         run.free()
 
     def _trim(self) -> None:
@@ -417,7 +433,7 @@ class Shard:
         kept = self.leases.of_run(run_id)
         if kept:
             self.kept_handouts.setdefault(run_id, {}).update(kept)
-        self.put_again(run.result_waiters + run.event_waiters + self.queries.take_back(run))
+        self.put_again(run.take_waiters() + self.queries.take_back(run))
         run.free()
 
     def blame(self, step: ShardStep, reason: str) -> None:
@@ -453,12 +469,13 @@ class Shard:
         self.leases.stop()
         self.queues.stop()
         self.queries.stop()
+        self.updates.stop()
         self.sweeping.stop()
         self.rooms.matching.withdraw(self.shard_id)
         for item in self.inbox.drain() + self.loading.drain():
             item.refuse(moved(self.shard_id))
         for run in self.runs.values():
-            for item in run.result_waiters + run.event_waiters + self.queries.take_back(run):
+            for item in run.take_waiters() + self.queries.take_back(run):
                 item.refuse(moved(self.shard_id))
             run.free()
         self.runs.clear()

@@ -28,6 +28,8 @@ FOLDED = {
     "previous_started_id": "history",
     "signals": "history",
     "request_ids": "history",
+    "updates": "history",
+    "updates_running": "history",
 }
 RUN = {
     "folded": "history",
@@ -40,6 +42,8 @@ RUN = {
     "snapshot_event_id": "head",
     "version": "head",
     "sticky_worker_id": "head",
+    "admitted": "inbox",
+    "inbox_numbered": "head",
 }
 TASK = {
     "kind": "rows",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.retry import RetryPolicy
-from perdure_engine.core.state import Activity, Folded, Head, Timer
+from perdure_engine.core.state import Activity, Folded, Head, Timer, Update
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind, TaskPayload, TimerKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
@@ -108,6 +108,13 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowExecutionCanceled(9, TIME_US, b"details", 8),
     ev.WorkflowExecutionSignaled(5, TIME_US, "paid", b"input", "cli@host", b"h", REQUEST, HASH),
     TERMINATED,
+    ev.WorkflowExecutionUpdateAccepted(
+        5, TIME_US, "u-1", "set address", b"input", b"h", "cli@host", HASH, 4
+    ),
+    ev.WorkflowExecutionUpdateCompleted(6, TIME_US, "u-1", 5, b"result", FAILURE, 4),
+    ev.WorkflowExecutionUpdateAdmitted(
+        7, TIME_US, "u-1", "set address", b"input", b"h", "cli@host", HASH
+    ),
 ]
 
 HEAD = Head(
@@ -117,6 +124,8 @@ HEAD = Head(
     history_bytes=1_234,
     snapshot_event_id=64,
     sticky_worker_id=RUN,
+    inbox_numbered=2,
+    admitted=[1, 3],
 )
 TASK = TaskPayload(
     TaskKind.ACTIVITY,
@@ -147,8 +156,10 @@ FOLDED = Folded(
     previous_started_id=3,
     signals=2,
     request_ids={REQUEST: HASH},
+    updates={"u-1": Update(5, HASH, 6)},
+    updates_running=1,
 )
-TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3)
+TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)
 
 RECORDS = [HEAD, TASK, FOLDED, TASK_TOKEN, QUERY_TOKEN]

@@ -88,6 +88,20 @@ def signal(number: int = 100, **changes: Any) -> intents.SignalWorkflow:
     )
 
 
+def update(update_id: str = "u-1", **changes: Any) -> intents.UpdateWorkflow:
+    fields: dict[str, Any] = {
+        "run_id": b"",
+        "update_name": "set address",
+        "body_hash": b"update",
+        "input": b"args",
+        "header": b"h",
+        "identity": "me",
+    }
+    return intents.UpdateWorkflow(
+        namespace_id=NAMESPACE, workflow_id=WORKFLOW_ID, update_id=update_id, **(fields | changes)
+    )
+
+
 def cancel(number: int = 200, **changes: Any) -> intents.CancelWorkflow:
     fields: dict[str, Any] = {"body_hash": b"cancel", "reason": "no longer wanted"}
     return intents.CancelWorkflow(
@@ -182,6 +196,20 @@ def activity(activity_id: str, **changes: Any) -> cmd.ScheduleActivity:
 
 def timer(timer_id: str, seconds: float = 60) -> cmd.StartTimer:
     return cmd.StartTimer(timer_id, int(seconds * 1000))
+
+
+def accept(update_id: str = "u-1") -> cmd.AcceptUpdate:
+    return cmd.AcceptUpdate(update_id)
+
+
+def reject(update_id: str = "u-1") -> cmd.RejectUpdate:
+    return cmd.RejectUpdate(update_id, application("not now", "Refused"))
+
+
+def complete_update(
+    update_id: str = "u-1", result: bytes = b"updated", failure: Failure | None = None
+) -> cmd.CompleteUpdate:
+    return cmd.CompleteUpdate(update_id, result, failure)
 
 
 COMPLETE = cmd.CompleteWorkflow(b"done")
@@ -301,7 +329,12 @@ class Scenario:
             started_us,
             0,
             started_event_id,
+            self._updates_to() if record.kind is TaskKind.WORKFLOW else 0,
         )
+
+    def _updates_to(self) -> int:
+        """All admitted updates go out with the workflow task."""
+        return max((one.seq for one in (self.state.admitted or {}).values()), default=0)
 
     # ---- when
 
@@ -437,6 +470,8 @@ def frozen(state: RunState) -> bytes:
             state.snapshot_event_id,
             state.version,
             state.sticky_worker_id,
+            state.admitted,
+            state.inbox_numbered,
         ]
     )
 

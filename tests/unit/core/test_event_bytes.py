@@ -119,6 +119,9 @@ def test_the_type_numbers_are_those_of_temporal() -> None:
         (21, "WORKFLOW_EXECUTION_CANCELED"),
         (26, "WORKFLOW_EXECUTION_SIGNALED"),
         (27, "WORKFLOW_EXECUTION_TERMINATED"),
+        (41, "WORKFLOW_EXECUTION_UPDATE_ACCEPTED"),
+        (43, "WORKFLOW_EXECUTION_UPDATE_COMPLETED"),
+        (47, "WORKFLOW_EXECUTION_UPDATE_ADMITTED"),
     ]
 
 

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from perdure_engine.core import commands as cmd
+from perdure_engine.core.decide.settle_updates import UpdateChecker
+from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.state import RunState
 
 
-def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> str | None:
+class Refusal(NamedTuple):
+    cause: WorkflowTaskFailedCause
+    message: str
+
+
+def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> Refusal | None:
     """What is wrong with the list, or None."""
     if len(commands) > limits.commands_max:
-        return f"{len(commands)} commands in one workflow task; at most {limits.commands_max}"
+        return _bad(f"{len(commands)} commands in one workflow task; at most {limits.commands_max}")
     checker = _Checker(state, limits)
     for index, command in enumerate(commands):
+        name = type(command).__name__
         if isinstance(command, cmd.ClosingCommand) and index != len(commands) - 1:
-            return f"command {index} ({type(command).__name__}) ends the run, but more commands follow it"
+            return _bad(f"command {index} ({name}) ends the run, but more commands follow it")
         problem = checker.check(command)
         if problem is not None:
-            return f"command {index} ({type(command).__name__}): {problem}"
+            cause = WorkflowTaskFailedCause.BAD_COMMAND
+            if isinstance(command, cmd.UpdateCommand):
+                cause = WorkflowTaskFailedCause.BAD_UPDATE
+            return Refusal(cause, f"command {index} ({name}): {problem}")
     return None
+
+
+def _bad(message: str) -> Refusal:
+    return Refusal(WorkflowTaskFailedCause.BAD_COMMAND, message)
 
 
 class _Checker:
     """Walks the list with the ids that the commands before have used."""
 
-    __slots__ = ("activities", "activity_ids", "limits", "state", "timers")
+    __slots__ = ("activities", "activity_ids", "limits", "state", "timers", "updates")
 
     def __init__(self, state: RunState, limits: RunLimits) -> None:
         self.state = state
@@ -32,6 +49,7 @@ class _Checker:
         self.activities = len(state.folded.activities)
         self.activity_ids: set[str] | None = None  # built when a command needs it
         self.timers: set[str] | None = None
+        self.updates: UpdateChecker | None = None
 
     def check(self, command: cmd.Command) -> str | None:
         match command:
@@ -47,6 +65,10 @@ class _Checker:
                 return self._cancel_timer(command)
             case cmd.CompleteWorkflow() | cmd.FailWorkflow() | cmd.CancelWorkflow():
                 return None
+            case cmd.AcceptUpdate() | cmd.RejectUpdate() | cmd.CompleteUpdate():
+                if self.updates is None:
+                    self.updates = UpdateChecker(self.state)
+                return self.updates.check(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         if self.activity_ids is None:
