@@ -275,6 +275,7 @@ class Scenario:
         self.seen: list[bytes] = []  # the events' bytes at the last check of invariant 2
         self._numbers = itertools.count(1)
         self._at_rest: dict[tuple[int, int], str] = {}
+        self.rejected_updates: dict[str, Failure] = {}
         self.begun = NOTHING
         self.state: RunState
         if intent is not None:
@@ -394,6 +395,7 @@ class Scenario:
         self.saved.commit(batch)
         rows.saved(draft)
         self.events += draft.events
+        self.rejected_updates |= draft.rejected or {}
         assert_rebuilt(self.state, self.saved)
         assert_rows(self.state, self.saved)
         waiting = {seq for _, seq in self.saved.inbox}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perdure_engine.core import commands as cmd
-from perdure_engine.core.decide.settle_updates import UpdateChecker
+from perdure_engine.core.decide import settle_updates
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.state import RunState
@@ -16,8 +16,10 @@ class Refusal(NamedTuple):
     message: str
 
 
-def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> Refusal | None:
-    """What is wrong with the list, or None."""
+def check(
+    state: RunState, limits: RunLimits, commands: list[cmd.Command], updates_to: int
+) -> Refusal | None:
+    """What is wrong with the list, or None. `updates_to`: of the hand-out's token."""
     if len(commands) > limits.commands_max:
         return _bad(f"{len(commands)} commands in one workflow task; at most {limits.commands_max}")
     checker = _Checker(state, limits)
@@ -31,6 +33,11 @@ def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> Re
             if isinstance(command, cmd.UpdateCommand):
                 cause = WorkflowTaskFailedCause.BAD_UPDATE
             return Refusal(cause, f"command {index} ({name}): {problem}")
+    if updates_to and not (commands and isinstance(commands[-1], cmd.ClosingCommand)):
+        ignored = settle_updates.without_verdict(state, commands, updates_to)
+        if ignored is not None:
+            message = f"update {ignored!r} was neither accepted nor rejected"
+            return Refusal(WorkflowTaskFailedCause.BAD_UPDATE, message)
     return None
 
 
@@ -49,7 +56,7 @@ class _Checker:
         self.activities = len(state.folded.activities)
         self.activity_ids: set[str] | None = None  # built when a command needs it
         self.timers: set[str] | None = None
-        self.updates: UpdateChecker | None = None
+        self.updates: settle_updates.UpdateChecker | None = None
 
     def check(self, command: cmd.Command) -> str | None:
         match command:
@@ -67,7 +74,7 @@ class _Checker:
                 return None
             case cmd.AcceptUpdate() | cmd.RejectUpdate() | cmd.CompleteUpdate():
                 if self.updates is None:
-                    self.updates = UpdateChecker(self.state)
+                    self.updates = settle_updates.UpdateChecker(self.state)
                 return self.updates.check(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:

@@ -27,7 +27,9 @@ from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
 
 def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
     record = attempts.current_workflow_task(draft, intent.token)
-    refusal = check_commands.check(draft.state, draft.env.limits, intent.commands)
+    refusal = check_commands.check(
+        draft.state, draft.env.limits, intent.commands, intent.token.updates_to
+    )
     if refusal is not None:
         fail_task(draft, refusal.cause, _bug(refusal.message), intent.identity)
         return

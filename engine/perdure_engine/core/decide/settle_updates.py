@@ -44,6 +44,22 @@ class UpdateChecker:
         return None
 
 
+def without_verdict(state: RunState, commands: list[cmd.Command], updates_to: int) -> str | None:
+    """An update that went out with the workflow task and that the worker says nothing of.
+
+    Every task settles what came with it, so that an admitted update always has a task that it waits for.
+    """
+    settled = {
+        command.update_id
+        for command in commands
+        if isinstance(command, cmd.AcceptUpdate | cmd.RejectUpdate)
+    }
+    for update_id, one in (state.admitted or {}).items():
+        if one.seq <= updates_to and update_id not in settled:
+            return update_id
+    return None
+
+
 def unseen(state: RunState, updates_to: int) -> bool:
     """Whether an update was admitted after a workflow task went out that carried those up to `updates_to`."""
     return state.admitted is not None and any(
