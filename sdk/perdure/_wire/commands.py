@@ -23,6 +23,9 @@ _KnownCommand = (
     | replay.CompleteWorkflow
     | replay.FailWorkflow
     | replay.CancelWorkflow
+    | replay.AcceptUpdate
+    | replay.RejectUpdate
+    | replay.CompleteUpdate
 )
 
 
@@ -43,8 +46,20 @@ def command_fields(command: replay.Command) -> Fields:
             return {"fail_workflow": {"failure": failure_to_message(failure)}}
         case replay.CancelWorkflow(details=details):
             return {"cancel_workflow": {"details": payloads_to_bytes(details)}}
+        case replay.AcceptUpdate(update_id=update_id):
+            return {"accept_update": {"update_id": update_id}}
+        case replay.RejectUpdate() | replay.CompleteUpdate():
+            return _update(command)
         case _:
             assert_never(command)
+
+
+def _update(command: replay.RejectUpdate | replay.CompleteUpdate) -> Fields:
+    failure = None if command.failure is None else failure_to_message(command.failure)
+    fields: Fields = {"update_id": command.update_id, "failure": failure}
+    if isinstance(command, replay.RejectUpdate):
+        return {"reject_update": fields}
+    return {"complete_update": {**fields, "result": payloads_to_bytes(command.result)}}
 
 
 def _schedule_activity(command: replay.ScheduleActivity) -> Fields:

@@ -6,8 +6,10 @@ gone. So it must do the same each time; clocks, randomness, files and networks a
 and `now`, `random`, `uuid4` and `sleep` stand in for them here.
 """
 
+from perdure._definitions import HandlerUnfinishedPolicy
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.machines.activity import ActivityCancellationType
+from perdure._replay.updates import UpdateInfo
 from perdure.errors import NondeterminismError, ReadOnlyContextError
 from perdure.workflow import unsafe
 from perdure.workflow._activities import (
@@ -22,6 +24,7 @@ from perdure.workflow._context import (
     LoggerAdapter,
     all_handlers_finished,
     cancellation_reason,
+    current_update_info,
     in_workflow,
     info,
     instance,
@@ -32,24 +35,37 @@ from perdure.workflow._context import (
     payload_converter,
     random,
     set_signal_handler,
+    set_update_handler,
     time,
     time_ns,
     uuid4,
 )
-from perdure.workflow._decorators import defn, init, query, run, signal
+from perdure.workflow._decorators import (
+    UpdateMethodMultiParam,
+    defn,
+    init,
+    query,
+    run,
+    signal,
+    update,
+)
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
 __all__ = [
     "ActivityCancellationType",
     "ActivityHandle",
     "ActivityOptions",
+    "HandlerUnfinishedPolicy",
     "Info",
     "LoggerAdapter",
     "NondeterminismError",
     "ReadOnlyContextError",
+    "UpdateInfo",
+    "UpdateMethodMultiParam",
     "all_handlers_finished",
     "as_completed",
     "cancellation_reason",
+    "current_update_info",
     "defn",
     "execute_activity",
     "execute_activity_method",
@@ -66,6 +82,7 @@ __all__ = [
     "random",
     "run",
     "set_signal_handler",
+    "set_update_handler",
     "signal",
     "sleep",
     "start_activity",
@@ -73,6 +90,7 @@ __all__ = [
     "time",
     "time_ns",
     "unsafe",
+    "update",
     "uuid4",
     "wait",
     "wait_condition",

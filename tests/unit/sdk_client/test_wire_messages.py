@@ -194,6 +194,33 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             ("terminated", "WorkflowExecutionTerminated"),
         )
     },
+    "workflow_execution_update_accepted": (
+        event_pb2.WorkflowExecutionUpdateAccepted(
+            update_id="u",
+            update_name="n",
+            input=ONE_BYTES,
+            identity="i",
+            workflow_task_completed_event_id=6,
+        ),
+        replay.UpdateAccepted(
+            event_id=7,
+            time_us=8,
+            update_id="u",
+            update_name="n",
+            input=ONE,
+            header={},
+            identity="i",
+            workflow_task_completed_event_id=6,
+        ),
+    ),
+    "workflow_execution_update_completed": (
+        event_pb2.WorkflowExecutionUpdateCompleted(update_id="u", result=ONE_BYTES),
+        replay.UpdateCompleted(event_id=7, time_us=8, update_id="u"),
+    ),
+    "workflow_execution_update_admitted": (
+        event_pb2.WorkflowExecutionUpdateAdmitted(update_id="u"),
+        replay.OtherEvent(event_id=7, time_us=8),
+    ),
 }
 
 
@@ -251,6 +278,9 @@ COMMANDS: dict[str, replay.Command] = {
     "complete_workflow": replay.CompleteWorkflow(result=ONE),
     "fail_workflow": replay.FailWorkflow(failure=FAILURE),
     "cancel_workflow": replay.CancelWorkflow(details=ONE),
+    "accept_update": replay.AcceptUpdate(update_id="u"),
+    "reject_update": replay.RejectUpdate(update_id="u", failure=FAILURE),
+    "complete_update": replay.CompleteUpdate(update_id="u", result=ONE, failure=None),
 }
 
 
@@ -274,6 +304,10 @@ def test_every_command_travels() -> None:
     assert (scheduled.schedule_to_start_timeout_ms, scheduled.priority) == (2, 6)
     assert sent.commands[4].complete_workflow.result == ONE_BYTES
     assert sent.commands[5].fail_workflow.failure == FAILURE_MESSAGE
+    assert sent.commands[7].accept_update.update_id == "u"
+    assert sent.commands[8].reject_update.failure == FAILURE_MESSAGE
+    assert sent.commands[9].complete_update.result == ONE_BYTES
+    assert not sent.commands[9].complete_update.HasField("failure")
     assert message.query_results[0].result == ONE_BYTES
     closing = [name for name, command in COMMANDS.items() if closes_workflow(command)]
     assert closing == ["complete_workflow", "fail_workflow", "cancel_workflow"]
