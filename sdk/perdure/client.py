@@ -33,6 +33,8 @@ from perdure._client.options import (
     build_start,
     workflow_filter,
 )
+from perdure._client.updates import WorkflowUpdateHandle
+from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import workflow_definition
 from perdure._wire.calls import signal_with_start_workflow, start_workflow
 from perdure._wire.connection import Connection
@@ -46,6 +48,7 @@ from perdure._wire.operator_service import (
     TaskQueueKindInfo,
 )
 from perdure._wire.surroundings import Surroundings
+from perdure._wire.updates import WorkflowUpdateStage
 from perdure._wire.workflow_info import (
     PendingActivity,
     PendingActivityState,
@@ -62,6 +65,8 @@ from perdure.errors import (
     WorkflowAlreadyStartedError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 
 __all__ = [
@@ -80,6 +85,7 @@ __all__ = [
     "StartOptions",
     "TaskQueueInfo",
     "TaskQueueKindInfo",
+    "WithStartWorkflowOperation",
     "WorkflowAlreadyStartedError",
     "WorkflowExecution",
     "WorkflowExecutionDescription",
@@ -88,6 +94,10 @@ __all__ = [
     "WorkflowHistory",
     "WorkflowQueryFailedError",
     "WorkflowStatus",
+    "WorkflowUpdateFailedError",
+    "WorkflowUpdateHandle",
+    "WorkflowUpdateRPCTimeoutOrCancelledError",
+    "WorkflowUpdateStage",
 ]
 
 S = TypeVar("S")
@@ -110,7 +120,7 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client:
+class Client(ClientUpdates):
     """A connection to one namespace of an engine. Made by `connect`."""
 
     def __init__(self, core: ClientCore) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from perdure._client.core import ClientCore
+from perdure._client.handle_updates import HandleUpdates
 from perdure._client.options import NO_ARGUMENT, arguments
 from perdure._definitions import query_definition, signal_definition
 from perdure._failures import failure_to_exception
@@ -50,7 +51,7 @@ class WorkflowHistory:
     events: Sequence[HistoryEvent]
 
 
-class WorkflowHandle(Generic[S, R]):
+class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
     """A workflow of the type S, whose run returns R. Making one asks nobody.
 
     Calls go to `run_id`, or when that is None to whatever run of the id is current. `result` waits
