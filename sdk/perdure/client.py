@@ -62,6 +62,7 @@ from perdure.converter import DataConverter
 from perdure.errors import (
     RPCError,
     RPCStatusCode,
+    RPCTimeoutOrCancelledError,
     WorkflowAlreadyStartedError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
@@ -82,6 +83,7 @@ __all__ = [
     "PendingWorkflowTask",
     "RPCError",
     "RPCStatusCode",
+    "RPCTimeoutOrCancelledError",
     "StartOptions",
     "TaskQueueInfo",
     "TaskQueueKindInfo",

@@ -13,7 +13,8 @@ PerdureError
 ├── WorkflowFailureError              the run that was waited for did not complete (client)
 ├── WorkflowQueryFailedError          the query's code raised (client)
 ├── WorkflowUpdateFailedError         the update was refused, or failed; its cause says why (client)
-├── WorkflowUpdateRPCTimeoutOrCancelledError  it was not answered in time (client)
+├── RPCTimeoutOrCancelledError        a wait is over before what was waited for (client)
+│   └── WorkflowUpdateRPCTimeoutOrCancelledError
 ├── RPCError                          the engine refused a call, or did not answer it
 ├── PayloadError                      a value and its bytes do not fit together
 │   ├── PayloadEncodeError
@@ -293,7 +294,11 @@ class WorkflowUpdateFailedError(PerdureError):
         return self.__cause__
 
 
-class WorkflowUpdateRPCTimeoutOrCancelledError(PerdureError):
+class RPCTimeoutOrCancelledError(PerdureError):
+    """A wait is over before what was waited for."""
+
+
+class WorkflowUpdateRPCTimeoutOrCancelledError(RPCTimeoutOrCancelledError):
     """The wait for an update is over before the update is. It goes on, and can be asked for."""
 
     def __init__(self) -> None:

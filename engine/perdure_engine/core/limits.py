@@ -7,7 +7,6 @@ import msgspec
 WORKFLOW_ID_BYTES_MAX = 1_000  # Temporal's; keeps every index key under 2,000 bytes
 NAME_BYTES_MAX = 500  # queues, types, activity ids, signal and query names
 NAMESPACE_BYTES_MAX = 255
-UPDATE_ID_BYTES_MAX = 500
 UPDATES_SUGGEST_SHARE = 0.9  # of a run's updates: from then on it had better continue as new
 TASK_UPDATES_BYTES_MAX = 1024 * 1024  # that travel with one workflow task; the first always goes
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024  # one argument list or result

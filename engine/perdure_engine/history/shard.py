@@ -230,9 +230,7 @@ class Shard:
             reply = self._start(step, intent, run, env)
             if intent.update is None:
                 return reply
-            found = self.runs[reply.run_id]
-            step.after.append(lambda: self.updates.wait(found, item, started=reply.started))
-            return LATER
+            return self._update_later(step, item, self.runs[reply.run_id], reply.started)
         assert isinstance(run, Run)
         match intent:
             case intents.DescribeWorkflow():
@@ -248,16 +246,22 @@ class Shard:
                 return LATER
             case intents.UpdateWorkflow():
                 decide(self._draft(step, run, env), intent)
-                step.after.append(lambda: self.updates.wait(run, item))
-                return LATER
+                return self._update_later(step, item, run)
             case intents.PollUpdate():
-                step.after.append(lambda: self.updates.wait(run, item))
-                return LATER
+                return self._update_later(step, item, run)
             case intents.FireTimer():
                 step.after.append(lambda: self.timers.fired(intent.wake_us, intent.timer_id))
                 return decide(self._draft(step, run, env), intent)
             case _:
                 return decide(self._draft(step, run, env), intent)
+
+    def _update_later(self, step: ShardStep, item: Item, run: Run, started: bool = False) -> _Later:
+        def wait() -> None:
+            _, draft = step.drafts.get(run.state.run_id, (run, None))
+            self.updates.wait(run, item, draft, started=started)
+
+        step.after.append(wait)
+        return LATER
 
     def _draft(self, step: ShardStep, run: Run, env: Env) -> Draft:
         entry = step.drafts.get(run.state.run_id)

@@ -19,6 +19,7 @@ from perdure_engine.core.events import Event, WorkflowExecutionUpdateCompleted
 from perdure_engine.core.intents import PollUpdate, StartWorkflow, UpdateStage, UpdateWorkflow
 from perdure_engine.core.replies import UpdateStatus
 from perdure_engine.history.reading import read_events
+from perdure_engine.history.refusals import moved
 from perdure_engine.history.run import Run
 from perdure_engine.history.work import Item
 
@@ -29,17 +30,18 @@ if TYPE_CHECKING:
 class Updates:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._reading: set[asyncio.Task[None]] = set()
+        self._reading: dict[asyncio.Task[None], Item] = {}
 
-    def wait(self, run: Run, item: Item, *, started: bool = False) -> None:
+    def wait(self, run: Run, item: Item, draft: Draft | None, *, started: bool = False) -> None:
         """After the commit of everything decided before: answer now, or when the stage is reached.
 
-        `started`: of an update-with-start, whether the run began with it.
+        `draft`: what that commit changed of the run. `started`: of an update-with-start, whether the run began with
+        it.
         """
         update_id, wanted = _asked(item)
         stage = update_status.stage_of(run.state, update_id)
         if stage is None:
-            item.refuse(update_status.unknown(run.state, update_id))
+            self._tell_gone(run, item, update_id, draft)
         elif stage < wanted:
             if run.update_waiters is None:
                 run.update_waiters = {}
@@ -49,23 +51,33 @@ class Updates:
 
     def run_changed(self, run: Run, draft: Draft) -> None:
         """The run's changes are saved: answer those whose stage is reached."""
-        state = run.state
         assert run.update_waiters is not None
         waiting, run.update_waiters = run.update_waiters, None
         for update_id, items in waiting.items():
             failure = draft.rejected.get(update_id) if draft.rejected is not None else None
-            gone = update_status.stage_of(state, update_id) is None
             for item in items:
                 if failure is not None:
-                    item.answer(update_status.rejected(state, update_id, failure))
-                elif gone:
-                    item.refuse(update_status.closed_before(state, update_id))
+                    item.answer(update_status.rejected(run.state, update_id, failure))
                 else:
-                    self.wait(run, item, started=_began(run, item))
+                    self.wait(run, item, draft, started=_began(run, item))
 
     def stop(self) -> None:
-        for task in self._reading:
+        for task, item in self._reading.items():
             task.cancel()
+            item.refuse(moved(self._shard.shard_id))
+        self._reading.clear()
+
+    def _tell_gone(self, run: Run, item: Item, update_id: str, draft: Draft | None) -> None:
+        """The run does not have it: rejected just now, or dropped with the run's end, or never there."""
+        failure = None
+        if draft is not None and draft.rejected is not None:
+            failure = draft.rejected.get(update_id)
+        if failure is not None:
+            item.answer(update_status.rejected(run.state, update_id, failure))
+        elif run.state.open or isinstance(item.intent, PollUpdate):
+            item.refuse(update_status.unknown(run.state, update_id))
+        else:
+            item.refuse(update_status.closed_before(run.state, update_id))
 
     def _answer(
         self, run: Run, item: Item, update_id: str, stage: UpdateStage, started: bool
@@ -80,7 +92,7 @@ class Updates:
         if events:
             item.answer(_outcome(run, events[0], started))
         else:
-            self._beside(self._read(run, item, update.completed_event_id, started))
+            self._beside(item, self._read(run, item, update.completed_event_id, started))
 
     async def _read(self, run: Run, item: Item, event_id: int, started: bool) -> None:
         """The outcome of long ago is in the database only; history is append-only, so what is read is true."""
@@ -92,10 +104,10 @@ class Updates:
         except Rejected as refusal:
             item.refuse(refusal)
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _beside(self, item: Item, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        self._reading[task] = item
+        task.add_done_callback(lambda done: self._reading.pop(done, None))
 
 
 def _outcome(run: Run, event: Event, started: bool) -> UpdateStatus:

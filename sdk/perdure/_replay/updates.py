@@ -65,7 +65,7 @@ class Updates:
 
     def __init__(self, run: Handled) -> None:
         self._run = run
-        self._added: dict[str, UpdateDefinition] | None = None
+        self._added: dict[str, UpdateDefinition | None] | None = None
         self._waiting: deque[Update] = deque()
         self._rejections: list[RejectUpdate] = []
         self.running: dict[str, UpdateDefinition] = {}
@@ -79,10 +79,11 @@ class Updates:
         taken, self._rejections = self._rejections, []
         return taken
 
-    def add_handler(self, handler: UpdateDefinition) -> None:
+    def add_handler(self, name: str | None, handler: UpdateDefinition | None) -> None:
+        """From now on, instead of the one of the definition. None: of that name there is none."""
         if self._added is None:
             self._added = {}
-        self._added[handler.name or ""] = handler
+        self._added[name or ""] = handler
 
     def _next(self) -> None:
         run = self._run
@@ -123,22 +124,17 @@ class Updates:
 
     def _handler(self, update: Update) -> UpdateDefinition:
         name = update.update_name
-        for known in (self._added or {}, self._run.definition.updates):
-            handler = known.get(name)
-            if handler is not None:
-                return handler
-        for known in (self._added or {}, self._run.definition.updates):
-            handler = known.get("")
-            if handler is not None:
-                return handler
+        handlers = {**self._run.definition.updates, **(self._added or {})}
+        handler = handlers.get(name) or handlers.get("")
+        if handler is not None:
+            return handler
         workflow = self._run.definition.name
         if self._run.replaying:
             raise NondeterminismError(
                 f"history says that update {name!r} was accepted, "
                 f"but workflow {workflow!r} has no handler for it"
             )
-        names = {*self._run.definition.updates, *(self._added or {})}
-        listed = ", ".join(sorted(names)) or "none"
+        listed = ", ".join(sorted(one for one in handlers if handlers[one])) or "none"
         raise ApplicationError(
             f"workflow {workflow!r} has no update {name!r}; known: {listed}", type="UnknownUpdate"
         )

@@ -186,14 +186,20 @@ def current_update_info() -> UpdateInfo | None:
 
 def set_update_handler(
     name: str | None,
-    handler: Callable[..., Any],
+    handler: Callable[..., Any] | None,
     *,
     validator: Callable[..., None] | None = None,
     unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
 ) -> None:
-    """Updates of that name go to `handler`; None is every name that has no handler of its own."""
+    """From now on updates of that name go to `handler`; with None they are refused.
+
+    The name None is every name that has no handler of its own.
+    """
     run = current_run()
     run.check_may_act()
+    if handler is None:
+        run.updates.add_handler(name, None)
+        return
     definition = update_handler(
         handler, name, unfinished_policy, dynamic=name is None, skip_first=False
     )
@@ -206,12 +212,21 @@ def set_update_handler(
         validator(*args)
 
     run.updates.add_handler(
+        name,
         replace(
             definition,
             function=without_self,
             validator=None if validator is None else validate,
-        )
+        ),
     )
+
+
+def set_dynamic_update_handler(
+    handler: Callable[..., Any] | None, *, validator: Callable[..., None] | None = None
+) -> None:
+    """From now on updates that no other handler takes go to this one, which takes a name and a
+    `Sequence[RawValue]`."""
+    set_update_handler(None, handler, validator=validator)
 
 
 def current_loop() -> DeterministicLoop:
@@ -249,6 +264,9 @@ class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
             "workflow_id": known.workflow_id,
             "workflow_type": known.workflow_type,
         }
+        update = current_update.get()
+        if update is not None:
+            fields |= {"update_id": update.id, "update_name": update.name}
         kwargs["extra"] = {**(kwargs.get("extra") or {}), "perdure_workflow": fields}
         return f"{msg} ({fields})", kwargs
 

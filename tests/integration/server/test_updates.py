@@ -276,9 +276,7 @@ async def test_bad_input_names_its_field_and_admits_nothing(database_dsn: str) -
                 )
             with pytest.raises(grpc.aio.AioRpcError) as unknown:
                 await stub.PollUpdate(
-                    pb.PollUpdateRequest(
-                        namespace="default", workflow_id="cart", update_id="u-1"
-                    )
+                    pb.PollUpdateRequest(namespace="default", workflow_id="cart", update_id="u-1")
                 )
     assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
 
