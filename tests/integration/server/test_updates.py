@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -10,6 +11,7 @@ from datetime import timedelta
 import grpc
 import pytest
 from tests.engine_node import running_node
+from tests.integration.server.engine_process import EngineProcess
 
 from perdure import activity, workflow
 from perdure.client import (
@@ -286,3 +288,20 @@ def _payloads(encoding: str, data: bytes) -> bytes:
 
     payload = common_pb2.Payload(encoding=encoding, data=data)
     return common_pb2.Payloads(payloads=[payload]).SerializeToString()
+
+
+async def test_an_admitted_update_survives_the_kill_of_its_engine(database_dsn: str) -> None:
+    """Semantics §6: admission is saved before it is acknowledged. SIGKILL right after, no worker anywhere."""
+    more = {"PERDURE_DATABASE_URL": database_dsn, "PERDURE_DATABASE_ALLOW_UNSAFE": "true"}
+    ports = ("--grpc-port", "0", "--http-port", "0")
+    with EngineProcess("server", *ports, more=more) as engine:
+        address = engine.grpc_address()
+        async with await Client.connect(address) as client, grpc.aio.insecure_channel(address) as c:
+            await started_cart(client)
+            answer = await WorkflowServiceStub(c).UpdateWorkflow(_admitting(client, 1))
+            engine.stop(signal.SIGKILL)
+    assert answer.stage == pb.UPDATE_STAGE_ADMITTED
+
+    async with connected(database_dsn) as client, worker(client):
+        handle = client.get_workflow_handle_for(Cart.run, "cart")
+        assert await handle.get_update_handle("u-1").result(rpc_timeout=LIMIT) == len("item1")
