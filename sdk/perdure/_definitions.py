@@ -186,7 +186,7 @@ class WorkflowDefinition:
     signals: dict[str, HandlerDefinition]
     queries: dict[str, HandlerDefinition]
     failure_exception_types: tuple[type[BaseException], ...]
-    updates: dict[str, UpdateDefinition] = field(default_factory=dict)  # the dynamic one: ""
+    updates: dict[str, UpdateDefinition]  # the dynamic one: ""
 
 
 def workflow_definition(target: Any) -> WorkflowDefinition:
