@@ -77,10 +77,21 @@ class WorkflowUpdateHandle(Generic[R]):
         Raises WorkflowUpdateFailedError, whose cause says why, when the update was refused or
         failed; WorkflowUpdateRPCTimeoutOrCancelledError when the time was up.
         """
-        core = self._core
+        converter = self._core.converter
+        outcome = await self.outcome(rpc_timeout)
+        if outcome.failure is not None:
+            raise WorkflowUpdateFailedError(failure_to_exception(outcome.failure, converter))
+        payloads = outcome.result
+        value: R = (
+            converter.from_payload(payloads[0], self._result_type) if payloads else None  # type: ignore[assignment]  # a result without a value
+        )
+        return value
+
+    async def outcome(self, rpc_timeout: timedelta | None) -> UpdateAnswer:
+        """As `result`, and not yet made into a value or an error."""
         if self._known is None:
+            core, completed = self._core, WorkflowUpdateStage.COMPLETED
             target = Target(core.namespace, self._workflow_id, self._workflow_run_id or "")
-            completed = WorkflowUpdateStage.COMPLETED
 
             async def poll(wait_ms: int, timeout_s: float) -> UpdateAnswer:
                 return await core.update_service.poll(
@@ -88,14 +99,7 @@ class WorkflowUpdateHandle(Generic[R]):
                 )
 
             self._known = await _until(core, poll, completed, rpc_timeout)
-        if self._known.failure is not None:
-            cause = failure_to_exception(self._known.failure, core.converter)
-            raise WorkflowUpdateFailedError(cause)
-        payloads = self._known.result
-        value: R = (
-            core.converter.from_payload(payloads[0], self._result_type) if payloads else None  # type: ignore[assignment]  # a result without a value
-        )
-        return value
+        return self._known
 
 
 async def start_update(
@@ -133,6 +137,8 @@ async def start_update(
         result_type=result_type,
         known=answer if completed else None,
     )
+    if wait_for_stage is WorkflowUpdateStage.COMPLETED:
+        await handle.outcome(rpc_timeout)
     return handle
 
 

@@ -59,25 +59,30 @@ class Handled(Protocol):
 
 
 class Updates:
-    """`running` are the handlers that have begun and not ended, by update id."""
+    """`running` are the handlers that have begun and not ended, by update id.
+
+    Most runs have no update: what holds them is made with the first one.
+    """
 
     __slots__ = ("_added", "_rejections", "_run", "_waiting", "running")
 
     def __init__(self, run: Handled) -> None:
         self._run = run
         self._added: dict[str, UpdateDefinition | None] | None = None
-        self._waiting: deque[Update] = deque()
-        self._rejections: list[RejectUpdate] = []
-        self.running: dict[str, UpdateDefinition] = {}
+        self._waiting: deque[Update] | None = None
+        self._rejections: list[RejectUpdate] | None = None
+        self.running: dict[str, UpdateDefinition] | None = None
 
     def deliver(self, updates: Sequence[Update]) -> None:
         """In their order, once what was ready before has run."""
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.extend(updates)
         self._run.loop.call_soon(self._next, context=self._run.new_context())
 
     def take_rejections(self) -> list[RejectUpdate]:
-        taken, self._rejections = self._rejections, []
-        return taken
+        taken, self._rejections = self._rejections, None
+        return taken or []
 
     def add_handler(self, name: str | None, handler: UpdateDefinition | None) -> None:
         """From now on, instead of the one of the definition. None: of that name there is none."""
@@ -99,9 +104,13 @@ class Updates:
                     run.loop.stop()
                     return
                 failure = exception_to_failure(error, run.converter)
+                if self._rejections is None:
+                    self._rejections = []
                 self._rejections.append(RejectUpdate(update_id=update.update_id, failure=failure))
                 continue
             run.ledger.add(AcceptUpdate(update_id=update.update_id), None)
+            if self.running is None:
+                self.running = {}
             self.running[update.update_id] = handler
             run.loop.create_task(
                 self._handle(update, handler, args),
@@ -156,7 +165,8 @@ class Updates:
             if failed is None:
                 return
             done = failed
-        self.running.pop(update_id, None)
+        assert self.running is not None
+        del self.running[update_id]
         run.ledger.add(done, None)
 
     def _failed(self, update_id: str, error: BaseException) -> CompleteUpdate | None:
@@ -174,4 +184,4 @@ class Updates:
     def unfinished(self) -> int:
         """Of handlers whose policy wants a warning when they are cut off."""
         warn = HandlerUnfinishedPolicy.WARN_AND_ABANDON
-        return sum(one.unfinished_policy is warn for one in self.running.values())
+        return sum(one.unfinished_policy is warn for one in (self.running or {}).values())
