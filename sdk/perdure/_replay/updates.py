@@ -7,6 +7,7 @@ nothing is validated: what stands in the history was accepted.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar
@@ -98,7 +99,7 @@ class Updates:
             context.run(current_update.set, UpdateInfo(update.update_id, update.update_name))
             try:
                 handler, args = self._validated(update, context)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
                 if run.replaying:
                     run.defect = error
                     run.loop.stop()
