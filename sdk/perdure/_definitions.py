@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar, get_type_hints
 
 from perdure._payload import Payload
+from perdure.common import RawValue
 from perdure.converter import PayloadConverter
 from perdure.errors import PayloadDecodeError
 
@@ -22,6 +24,7 @@ _RUN = "__perdure_workflow_run__"
 _INIT = "__perdure_workflow_init__"
 _SIGNAL = "__perdure_signal__"
 _QUERY = "__perdure_query__"
+_UPDATE = "__perdure_update__"
 
 Function = Callable[..., Any]
 _Decorated = TypeVar("_Decorated", bound=Function)
@@ -145,6 +148,34 @@ class HandlerDefinition:
     signature: Signature = field(repr=False)
 
 
+class HandlerUnfinishedPolicy(Enum):
+    """What happens when a run ends while a handler has not: cut off with a warning, or quietly."""
+
+    WARN_AND_ABANDON = 1
+    ABANDON = 2
+
+
+@dataclass(frozen=True)
+class UpdateDefinition:
+    """`function` and `validator` take the workflow object first. The name None is the dynamic one's."""
+
+    name: str | None
+    function: Function
+    is_async: bool
+    signature: Signature = field(repr=False)
+    unfinished_policy: HandlerUnfinishedPolicy
+    description: str | None
+    validator: Function | None = None
+
+    def decode(
+        self, name: str, payloads: Sequence[Payload], converter: PayloadConverter
+    ) -> list[Any]:
+        """Of the dynamic one: the name, and the values as they came."""
+        if self.name is None:
+            return [name, [RawValue(payload) for payload in payloads]]
+        return self.signature.decode(payloads, converter)
+
+
 @dataclass(frozen=True)
 class WorkflowDefinition:
     name: str
@@ -155,6 +186,7 @@ class WorkflowDefinition:
     signals: dict[str, HandlerDefinition]
     queries: dict[str, HandlerDefinition]
     failure_exception_types: tuple[type[BaseException], ...]
+    updates: dict[str, UpdateDefinition]  # the dynamic one: ""
 
 
 def workflow_definition(target: Any) -> WorkflowDefinition:
@@ -173,6 +205,13 @@ def signal_definition(function: Any) -> HandlerDefinition:
 
 def query_definition(function: Any) -> HandlerDefinition:
     return _handler_of(function, _QUERY, "query")
+
+
+def update_definition(function: Any) -> UpdateDefinition:
+    definition: UpdateDefinition | None = getattr(function, _UPDATE, None)
+    if definition is None:
+        raise TypeError(f"{function!r} is not an update: decorate it with @workflow.update")
+    return definition
 
 
 def _handler_of(function: Any, mark: str, kind: str) -> HandlerDefinition:
@@ -209,6 +248,77 @@ def mark_query(function: _Decorated, name: str | None) -> _Decorated:
     return function
 
 
+def mark_update(
+    function: _Decorated,
+    name: str | None,
+    unfinished_policy: HandlerUnfinishedPolicy,
+    description: str | None,
+    *,
+    dynamic: bool,
+) -> _Decorated:
+    """Also gives the function its `validator`, a decorator."""
+    if dynamic and name is not None:
+        raise TypeError("@workflow.update: a dynamic update has no name")
+    define_update(function, name, unfinished_policy, description, dynamic=dynamic)
+
+    def validator(validating: _Decorated) -> _Decorated:
+        if inspect.iscoroutinefunction(validating):
+            raise TypeError(f"the validator {_qualname(validating)} must not be async")
+        if _kinds(validating) != _kinds(function):
+            raise TypeError(
+                f"the validator {_qualname(validating)} must take what the update "
+                f"{_qualname(function)} takes"
+            )
+        setattr(function, _UPDATE, replace(update_definition(function), validator=validating))
+        return validating
+
+    setattr(function, "validator", validator)  # noqa: B010 - functions have no such attribute
+    return function
+
+
+def define_update(
+    function: Function,
+    name: str | None,
+    unfinished_policy: HandlerUnfinishedPolicy,
+    description: str | None,
+    *,
+    dynamic: bool,
+) -> None:
+    definition = update_handler(function, name, unfinished_policy, description, dynamic=dynamic)
+    setattr(function, _UPDATE, definition)
+
+
+def update_handler(
+    function: Function,
+    name: str | None,
+    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
+    description: str | None = None,
+    *,
+    dynamic: bool = False,
+    skip_first: bool = True,
+) -> UpdateDefinition:
+    _refuse_keyword_only(function, "update")
+    signature = Signature(function, skip_first=skip_first)
+    if dynamic and signature.arity != (2, 2):
+        raise TypeError(f"dynamic update {_qualname(function)} must take a name and a sequence")
+    return UpdateDefinition(
+        name=None if dynamic else _checked_name(name or function.__name__),
+        function=function,
+        is_async=inspect.iscoroutinefunction(function),
+        signature=signature,
+        unfinished_policy=unfinished_policy,
+        description=description,
+    )
+
+
+def _kinds(function: Function) -> list[tuple[Any, bool]]:
+    """What two functions must have in common to take the same arguments."""
+    return [
+        (one.kind, one.default is one.empty)
+        for one in inspect.signature(function).parameters.values()
+    ]
+
+
 def handler_definition(
     function: Function, name: str | None, kind: str, *, skip_first: bool = True
 ) -> HandlerDefinition:
@@ -242,6 +352,7 @@ def define_workflow(
         signals=_handlers(cls, _SIGNAL, "signal"),
         queries=_handlers(cls, _QUERY, "query"),
         failure_exception_types=tuple(failure_exception_types),
+        updates=_updates(cls),
     )
     setattr(cls, _WORKFLOW, definition)
     setattr(run, _WORKFLOW, definition)
@@ -260,6 +371,24 @@ def _handlers(cls: type, mark: str, kind: str) -> dict[str, HandlerDefinition]:
         if definition.name in handlers:
             raise TypeError(f"{cls.__qualname__} has two {kind}s named {definition.name!r}")
         handlers[definition.name] = definition
+    return handlers
+
+
+def _updates(cls: type) -> dict[str, UpdateDefinition]:
+    handlers: dict[str, UpdateDefinition] = {}
+    for attribute, member in _members(cls):
+        definition: UpdateDefinition | None = getattr(member, _UPDATE, None)
+        if definition is None:
+            if any(hasattr(vars(base).get(attribute), _UPDATE) for base in cls.__mro__):
+                raise TypeError(
+                    f"{cls.__qualname__}.{attribute} overrides an update: decorate it too"
+                )
+            continue
+        name = definition.name or ""
+        if name in handlers:
+            named = f"two updates named {name!r}" if name else "two dynamic updates"
+            raise TypeError(f"{cls.__qualname__} has {named}")
+        handlers[name] = definition
     return handlers
 
 

@@ -34,6 +34,8 @@ from perdure._client.options import (
     build_start,
     workflow_filter,
 )
+from perdure._client.updates import WorkflowUpdateHandle
+from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import workflow_definition
 from perdure._wire.calls import signal_with_start_workflow, start_workflow
 from perdure._wire.connection import Connection
@@ -48,6 +50,7 @@ from perdure._wire.operator_service import (
     TaskQueueKindInfo,
 )
 from perdure._wire.surroundings import Surroundings
+from perdure._wire.updates import WorkflowUpdateStage
 from perdure._wire.workflow_info import (
     PendingActivity,
     PendingActivityState,
@@ -61,10 +64,13 @@ from perdure.converter import DataConverter
 from perdure.errors import (
     RPCError,
     RPCStatusCode,
+    RPCTimeoutOrCancelledError,
     WorkflowAlreadyStartedError,
     WorkflowContinuedAsNewError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 
 __all__ = [
@@ -80,11 +86,13 @@ __all__ = [
     "PendingWorkflowTask",
     "RPCError",
     "RPCStatusCode",
+    "RPCTimeoutOrCancelledError",
     "StartOptions",
     "TaskQueueInfo",
     "TaskQueueKindInfo",
     "WaitKind",
     "WaitReason",
+    "WithStartWorkflowOperation",
     "WorkflowAlreadyStartedError",
     "WorkflowContinuedAsNewError",
     "WorkflowExecution",
@@ -94,6 +102,10 @@ __all__ = [
     "WorkflowHistory",
     "WorkflowQueryFailedError",
     "WorkflowStatus",
+    "WorkflowUpdateFailedError",
+    "WorkflowUpdateHandle",
+    "WorkflowUpdateRPCTimeoutOrCancelledError",
+    "WorkflowUpdateStage",
 ]
 
 S = TypeVar("S")
@@ -116,7 +128,7 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client:
+class Client(ClientUpdates):
     """A connection to one namespace of an engine. Made by `connect`."""
 
     def __init__(self, core: ClientCore) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 
+from perdure._payload import Payload
+
 SAGA_SIGNAL = "__perdure_saga"
 """What a run hears whose saga has a compensation that failed: {"action": "retry" or "skip"}, and
 a "reason" for people. Sent by `perdure workflow saga`."""
@@ -47,6 +49,13 @@ class Priority:
     def __post_init__(self) -> None:
         if self.priority_key is not None and self.priority_key < 1:
             raise ValueError("priority_key must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class RawValue:
+    """A value as it came, for handlers that take any: `workflow.payload_converter()` decodes it."""
+
+    payload: Payload
 
 
 class WorkflowIdReusePolicy(IntEnum):

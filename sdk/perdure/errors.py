@@ -13,6 +13,9 @@ PerdureError
 ├── WorkflowFailureError              the run that was waited for did not complete (client)
 ├── WorkflowContinuedAsNewError       … because another run follows it, not waited for (client)
 ├── WorkflowQueryFailedError          the query's code raised (client)
+├── WorkflowUpdateFailedError         the update was refused, or failed; its cause says why (client)
+├── RPCTimeoutOrCancelledError        a wait is over before what was waited for (client)
+│   └── WorkflowUpdateRPCTimeoutOrCancelledError
 ├── RPCError                          the engine refused a call, or did not answer it
 ├── PayloadError                      a value and its bytes do not fit together
 │   ├── PayloadEncodeError
@@ -285,6 +288,30 @@ class WorkflowQueryFailedError(PerdureError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class WorkflowUpdateFailedError(PerdureError):
+    """The update was refused by its validator, or its handler failed: `cause` says how."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"Workflow update failed: {cause}")
+        self.__cause__ = cause
+
+    @property
+    def cause(self) -> BaseException:
+        assert self.__cause__ is not None
+        return self.__cause__
+
+
+class RPCTimeoutOrCancelledError(PerdureError):
+    """A wait is over before what was waited for."""
+
+
+class WorkflowUpdateRPCTimeoutOrCancelledError(RPCTimeoutOrCancelledError):
+    """The wait for an update is over before the update is. It goes on, and can be asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("Timeout or cancellation waiting for update")
 
 
 class RPCError(PerdureError):

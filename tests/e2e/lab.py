@@ -15,6 +15,7 @@ from perdure.worker import Worker
 class Order:
     def __init__(self) -> None:
         self._tracking = ""
+        self._notes: list[str] = []
 
     @workflow.run
     async def run(self, order: dict[str, int]) -> dict[str, Any]:
@@ -24,6 +25,16 @@ class Order:
     @workflow.signal
     def shipped(self, tracking: str) -> None:
         self._tracking = tracking
+
+    @workflow.update
+    def note(self, text: str) -> str:
+        self._notes.append(text)
+        return f"{len(self._notes)}: {text}"
+
+    @note.validator
+    def check_note(self, text: str) -> None:
+        if not text:
+            raise ApplicationError("nothing to note", type="Empty")
 
     @workflow.query
     def state(self) -> str:

@@ -64,6 +64,26 @@ def test_an_order_from_its_start_to_its_result(dev: CommandLine) -> None:
     assert len(events) == row["history_length"]
 
 
+def test_updates_of_an_order(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Order", *START, "order-2", "-i", '{"amount": 7}')
+    update = ("workflow", "update")
+
+    executed = dev.run(*update, "execute", "order-2", "note", "-i", '"größe"', "--update-id", "u-1")
+    started = dev.run(*update, "start", "order-2", "note", "-i", '"more"', "-o", "json")
+    again = dev.run(*update, "result", "order-2", "u-1")
+    refused = dev.run(*update, "execute", "order-2", "note", "-i", '""')
+    unknown = dev.run(*update, "result", "order-2", "u-9")
+
+    assert json.loads(executed.stdout) == json.loads(again.stdout) == "1: größe"
+    begun = json.loads(started.stdout)
+    assert begun["workflow_id"] == "order-2"
+    result = dev.run(*update, "result", "order-2", begun["update_id"], "--timeout", "20s")
+    assert json.loads(result.stdout) == "2: more"
+    assert (refused.returncode, refused.stdout) == (4, "")
+    assert "The update failed: Empty: nothing to note" in refused.stderr
+    assert unknown.returncode == 3
+
+
 def test_execute_with_a_file(dev: CommandLine) -> None:
     (dev.folder / "value.json").write_text('["größe", 1.5, null]', encoding="utf-8")
 

@@ -5,7 +5,14 @@ from datetime import timedelta
 from typing import Any, assert_type
 
 from perdure import workflow
-from perdure.client import Client, WorkflowExecution, WorkflowHandle
+from perdure.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowExecution,
+    WorkflowHandle,
+    WorkflowUpdateHandle,
+    WorkflowUpdateStage,
+)
 from perdure.common import RetryPolicy, WorkflowIdConflictPolicy
 
 
@@ -30,6 +37,21 @@ class One:
 
     @workflow.signal
     def tell_two(self, what: int, more: str) -> None: ...
+
+    @workflow.update
+    async def plain(self) -> int:
+        return 1
+
+    @workflow.update(name="other")
+    def set(self, what: str) -> list[str]:
+        return [what]
+
+    @set.validator
+    def check(self, what: str) -> None: ...
+
+    @workflow.update
+    async def set_two(self, what: str, more: int) -> bytes:
+        return b""
 
     @workflow.query
     def count(self) -> int:
@@ -101,3 +123,38 @@ async def talking(client: Client) -> None:
     await handle.signal(One.tell, "x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # no int
     other = client.get_workflow_handle_for(Two.run, "b")
     await other.signal(One.poke)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # not of Two
+
+
+async def updating(client: Client) -> None:
+    handle = client.get_workflow_handle_for(One.run, "a")
+    accepted = WorkflowUpdateStage.ACCEPTED
+    assert_type(await handle.execute_update(One.plain), int)
+    assert_type(await handle.execute_update(One.set, "x", id="u"), list[str])
+    assert_type(await handle.execute_update(One.set_two, args=["x", 1]), bytes)
+    assert_type(await handle.execute_update("anything", 1, result_type=int), Any)
+    started = await handle.start_update(One.set, "x", wait_for_stage=accepted)
+    assert_type(started, WorkflowUpdateHandle[list[str]])
+    assert_type(await started.result(rpc_timeout=timedelta(seconds=1)), list[str])
+    assert_type(handle.get_update_handle("u"), WorkflowUpdateHandle[Any])
+    assert_type(handle.get_update_handle_for(One.set, "u"), WorkflowUpdateHandle[list[str]])
+
+    operation = WithStartWorkflowOperation(
+        One.run,
+        "x",
+        id="a",
+        task_queue="q",
+        id_conflict_policy=WorkflowIdConflictPolicy.USE_EXISTING,
+    )
+    assert_type(operation, WithStartWorkflowOperation[One, list[str]])
+    assert_type(await operation.workflow_handle(), WorkflowHandle[One, list[str]])
+    answer = await client.execute_update_with_start_workflow(
+        One.set, "x", start_workflow_operation=operation
+    )
+    assert_type(answer, list[str])
+    begun = await client.start_update_with_start_workflow(
+        One.plain, wait_for_stage=accepted, start_workflow_operation=operation
+    )
+    assert_type(begun, WorkflowUpdateHandle[int])
+
+    await handle.execute_update(One.set, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # no str
+    await handle.start_update(One.plain)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]  # no stage

@@ -12,14 +12,16 @@ from perdure_engine.core import events as ev
 from perdure_engine.core.events import Event, EventType
 from perdure_engine.core.fan_out import FanOut
 from perdure_engine.core.limits import REQUEST_MARK_EVERY
-from perdure_engine.core.state import Activity, Folded, Timer
+from perdure_engine.core.state import Activity, Folded, Timer, Update
 from perdure_engine.core.transitions import (
     ACTIVITY,
     TIMER,
+    UPDATE,
     WORKFLOW,
     WORKFLOW_TASK,
     IllegalMove,
     TimerPhase,
+    UpdatePhase,
     WorkflowTaskPhase,
     move,
 )
@@ -180,6 +182,32 @@ def _timer_ended(event_type: EventType) -> Callable[[Folded, Any], None]:
     return ended
 
 
+def _update_accepted(folded: Folded, event: ev.WorkflowExecutionUpdateAccepted) -> None:
+    known = folded.updates.get(event.update_id) if folded.updates is not None else None
+    move(
+        UPDATE,
+        UpdatePhase.ADMITTED if known is None else known.phase,
+        EventType.WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+    )
+    if folded.updates is None:
+        folded.updates = {}
+    folded.updates[event.update_id] = Update(event.event_id, event.body_hash)
+    folded.updates_running += 1
+
+
+def _update_completed(folded: Folded, event: ev.WorkflowExecutionUpdateCompleted) -> None:
+    known = folded.updates.get(event.update_id) if folded.updates is not None else None
+    if known is None or known.accepted_event_id != event.accepted_event_id:
+        raise IllegalMove(f"no update was accepted by event {event.accepted_event_id}")
+    move(UPDATE, known.phase, EventType.WORKFLOW_EXECUTION_UPDATE_COMPLETED)
+    known.completed_event_id = event.event_id
+    folded.updates_running -= 1
+
+
+def _update_admitted(folded: Folded, event: ev.WorkflowExecutionUpdateAdmitted) -> None:
+    raise IllegalMove("an admitted update waits in the inbox and has no number")
+
+
 def _started_twice(folded: Folded, event: ev.WorkflowExecutionStarted) -> None:
     raise IllegalMove("WorkflowExecutionStarted is the first event and comes once")
 
@@ -209,4 +237,7 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.TimerStarted: _timer_started,
     ev.TimerFired: _timer_ended(EventType.TIMER_FIRED),
     ev.TimerCanceled: _timer_ended(EventType.TIMER_CANCELED),
+    ev.WorkflowExecutionUpdateAccepted: _update_accepted,
+    ev.WorkflowExecutionUpdateCompleted: _update_completed,
+    ev.WorkflowExecutionUpdateAdmitted: _update_admitted,
 }

@@ -60,6 +60,25 @@ class ContinueAsNew(msgspec.Struct, frozen=True, gc=False):
     retry_policy: RetryPolicy | None
 
 
+class AcceptUpdate(msgspec.Struct, frozen=True, gc=False):
+    """The validator let it pass: its handler runs from this workflow task on."""
+
+    update_id: str
+
+
+class RejectUpdate(msgspec.Struct, frozen=True, gc=False):
+    update_id: str
+    failure: Failure
+
+
+class CompleteUpdate(msgspec.Struct, frozen=True, gc=False):
+    """`failure` None: it succeeded with `result`."""
+
+    update_id: str
+    result: bytes
+    failure: Failure | None
+
+
 Command = (
     ScheduleActivity
     | RequestCancelActivity
@@ -69,7 +88,12 @@ Command = (
     | FailWorkflow
     | CancelWorkflow
     | ContinueAsNew
+    | AcceptUpdate
+    | RejectUpdate
+    | CompleteUpdate
 )
+
+UpdateCommand = AcceptUpdate | RejectUpdate | CompleteUpdate
 
 ClosingCommand = CompleteWorkflow | FailWorkflow | CancelWorkflow | ContinueAsNew
 """The last command of a run: nothing may follow it."""

@@ -13,10 +13,11 @@ import msgspec
 
 from perdure_engine.core import events as ev
 from perdure_engine.core.apply import apply
-from perdure_engine.core.events import BufferedEvent, Event
+from perdure_engine.core.events import BufferedEvent, Event, InboxEvent
+from perdure_engine.core.failures import Failure
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.limits import RunLimits
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, RunState
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind, TimerRecord
 
 
@@ -51,6 +52,7 @@ class Draft:
         "is_new",
         "listed",
         "next_run",
+        "rejected",
         "state",
         "tasks",
         "timers",
@@ -65,7 +67,7 @@ class Draft:
             False  # what lists say of the run has changed otherwise than by start or close
         )
         self.events: list[Event] = []
-        self.inbox: list[tuple[int, BufferedEvent]] = []
+        self.inbox: list[tuple[int, InboxEvent]] = []
         self.tasks: list[
             TaskRecord
         ] = []  # changed or new; may hold one twice, and ones that are gone by now
@@ -74,6 +76,7 @@ class Draft:
         self.gone_timers: list[TimerRecord] = []
         # the run that follows this one, which has closed: saved in the same batch
         self.next_run: Draft | None = None
+        self.rejected: dict[str, Failure] | None = None  # updates: told to who waits, kept nowhere
 
     @property
     def empty(self) -> bool:
@@ -112,7 +115,7 @@ class Draft:
             return False
         wakes = False
         waiting, state.buffered = state.buffered, []
-        state.inbox_done = state.inbox_seq
+        self.mark_inbox()
         started: dict[int, int] = {}
         for event in waiting:
             event_id, _ = self.stamp()
@@ -126,7 +129,45 @@ class Draft:
     def drop_buffered(self) -> None:
         """The run has closed: what waits will never be numbered."""
         self.state.buffered = []
-        self.state.inbox_done = self.state.inbox_seq
+        self.mark_inbox()
+
+    def mark_inbox(self) -> None:
+        """No event waits in the inbox any more; only admitted updates may."""
+        state = self.state
+        if state.admitted:
+            state.inbox_numbered = state.inbox_seq
+            state.inbox_done = next(iter(state.admitted.values())).seq - 1
+        else:
+            state.inbox_done = state.inbox_seq
+
+    # ---- updates
+
+    def admit(self, event: ev.WorkflowExecutionUpdateAdmitted) -> None:
+        """Save the update until a worker has said whether the workflow takes it."""
+        state = self.state
+        state.inbox_seq += 1
+        if state.admitted is None:
+            state.admitted = {}
+        state.admitted[event.update_id] = Admitted(state.inbox_seq, event)
+        self.inbox.append((state.inbox_seq, event))
+        self.schedule_workflow_task()
+
+    def settle_update(self, update_id: str) -> ev.WorkflowExecutionUpdateAdmitted:
+        """The verdict is here: the update waits no more. What is buffered is numbered in the same decision."""
+        state = self.state
+        assert state.admitted is not None
+        admitted = state.admitted.pop(update_id)
+        if not state.admitted:
+            state.admitted = None
+        if not state.buffered:
+            self.mark_inbox()
+        return admitted.event
+
+    def drop_admitted(self) -> None:
+        """The run has closed: nobody will look at them."""
+        self.state.admitted = None
+        if not self.state.buffered:
+            self.mark_inbox()
 
     # ---- tasks
 
@@ -262,6 +303,8 @@ class Draft:
         """Emit the terminal event; every task and timer of the run is over."""
         self.emit(event)
         state = self.state
+        if state.admitted:
+            self.drop_admitted()
         for key in list(state.tasks):
             self.drop_task(key)
         for kind, reference in list(state.timer_rows):

@@ -42,6 +42,9 @@ class EventType(enum.IntEnum):
     WORKFLOW_EXECUTION_SIGNALED = 26
     WORKFLOW_EXECUTION_TERMINATED = 27
     WORKFLOW_EXECUTION_CONTINUED_AS_NEW = 28
+    WORKFLOW_EXECUTION_UPDATE_ACCEPTED = 41
+    WORKFLOW_EXECUTION_UPDATE_COMPLETED = 43
+    WORKFLOW_EXECUTION_UPDATE_ADMITTED = 47
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -53,6 +56,7 @@ class WorkflowTaskFailedCause(enum.IntEnum):
     UNKNOWN_WORKFLOW_TYPE = 5
     PAYLOAD_DECODE = 6
     DEADLOCK = 7
+    BAD_UPDATE = 8
 
 
 class Initiator(enum.IntEnum):
@@ -276,6 +280,39 @@ class WorkflowExecutionContinuedAsNew(EventBase, frozen=True, array_like=True, t
     initiator: Initiator
 
 
+class WorkflowExecutionUpdateAccepted(EventBase, frozen=True, array_like=True, tag=41):
+    """The validator let it pass. The request stands here whole: replay needs nothing else."""
+
+    update_id: str
+    update_name: str
+    input: bytes
+    header: bytes
+    identity: str
+    body_hash: bytes
+    workflow_task_completed_event_id: int
+
+
+class WorkflowExecutionUpdateCompleted(EventBase, frozen=True, array_like=True, tag=43):
+    """`failure` None: it succeeded with `result`."""
+
+    update_id: str
+    accepted_event_id: int
+    result: bytes
+    failure: Failure | None
+    workflow_task_completed_event_id: int
+
+
+class WorkflowExecutionUpdateAdmitted(EventBase, frozen=True, array_like=True, tag=47):
+    """Waits in the inbox, with event_id 0, for a worker's verdict; it gets no number of its own."""
+
+    update_id: str
+    update_name: str
+    input: bytes
+    header: bytes
+    identity: str
+    body_hash: bytes
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -301,6 +338,9 @@ Event = (
     | WorkflowExecutionSignaled
     | WorkflowExecutionTerminated
     | WorkflowExecutionContinuedAsNew
+    | WorkflowExecutionUpdateAccepted
+    | WorkflowExecutionUpdateCompleted
+    | WorkflowExecutionUpdateAdmitted
 )
 
 ClosingEvent = (
@@ -323,3 +363,6 @@ BufferedEvent = (
     | WorkflowExecutionSignaled
 )
 """What may wait in the inbox, with event_id 0, while a workflow task is started."""
+
+InboxEvent = BufferedEvent | WorkflowExecutionUpdateAdmitted
+"""What a row of the inbox holds."""

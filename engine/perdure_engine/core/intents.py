@@ -40,6 +40,25 @@ class StartSignal(msgspec.Struct, frozen=True, gc=False):
     input: bytes
 
 
+class UpdateStage(enum.IntEnum):
+    """How far an update has come. A rejected one has come to its end at once."""
+
+    ADMITTED = 1
+    ACCEPTED = 2
+    COMPLETED = 3
+
+
+class StartUpdate(msgspec.Struct, frozen=True, gc=False):
+    """The update of an update-with-start."""
+
+    update_id: str
+    update_name: str
+    input: bytes
+    header: bytes
+    body_hash: bytes
+    wait_stage: UpdateStage
+
+
 class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     namespace_id: bytes
     workflow_id: str
@@ -64,6 +83,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     static_details: bytes = b""
     cron_schedule: str = ""
     signal: StartSignal | None = None
+    update: StartUpdate | None = None
 
 
 class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -151,6 +171,31 @@ class WaitEvents(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     after_event_id: int
 
 
+class UpdateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Answered when the update has reached the stage. The update id makes it repeatable."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    update_id: str
+    update_name: str
+    body_hash: bytes
+    input: bytes = b""
+    header: bytes = b""
+    identity: str = ""
+    wait_stage: UpdateStage = UpdateStage.ADMITTED
+
+
+class PollUpdate(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Answered when an update that was admitted has reached the stage."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    update_id: str
+    wait_stage: UpdateStage = UpdateStage.ADMITTED
+
+
 ClientIntent = (
     StartWorkflow
     | SignalWorkflow
@@ -162,6 +207,8 @@ ClientIntent = (
     | QueryWorkflow
     | WaitResult
     | WaitEvents
+    | UpdateWorkflow
+    | PollUpdate
 )
 
 

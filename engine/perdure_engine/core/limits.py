@@ -7,6 +7,8 @@ import msgspec
 WORKFLOW_ID_BYTES_MAX = 1_000  # Temporal's; keeps every index key under 2,000 bytes
 NAME_BYTES_MAX = 500  # queues, types, activity ids, signal and query names
 NAMESPACE_BYTES_MAX = 255
+UPDATES_SUGGEST_SHARE = 0.9  # of a run's updates: from then on it had better continue as new
+TASK_UPDATES_BYTES_MAX = 1024 * 1024  # that travel with one workflow task; the first always goes
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024  # one argument list or result
 MEMO_BYTES_MAX = 2 * 1024 * 1024
 HEADER_BYTES_MAX = 256 * 1024
@@ -62,6 +64,8 @@ class RunLimits(msgspec.Struct, frozen=True):
     pending_timers_max: int = 2_000
     signals_max: int = 10_000
     commands_max: int = 10_000  # of one workflow task
+    updates_in_flight_max: int = 10  # admitted, or accepted and not completed
+    updates_max: int = 2_000  # of one run; it remembers the id of each
 
 
 DEFAULT_RUN_LIMITS = RunLimits()

@@ -7,6 +7,7 @@ import msgspec
 from perdure_engine.core.events import ClosingEvent
 from perdure_engine.core.explain import Explanation
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.intents import UpdateStage
 from perdure_engine.core.status import Status
 
 
@@ -96,4 +97,17 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     execution_deadline_us: int = 0
 
 
-Reply = Started | Closed | QueryAnswer | EventsReady | Description | Explanation | None
+class UpdateStatus(msgspec.Struct, frozen=True, gc=False):
+    """How far an update has come; at COMPLETED its outcome, a failure or else the result."""
+
+    run_id: bytes
+    update_id: str
+    stage: UpdateStage
+    result: bytes = b""
+    failure: Failure | None = None
+    started: bool = False  # of an update-with-start: the run began with it
+
+
+Reply = (
+    Started | Closed | QueryAnswer | EventsReady | Description | Explanation | UpdateStatus | None
+)

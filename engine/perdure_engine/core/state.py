@@ -14,12 +14,19 @@ from perdure_engine.core.events import (
     ActivityTaskScheduled,
     BufferedEvent,
     ClosingEvent,
+    InboxEvent,
     WorkflowExecutionStarted,
+    WorkflowExecutionUpdateAdmitted,
 )
 from perdure_engine.core.fan_out import FanOut
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind, TimerRecord
-from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
+from perdure_engine.core.transitions import (
+    ActivityPhase,
+    TimerPhase,
+    UpdatePhase,
+    WorkflowTaskPhase,
+)
 
 WORKFLOW_TASK_KEY = 0
 """Key of the workflow task in `RunState.tasks`; activities are keyed by their Scheduled event id."""
@@ -38,6 +45,25 @@ class Timer(msgspec.Struct, array_like=True, gc=False):
     timer_id: str
     fire_us: int
     phase: TimerPhase = TimerPhase.PENDING
+
+
+class Update(msgspec.Struct, array_like=True, gc=False):
+    """An update that was accepted. Its outcome stays in history: it may be large, and is asked for rarely."""
+
+    accepted_event_id: int
+    body_hash: bytes
+    completed_event_id: int = 0  # 0: its handler runs
+
+    @property
+    def phase(self) -> UpdatePhase:
+        return UpdatePhase.COMPLETED if self.completed_event_id else UpdatePhase.ACCEPTED
+
+
+class Admitted(msgspec.Struct, frozen=True, gc=False):
+    """An update that waits for a worker's verdict, and the number of its inbox row."""
+
+    seq: int
+    event: WorkflowExecutionUpdateAdmitted
 
 
 class Folded(msgspec.Struct, array_like=True, gc=False):
@@ -61,6 +87,8 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     fan_out: FanOut | None = None  # which outcomes wake nobody yet
     # (n, time): the first n of `request_ids` had come by then. None: there are few
     request_marks: list[tuple[int, int]] | None = None
+    updates: dict[str, Update] | None = None  # by update id, in the order of their acceptance
+    updates_running: int = 0  # accepted and not completed
 
 
 class RunState(msgspec.Struct, eq=False, gc=False):
@@ -80,6 +108,10 @@ class RunState(msgspec.Struct, eq=False, gc=False):
     version: int = 0  # of the executions row; 0: not saved yet
     # a hint, lost without harm
     sticky_worker_id: bytes = b""
+    # from the inbox: updates that were admitted, by id, oldest first; None: none
+    admitted: dict[str, Admitted] | None = None
+    # the head row's own: with admitted updates in the way of inbox_done, what else is dead in the inbox
+    inbox_numbered: int = 0
 
     @property
     def run_id(self) -> bytes:
@@ -88,6 +120,15 @@ class RunState(msgspec.Struct, eq=False, gc=False):
     @property
     def open(self) -> bool:
         return self.folded.status is Status.RUNNING
+
+    def waits_in_inbox(self, seq: int, event: InboxEvent) -> bool:
+        """Whether what was put into the inbox as `seq` still waits there."""
+        if seq <= self.inbox_done:
+            return False
+        if not isinstance(event, WorkflowExecutionUpdateAdmitted):
+            return seq > self.inbox_numbered
+        known = self.admitted.get(event.update_id) if self.admitted is not None else None
+        return known is not None and known.seq == seq
 
     @property
     def workflow_task_out(self) -> bool:
@@ -112,6 +153,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     history_bytes: int
     snapshot_event_id: int
     sticky_worker_id: bytes = b""
+    inbox_numbered: int = 0
+    admitted: list[int] = []  # seqs of the admitted updates that wait
+
+
+_NONE_ADMITTED: list[int] = []  # shared: nobody changes a head
 
 
 def head_of(state: RunState) -> Head:
@@ -122,4 +168,6 @@ def head_of(state: RunState) -> Head:
         state.history_bytes,
         state.snapshot_event_id,
         state.sticky_worker_id,
+        state.inbox_numbered,
+        [one.seq for one in state.admitted.values()] if state.admitted else _NONE_ADMITTED,
     )

@@ -24,6 +24,7 @@ class TaskToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     started_us: int
     deadline_us: int  # start-to-close, or the workflow task's timeout
     started_event_id: int = 0
+    updates_to: int = 0  # admitted updates up to this inbox number went out with the workflow task
 
 
 class QueryToken(msgspec.Struct, frozen=True, array_like=True, gc=False):

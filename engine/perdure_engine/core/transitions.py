@@ -35,11 +35,17 @@ class TimerPhase(enum.IntEnum):
     CANCELED = 3
 
 
+class UpdatePhase(enum.IntEnum):
+    ADMITTED = 1  # in the inbox; history knows nothing of it
+    ACCEPTED = 2
+    COMPLETED = 3
+
+
 class IllegalMove(Exception):
     """An event that the automaton's table does not allow in its present phase."""
 
 
-P = TypeVar("P", Status, WorkflowTaskPhase, ActivityPhase, TimerPhase)
+P = TypeVar("P", Status, WorkflowTaskPhase, ActivityPhase, TimerPhase, UpdatePhase)
 Table = dict[tuple[P, E], P]
 
 WORKFLOW: Table[Status] = {
@@ -77,6 +83,11 @@ ACTIVITY: Table[ActivityPhase] = {
 TIMER: Table[TimerPhase] = {
     (TimerPhase.PENDING, E.TIMER_FIRED): TimerPhase.FIRED,
     (TimerPhase.PENDING, E.TIMER_CANCELED): TimerPhase.CANCELED,
+}
+
+UPDATE: Table[UpdatePhase] = {
+    (UpdatePhase.ADMITTED, E.WORKFLOW_EXECUTION_UPDATE_ACCEPTED): UpdatePhase.ACCEPTED,
+    (UpdatePhase.ACCEPTED, E.WORKFLOW_EXECUTION_UPDATE_COMPLETED): UpdatePhase.COMPLETED,
 }
 
 

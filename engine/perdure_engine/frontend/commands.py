@@ -10,12 +10,15 @@ from typing import assert_never
 
 from perdure_engine.core import limits
 from perdure_engine.core.commands import (
+    AcceptUpdate,
     CancelTimer,
     CancelWorkflow,
     Command,
+    CompleteUpdate,
     CompleteWorkflow,
     ContinueAsNew,
     FailWorkflow,
+    RejectUpdate,
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
@@ -32,7 +35,7 @@ def check_command(index: int, command: Command) -> None:
         raise checks.under(f"commands[{index}]", rejected) from None
 
 
-def _check(command: Command) -> None:
+def _check(command: Command) -> None:  # noqa: C901 - a closed union: one case for each of its members
     match command:
         case ScheduleActivity():
             _check_activity(command)
@@ -52,6 +55,8 @@ def _check(command: Command) -> None:
             pass
         case ContinueAsNew():
             _check_continue_as_new(command)
+        case AcceptUpdate() | RejectUpdate() | CompleteUpdate():
+            _check_update(command)
         case _:
             assert_never(command)
 
@@ -88,3 +93,14 @@ def _check_activity(command: ScheduleActivity) -> None:
         )
     checks.retry_policy(f"{at}.retry_policy", command.retry_policy)
     checks.priority(f"{at}.priority", command.priority)
+
+
+def _check_update(command: AcceptUpdate | RejectUpdate | CompleteUpdate) -> None:
+    match command:
+        case AcceptUpdate():
+            checks.name("accept_update.update_id", command.update_id)
+        case RejectUpdate():
+            checks.name("reject_update.update_id", command.update_id)
+        case CompleteUpdate():
+            checks.name("complete_update.update_id", command.update_id)
+            checks.size("complete_update.result", command.result)

@@ -70,6 +70,8 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
             intents.QueryWorkflow,
             intents.WaitResult,
             intents.WaitEvents,
+            intents.UpdateWorkflow,
+            intents.PollUpdate,
         ),
         _by_workflow,
     ),

@@ -7,7 +7,7 @@ that is busy is handed out, and nothing at all while the node's lease may be ove
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -145,6 +145,7 @@ def _hand_out(
     worker: WorkerRef,
     timeout_ms: int,
     started_event_id: int,
+    updates_to: int = 0,
 ) -> TaskToken:
     """Mark the record as started by this worker, in memory, and make the token that says so."""
     start_no = shard.new_number()
@@ -176,6 +177,7 @@ def _hand_out(
         started_us,
         started_us + timeout_ms * 1000 if timeout_ms else 0,
         started_event_id,
+        updates_to,
     )
     shard.queues.taken(record)
     shard.leases.hand_out(run, key_of(record.kind, record.scheduled_event_id), record, token)
@@ -235,13 +237,29 @@ def _start_workflow_task(
     transient = record.scheduled_event_id == 0
     started_event_id = folded.next_event_id + (1 if transient else 0)
     suggest = suggest_continue_as_new(state, shard.rooms.run_limits)
-    token = _hand_out(shard, run, record, worker, folded.started.task_timeout_ms, started_event_id)
+    updates, updates_to = _updates_of(run) if state.admitted is not None else ((), 0)
+    timeout_ms = folded.started.task_timeout_ms
+    token = _hand_out(shard, run, record, worker, timeout_ms, started_event_id, updates_to)
     tail = _tail(run, record, token, suggest)
     queries = shard.queries.attach(run, worker)
-    handed = _workflow_task(run, record, token, events, tail, queries, suggest)
+    handed = _workflow_task(run, record, token, events, tail, queries, suggest, updates)
     if handed.next_event_id:
         return asyncio.ensure_future(_with_first_page(shard, handed))
     return handed
+
+
+def _updates_of(run: Run) -> tuple[list[ev.WorkflowExecutionUpdateAdmitted], int]:
+    """The admitted updates that travel with the task, as many as fit; and the inbox number of the last of them."""
+    assert run.state.admitted is not None
+    updates: list[ev.WorkflowExecutionUpdateAdmitted] = []
+    updates_to = size = 0
+    for one in run.state.admitted.values():
+        size += len(one.event.input) + len(one.event.header)
+        if updates and size > limits.TASK_UPDATES_BYTES_MAX:
+            break
+        updates.append(one.event)
+        updates_to = one.seq
+    return updates, updates_to
 
 
 def _tail(run: Run, record: TaskRecord, token: TaskToken, suggest: bool) -> list[Event]:
@@ -280,6 +298,7 @@ def _workflow_task(
     tail: list[Event],
     queries: list[HandedQuery],
     suggest: bool,
+    updates: Sequence[ev.WorkflowExecutionUpdateAdmitted],
 ) -> HandedWorkflowTask:
     folded = run.state.folded
     started = folded.started
@@ -300,6 +319,7 @@ def _workflow_task(
         task_timeout_ms=started.task_timeout_ms,
         history_bytes=run.state.history_bytes,
         suggest_continue_as_new=suggest,
+        updates=updates,
     )
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from perdure_engine.core.apply import fold
 from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
-from perdure_engine.core.events import Event
+from perdure_engine.core.events import BufferedEvent, Event, WorkflowExecutionUpdateAdmitted
 from perdure_engine.core.intents import StartWorkflow
-from perdure_engine.core.state import Folded, Head, RunState
+from perdure_engine.core.state import Admitted, Folded, Head, RunState
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import Handout, TaskRecord, TaskState, TimerRecord
 from perdure_engine.history.run import CurrentRun, Run
@@ -229,9 +229,10 @@ def restore(record: RunRecord, codec: Codec) -> tuple[RunState, list[Event], int
     folded = _folded(record, head, events, codec)
     if folded.next_event_id != record.execution.next_event_id:
         raise CorruptRow(f"history ends before event {record.execution.next_event_id - 1}")
+    buffered, admitted = _inbox(record, head, codec)
     state = RunState(
         folded,
-        buffered=[codec.decode_buffered(row.payload) for row in record.inbox],
+        buffered=buffered,
         inbox_seq=head.inbox_seq,
         inbox_done=record.execution.inbox_done,
         tasks=_tasks(record, head, codec),
@@ -243,6 +244,8 @@ def restore(record: RunRecord, codec: Codec) -> tuple[RunState, list[Event], int
         snapshot_event_id=head.snapshot_event_id,
         version=record.execution.version,
         sticky_worker_id=head.sticky_worker_id,
+        admitted=admitted,
+        inbox_numbered=head.inbox_numbered,
     )
     return state, events, events[0].event_id if events else folded.next_event_id
 
@@ -267,6 +270,24 @@ def _folded(record: RunRecord, head: Head, events: list[Event], codec: Codec) ->
             raise CorruptRow(f"no snapshot of event {head.snapshot_event_id}")
         base = codec.decode_snapshot(b"".join(row.payload for row in record.snapshot))
     return fold(events, base)
+
+
+def _inbox(
+    record: RunRecord, head: Head, codec: Codec
+) -> tuple[list[BufferedEvent], dict[str, Admitted] | None]:
+    """What waits: buffered events, and admitted updates. Rows of either may be dead among live ones of the other."""
+    buffered: list[BufferedEvent] = []
+    admitted: dict[str, Admitted] = {}
+    for row in record.inbox:
+        event = codec.decode_buffered(row.payload)
+        if isinstance(event, WorkflowExecutionUpdateAdmitted):
+            if row.seq in head.admitted:
+                admitted[event.update_id] = Admitted(row.seq, event)
+        elif row.seq > head.inbox_numbered:
+            buffered.append(event)
+    if len(admitted) != len(head.admitted):
+        raise CorruptRow("the row of an admitted update is missing")
+    return buffered, admitted or None
 
 
 def _tasks(record: RunRecord, head: Head, codec: Codec) -> dict[int, TaskRecord]:

@@ -38,7 +38,7 @@ def add_run(batch: Batch, shard_id: int, draft: Draft, codec: Codec) -> None:
     if draft.events:
         _add_history(batch, shard_id, draft, codec)
     for seq, event in draft.inbox:
-        if seq > state.inbox_done:
+        if state.waits_in_inbox(seq, event):
             batch.inbox.append(InboxRow(shard_id, state.run_id, seq, codec.encode_buffered(event)))
     _add_tasks(batch, shard_id, draft, codec)
     _add_timers(batch, shard_id, draft)

@@ -44,6 +44,7 @@ class Run:
         "result_waiters",
         "state",
         "then",
+        "update_waiters",
     )
 
     def __init__(
@@ -57,6 +58,7 @@ class Run:
         self.result_waiters: list[Item] = []
         self.event_waiters: list[Item] = []
         self.queries: dict[int, PendingQuery] = {}
+        self.update_waiters: dict[str, list[Item]] | None = None  # by update id; None: nobody waits
         self.then: list[Callable[[], None]] = []  # called as soon as it is not busy
 
     @property
@@ -67,6 +69,7 @@ class Run:
             or self.result_waiters
             or self.event_waiters
             or self.queries
+            or (self.update_waiters and any(self.update_waiters.values()))
             or any(record.handout is not None for record in self.state.tasks.values())
         )
 
@@ -76,6 +79,11 @@ class Run:
         waiting, self.then = self.then, []
         for go_on in waiting:
             go_on()
+
+    def take_waiters(self) -> list[Item]:
+        """All who wait for something of the run; queries are apart."""
+        updates = self.update_waiters.values() if self.update_waiters is not None else ()
+        return self.result_waiters + self.event_waiters + [i for items in updates for i in items]
 
     def wait(self, waiters: list[Item], item: Item) -> None:
         """Let the item wait in one of the lists, until it is answered or its caller has gone."""

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import partial
 
 from perdure_engine.core import intents
 from perdure_engine.core.decide import decide, start_workflow
-from perdure_engine.core.describe import describe
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, not_found
-from perdure_engine.core.explain import explain
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import Reply, Started
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
-from perdure_engine.history import rows
+from perdure_engine.history import later, rows
 from perdure_engine.history.addressing import address_of, require_same_workflow
 from perdure_engine.history.beginning import begin, follow
 from perdure_engine.history.inbox import Inbox
@@ -33,12 +32,13 @@ from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
 from perdure_engine.history.refusals import moved, run_id_in_use
-from perdure_engine.history.removing import Leaving, Removing
+from perdure_engine.history.removing import Removing
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.run import CurrentRun, Run
 from perdure_engine.history.sweeping import Sweeping
 from perdure_engine.history.timers import ShardTimers
-from perdure_engine.history.waits import wait_events, wait_result, wait_without_turn, wake
+from perdure_engine.history.updates import Updates
+from perdure_engine.history.waits import wait_without_turn, wake
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.store import Batch, Fence
 
@@ -71,6 +71,7 @@ class Shard:
         self.leases = LeaseBook(self)
         self.queues = QueueBooks(self)
         self.queries = Queries(self)
+        self.updates = Updates(self)
         self.timers = ShardTimers(self, timer_mark_us)
         self.sweeping = Sweeping(self)
         self.removing = Removing(self)
@@ -235,48 +236,34 @@ class Shard:
     ) -> Reply | _Later:
         intent = item.intent
         if isinstance(intent, intents.StartWorkflow):
-            return self._start(step, intent, run, env)
+            begun = self._start(step, intent, run, env)
+            if intent.update is None:
+                return begun
+            with_start = self.runs[begun.run_id]
+            step.after.append(
+                partial(later.update, self, step, with_start, item, started=begun.started)
+            )
+            return LATER
         assert isinstance(run, Run)
-        match intent:
-            case intents.DescribeWorkflow():
-                return describe(run.state)
-            case intents.ExplainWorkflow():
-                return explain(run.state)
-            case intents.WaitResult():
-                step.after.append(lambda: wait_result(run, item))
-                return LATER
-            case intents.WaitEvents():
-                step.after.append(lambda: wait_events(run, item, intent.after_event_id))
-                return LATER
-            case intents.QueryWorkflow():
-                step.after.append(lambda: self.queries.ask(run, item))
-                return LATER
-            case intents.DeleteWorkflow():
-                decide(self._draft(step, run, env), intent)
-                step.after.append(lambda: self._remove(run, item))
-                return LATER
-            case intents.FireTimer():
-                step.after.append(lambda: self.timers.fired(intent.wake_us, intent.timer_id))
-            case _:
-                pass
+        kind = type(intent)
+        if kind in later.READ:
+            return later.READ[kind](run.state)
+        if isinstance(intent, intents.FireTimer):  # also when it is refused
+            step.after.append(partial(self.timers.fired, intent.wake_us, intent.timer_id))
+        reply = None if kind in later.UNDECIDED else self._decided(step, run, intent, env)
+        after = later.AFTER.get(kind)
+        if after is None:
+            return reply
+        step.after.append(partial(after, self, step, run, item))
+        return LATER
+
+    def _decided(self, step: ShardStep, run: Run, intent: intents.Intent, env: Env) -> Reply:
         draft = self._draft(step, run, env)
         reply = decide(draft, intent)
         if draft.next_run is not None:
             following, draft.next_run = draft.next_run, None
             follow(self.runs, step, run, following)
         return reply
-
-    def _remove(self, run: Run, item: Item) -> None:
-        started = run.state.folded.started
-        self.removing.add(
-            Leaving(
-                started.run_id,
-                started.namespace_id,
-                started.workflow_id,
-                run.state.history_bytes,
-                [item],
-            )
-        )
 
     def _draft(self, step: ShardStep, run: Run, env: Env) -> Draft:
         entry = step.drafts.get(run.state.run_id)
@@ -286,7 +273,7 @@ class Shard:
 
     def _start(
         self, step: ShardStep, intent: intents.StartWorkflow, found: Run | CurrentRun, env: Env
-    ) -> Reply:
+    ) -> Started:
         current = found.current if isinstance(found, Run) else found
         named = self.runs.get(intent.run_id)
         if named is not None:
@@ -406,6 +393,8 @@ class Shard:
         wake(run, draft)
         if run.queries:
             self.queries.run_changed(run, draft)
+        if run.update_waiters is not None:
+            self.updates.run_changed(run, draft)
         run.free()
 
     def _trim(self) -> None:
@@ -445,7 +434,7 @@ class Shard:
         kept = self.leases.of_run(run_id)
         if kept:
             self.kept_handouts.setdefault(run_id, {}).update(kept)
-        self.put_again(run.result_waiters + run.event_waiters + self.queries.take_back(run))
+        self.put_again(run.take_waiters() + self.queries.take_back(run))
         run.free()
 
     def blame(self, step: ShardStep, reason: str) -> None:
@@ -481,12 +470,13 @@ class Shard:
         self.leases.stop()
         self.queues.stop()
         self.queries.stop()
+        self.updates.stop()
         self.sweeping.stop()
         self.rooms.matching.withdraw(self.shard_id)
         for item in self.inbox.drain() + self.loading.drain() + self.removing.drain():
             item.refuse(moved(self.shard_id))
         for run in self.runs.values():
-            for item in run.result_waiters + run.event_waiters + self.queries.take_back(run):
+            for item in run.take_waiters() + self.queries.take_back(run):
                 item.refuse(moved(self.shard_id))
             run.free()
         self.runs.clear()

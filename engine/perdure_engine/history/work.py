@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 from perdure_engine.core.commands import (
     Command,
+    CompleteUpdate,
     CompleteWorkflow,
     ContinueAsNew,
     ScheduleActivity,
@@ -24,6 +25,7 @@ from perdure_engine.core.intents import (
     SignalWorkflow,
     StartWorkflow,
     TerminateWorkflow,
+    UpdateWorkflow,
     WorkerIntent,
 )
 from perdure_engine.core.replies import Reply
@@ -53,8 +55,13 @@ def size_of(intent: Intent) -> int:
     match intent:
         case StartWorkflow():
             signal = len(intent.signal.input) if intent.signal is not None else 0
-            return len(intent.input) + len(intent.memo) + len(intent.header) + signal
-        case SignalWorkflow():
+            update = (
+                len(intent.update.input) + len(intent.update.header)
+                if intent.update is not None
+                else 0
+            )
+            return len(intent.input) + len(intent.memo) + len(intent.header) + signal + update
+        case SignalWorkflow() | UpdateWorkflow():
             return len(intent.input) + len(intent.header)
         case QueryWorkflow():
             return len(intent.args)
@@ -74,7 +81,7 @@ def _command_size(command: Command) -> int:
     match command:
         case ScheduleActivity():
             return len(command.input) + len(command.header)
-        case CompleteWorkflow():
+        case CompleteWorkflow() | CompleteUpdate():
             return len(command.result)
         case ContinueAsNew():
             return len(command.input) + len(command.header) + len(command.memo)

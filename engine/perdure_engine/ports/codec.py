@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from perdure_engine.core.events import BufferedEvent, Event
+from perdure_engine.core.events import Event, InboxEvent
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.ports.rows import TaskRow
@@ -21,9 +21,9 @@ class Codec(Protocol):
 
     def decode_events(self, payload: bytes) -> list[Event]: ...
 
-    def encode_buffered(self, event: BufferedEvent) -> bytes: ...
+    def encode_buffered(self, event: InboxEvent) -> bytes: ...
 
-    def decode_buffered(self, payload: bytes) -> BufferedEvent: ...
+    def decode_buffered(self, payload: bytes) -> InboxEvent: ...
 
     def encode_head(self, head: Head) -> bytes: ...
 

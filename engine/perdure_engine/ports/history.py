@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from perdure_engine.core.events import ActivityTaskScheduled, Event
+from perdure_engine.core.events import (
+    ActivityTaskScheduled,
+    Event,
+    WorkflowExecutionUpdateAdmitted,
+)
 from perdure_engine.core.intents import ClientIntent, WorkerIntent
 from perdure_engine.core.replies import QueryAnswer, Reply
 from perdure_engine.core.tokens import QueryToken, TaskToken
@@ -54,6 +59,9 @@ class HandedWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     task_timeout_ms: int
     history_bytes: int
     suggest_continue_as_new: bool
+    updates: Sequence[
+        WorkflowExecutionUpdateAdmitted
+    ] = ()  # oldest first; those wait for a verdict
 
 
 class HandedActivityTask(msgspec.Struct, frozen=True, gc=False):

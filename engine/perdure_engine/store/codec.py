@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 import zstandard
 
-from perdure_engine.core.events import BufferedEvent, Event
+from perdure_engine.core.events import Event, InboxEvent
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskPayload, TaskRecord, TaskState
 from perdure_engine.ports.codec import CorruptRow
@@ -33,7 +33,7 @@ class MsgpackCodec:
     def __init__(self) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
         self._events: msgspec.msgpack.Decoder[list[Event]] = msgspec.msgpack.Decoder(list[Event])
-        self._buffered: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(BufferedEvent)
+        self._buffered: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(InboxEvent)
         self._head = msgspec.msgpack.Decoder(Head)
         self._task = msgspec.msgpack.Decoder(TaskPayload)
         self._folded = msgspec.msgpack.Decoder(Folded)
@@ -46,11 +46,11 @@ class MsgpackCodec:
     def decode_events(self, payload: bytes) -> list[Event]:
         return self._unpack(self._events, payload)
 
-    def encode_buffered(self, event: BufferedEvent) -> bytes:
+    def encode_buffered(self, event: InboxEvent) -> bytes:
         return self._pack(event)
 
-    def decode_buffered(self, payload: bytes) -> BufferedEvent:
-        event: BufferedEvent = self._unpack(self._buffered, payload)
+    def decode_buffered(self, payload: bytes) -> InboxEvent:
+        event: InboxEvent = self._unpack(self._buffered, payload)
         return event
 
     def encode_head(self, head: Head) -> bytes:

@@ -56,6 +56,7 @@ class _WorkflowTaskFailedCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrappe
     WORKFLOW_TASK_FAILED_CAUSE_UNKNOWN_WORKFLOW_TYPE: _WorkflowTaskFailedCause.ValueType  # 5
     WORKFLOW_TASK_FAILED_CAUSE_PAYLOAD_DECODE: _WorkflowTaskFailedCause.ValueType  # 6
     WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK: _WorkflowTaskFailedCause.ValueType  # 7
+    WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE: _WorkflowTaskFailedCause.ValueType  # 8
 
 class WorkflowTaskFailedCause(_WorkflowTaskFailedCause, metaclass=_WorkflowTaskFailedCauseEnumTypeWrapper): ...
 
@@ -67,6 +68,7 @@ WORKFLOW_TASK_FAILED_CAUSE_WORKER_FAILURE: WorkflowTaskFailedCause.ValueType  # 
 WORKFLOW_TASK_FAILED_CAUSE_UNKNOWN_WORKFLOW_TYPE: WorkflowTaskFailedCause.ValueType  # 5
 WORKFLOW_TASK_FAILED_CAUSE_PAYLOAD_DECODE: WorkflowTaskFailedCause.ValueType  # 6
 WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK: WorkflowTaskFailedCause.ValueType  # 7
+WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE: WorkflowTaskFailedCause.ValueType  # 8
 Global___WorkflowTaskFailedCause: _TypeAlias = WorkflowTaskFailedCause  # noqa: Y015
 
 @_typing.final
@@ -99,6 +101,9 @@ class HistoryEvent(_message.Message):
     WORKFLOW_EXECUTION_SIGNALED_FIELD_NUMBER: _builtins.int
     WORKFLOW_EXECUTION_TERMINATED_FIELD_NUMBER: _builtins.int
     WORKFLOW_EXECUTION_CONTINUED_AS_NEW_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_UPDATE_ACCEPTED_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_UPDATE_COMPLETED_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_UPDATE_ADMITTED_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     """1, 2, 3, … without gap"""
     time_us: _builtins.int
@@ -151,6 +156,12 @@ class HistoryEvent(_message.Message):
     def workflow_execution_terminated(self) -> Global___WorkflowExecutionTerminated: ...
     @_builtins.property
     def workflow_execution_continued_as_new(self) -> Global___WorkflowExecutionContinuedAsNew: ...
+    @_builtins.property
+    def workflow_execution_update_accepted(self) -> Global___WorkflowExecutionUpdateAccepted: ...
+    @_builtins.property
+    def workflow_execution_update_completed(self) -> Global___WorkflowExecutionUpdateCompleted: ...
+    @_builtins.property
+    def workflow_execution_update_admitted(self) -> Global___WorkflowExecutionUpdateAdmitted: ...
     def __init__(
         self,
         *,
@@ -180,12 +191,15 @@ class HistoryEvent(_message.Message):
         workflow_execution_signaled: Global___WorkflowExecutionSignaled | None = ...,
         workflow_execution_terminated: Global___WorkflowExecutionTerminated | None = ...,
         workflow_execution_continued_as_new: Global___WorkflowExecutionContinuedAsNew | None = ...,
+        workflow_execution_update_accepted: Global___WorkflowExecutionUpdateAccepted | None = ...,
+        workflow_execution_update_completed: Global___WorkflowExecutionUpdateCompleted | None = ...,
+        workflow_execution_update_admitted: Global___WorkflowExecutionUpdateAdmitted | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new"]  # noqa: Y015
+    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted"]  # noqa: Y015
     _WhichOneofArgType_attributes: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_attributes) -> _WhichOneofReturnType_attributes | None: ...
 
@@ -1016,3 +1030,109 @@ class WorkflowExecutionContinuedAsNew(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkflowExecutionContinuedAsNew: _TypeAlias = WorkflowExecutionContinuedAsNew  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionUpdateAccepted(_message.Message):
+    """The workflow took the update: its handler runs in the workflow task that this event came of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_NAME_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    update_id: _builtins.str
+    update_name: _builtins.str
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    identity: _builtins.str
+    workflow_task_completed_event_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        update_id: _builtins.str = ...,
+        update_name: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        identity: _builtins.str = ...,
+        workflow_task_completed_event_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "identity", b"identity", "input", b"input", "update_id", b"update_id", "update_name", b"update_name", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionUpdateAccepted: _TypeAlias = WorkflowExecutionUpdateAccepted  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionUpdateCompleted(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    ACCEPTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    update_id: _builtins.str
+    accepted_event_id: _builtins.int
+    result: _builtins.bytes
+    """Payloads; when there is no failure"""
+    workflow_task_completed_event_id: _builtins.int
+    @_builtins.property
+    def failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        update_id: _builtins.str = ...,
+        accepted_event_id: _builtins.int = ...,
+        result: _builtins.bytes = ...,
+        failure: _common_pb2.Failure | None = ...,
+        workflow_task_completed_event_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_event_id", b"accepted_event_id", "failure", b"failure", "result", b"result", "update_id", b"update_id", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionUpdateCompleted: _TypeAlias = WorkflowExecutionUpdateCompleted  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionUpdateAdmitted(_message.Message):
+    """Kept for updates that are admitted anew in another run. In a run's own history it does not stand."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_NAME_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    update_id: _builtins.str
+    update_name: _builtins.str
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    identity: _builtins.str
+    def __init__(
+        self,
+        *,
+        update_id: _builtins.str = ...,
+        update_name: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        identity: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "identity", b"identity", "input", b"input", "update_id", b"update_id", "update_name", b"update_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionUpdateAdmitted: _TypeAlias = WorkflowExecutionUpdateAdmitted  # noqa: Y015

@@ -128,6 +128,7 @@ class WorkflowTask(_message.Message):
     TASK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     HISTORY_SIZE_BYTES_FIELD_NUMBER: _builtins.int
     SUGGEST_CONTINUE_AS_NEW_FIELD_NUMBER: _builtins.int
+    UPDATES_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """sealed; empty for a task that only carries queries"""
     workflow_id: _builtins.str
@@ -151,6 +152,10 @@ class WorkflowTask(_message.Message):
 
     @_builtins.property
     def queries(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskQuery]: ...
+    @_builtins.property
+    def updates(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskUpdate]:
+        """admitted; each must be accepted or rejected, in this order"""
+
     def __init__(
         self,
         *,
@@ -168,14 +173,48 @@ class WorkflowTask(_message.Message):
         task_timeout_ms: _builtins.int = ...,
         history_size_bytes: _builtins.int = ...,
         suggest_continue_as_new: _builtins.bool = ...,
+        updates: _abc.Iterable[Global___TaskUpdate] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "events", b"events", "history_size_bytes", b"history_size_bytes", "next_page_token", b"next_page_token", "previous_started_event_id", b"previous_started_event_id", "queries", b"queries", "query_only", b"query_only", "run_id", b"run_id", "started_event_id", b"started_event_id", "suggest_continue_as_new", b"suggest_continue_as_new", "task_timeout_ms", b"task_timeout_ms", "token", b"token", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "events", b"events", "history_size_bytes", b"history_size_bytes", "next_page_token", b"next_page_token", "previous_started_event_id", b"previous_started_event_id", "queries", b"queries", "query_only", b"query_only", "run_id", b"run_id", "started_event_id", b"started_event_id", "suggest_continue_as_new", b"suggest_continue_as_new", "task_timeout_ms", b"task_timeout_ms", "token", b"token", "updates", b"updates", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkflowTask: _TypeAlias = WorkflowTask  # noqa: Y015
+
+@_typing.final
+class TaskUpdate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_NAME_FIELD_NUMBER: _builtins.int
+    ARGS_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    update_id: _builtins.str
+    update_name: _builtins.str
+    args: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    identity: _builtins.str
+    def __init__(
+        self,
+        *,
+        update_id: _builtins.str = ...,
+        update_name: _builtins.str = ...,
+        args: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        identity: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "header", b"header", "identity", b"identity", "update_id", b"update_id", "update_name", b"update_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskUpdate: _TypeAlias = TaskUpdate  # noqa: Y015
 
 @_typing.final
 class TaskQuery(_message.Message):
@@ -295,6 +334,9 @@ class Command(_message.Message):
     FAIL_WORKFLOW_FIELD_NUMBER: _builtins.int
     CANCEL_WORKFLOW_FIELD_NUMBER: _builtins.int
     CONTINUE_AS_NEW_FIELD_NUMBER: _builtins.int
+    ACCEPT_UPDATE_FIELD_NUMBER: _builtins.int
+    REJECT_UPDATE_FIELD_NUMBER: _builtins.int
+    COMPLETE_UPDATE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def schedule_activity(self) -> Global___ScheduleActivity: ...
     @_builtins.property
@@ -311,6 +353,12 @@ class Command(_message.Message):
     def cancel_workflow(self) -> Global___CancelWorkflow: ...
     @_builtins.property
     def continue_as_new(self) -> Global___ContinueAsNew: ...
+    @_builtins.property
+    def accept_update(self) -> Global___AcceptUpdate: ...
+    @_builtins.property
+    def reject_update(self) -> Global___RejectUpdate: ...
+    @_builtins.property
+    def complete_update(self) -> Global___CompleteUpdate: ...
     def __init__(
         self,
         *,
@@ -322,12 +370,15 @@ class Command(_message.Message):
         fail_workflow: Global___FailWorkflow | None = ...,
         cancel_workflow: Global___CancelWorkflow | None = ...,
         continue_as_new: Global___ContinueAsNew | None = ...,
+        accept_update: Global___AcceptUpdate | None = ...,
+        reject_update: Global___RejectUpdate | None = ...,
+        complete_update: Global___CompleteUpdate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new", "accept_update", "reject_update", "complete_update"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -551,6 +602,77 @@ class ContinueAsNew(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ContinueAsNew: _TypeAlias = ContinueAsNew  # noqa: Y015
+
+@_typing.final
+class AcceptUpdate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    update_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        update_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["update_id", b"update_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcceptUpdate: _TypeAlias = AcceptUpdate  # noqa: Y015
+
+@_typing.final
+class RejectUpdate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    update_id: _builtins.str
+    @_builtins.property
+    def failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        update_id: _builtins.str = ...,
+        failure: _common_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "update_id", b"update_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectUpdate: _TypeAlias = RejectUpdate  # noqa: Y015
+
+@_typing.final
+class CompleteUpdate(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    update_id: _builtins.str
+    result: _builtins.bytes
+    """Payloads"""
+    @_builtins.property
+    def failure(self) -> _common_pb2.Failure:
+        """set when the handler raised"""
+
+    def __init__(
+        self,
+        *,
+        update_id: _builtins.str = ...,
+        result: _builtins.bytes = ...,
+        failure: _common_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "result", b"result", "update_id", b"update_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteUpdate: _TypeAlias = CompleteUpdate  # noqa: Y015
 
 @_typing.final
 class TaskCompletion(_message.Message):

@@ -129,6 +129,33 @@ WAIT_KIND_EVENT: WaitKind.ValueType  # 10
 """a signal, a cancel: nothing of its own is under way"""
 Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
 
+class _UpdateStage:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _UpdateStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UpdateStage.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    UPDATE_STAGE_UNSPECIFIED: _UpdateStage.ValueType  # 0
+    """as a stage to wait for: admitted"""
+    UPDATE_STAGE_ADMITTED: _UpdateStage.ValueType  # 1
+    """saved; no worker has looked at it"""
+    UPDATE_STAGE_ACCEPTED: _UpdateStage.ValueType  # 2
+    """its validator let it pass: it will have an outcome"""
+    UPDATE_STAGE_COMPLETED: _UpdateStage.ValueType  # 3
+    """it has one; of a rejected update a failure"""
+
+class UpdateStage(_UpdateStage, metaclass=_UpdateStageEnumTypeWrapper): ...
+
+UPDATE_STAGE_UNSPECIFIED: UpdateStage.ValueType  # 0
+"""as a stage to wait for: admitted"""
+UPDATE_STAGE_ADMITTED: UpdateStage.ValueType  # 1
+"""saved; no worker has looked at it"""
+UPDATE_STAGE_ACCEPTED: UpdateStage.ValueType  # 2
+"""its validator let it pass: it will have an outcome"""
+UPDATE_STAGE_COMPLETED: UpdateStage.ValueType  # 3
+"""it has one; of a rejected update a failure"""
+Global___UpdateStage: _TypeAlias = UpdateStage  # noqa: Y015
+
 @_typing.final
 class StartWorkflowRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -1209,6 +1236,244 @@ class GetResultResponse(_message.Message):
 Global___GetResultResponse: _TypeAlias = GetResultResponse  # noqa: Y015
 
 @_typing.final
+class UpdateOutcome(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    result: _builtins.bytes
+    """Payloads"""
+    @_builtins.property
+    def failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        result: _builtins.bytes = ...,
+        failure: _common_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "result", b"result", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "result", b"result", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["result", "failure"]  # noqa: Y015
+    _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
+
+Global___UpdateOutcome: _TypeAlias = UpdateOutcome  # noqa: Y015
+
+@_typing.final
+class UpdateWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_NAME_FIELD_NUMBER: _builtins.int
+    ARGS_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    WAIT_STAGE_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    update_id: _builtins.str
+    """required; makes the call repeatable"""
+    update_name: _builtins.str
+    args: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    identity: _builtins.str
+    wait_stage: Global___UpdateStage.ValueType
+    timeout_ms: _builtins.int
+    """of the wait; at most 60,000"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        update_id: _builtins.str = ...,
+        update_name: _builtins.str = ...,
+        args: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        identity: _builtins.str = ...,
+        wait_stage: Global___UpdateStage.ValueType = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "header", b"header", "identity", b"identity", "namespace", b"namespace", "run_id", b"run_id", "timeout_ms", b"timeout_ms", "update_id", b"update_id", "update_name", b"update_name", "wait_stage", b"wait_stage", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateWorkflowRequest: _TypeAlias = UpdateWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class UpdateWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    stage: Global___UpdateStage.ValueType
+    @_builtins.property
+    def outcome(self) -> Global___UpdateOutcome:
+        """set when the stage is COMPLETED"""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        stage: Global___UpdateStage.ValueType = ...,
+        outcome: Global___UpdateOutcome | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "run_id", b"run_id", "stage", b"stage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateWorkflowResponse: _TypeAlias = UpdateWorkflowResponse  # noqa: Y015
+
+@_typing.final
+class PollUpdateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    WAIT_STAGE_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    update_id: _builtins.str
+    wait_stage: Global___UpdateStage.ValueType
+    timeout_ms: _builtins.int
+    """of the wait; at most 60,000"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        update_id: _builtins.str = ...,
+        wait_stage: Global___UpdateStage.ValueType = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "run_id", b"run_id", "timeout_ms", b"timeout_ms", "update_id", b"update_id", "wait_stage", b"wait_stage", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PollUpdateRequest: _TypeAlias = PollUpdateRequest  # noqa: Y015
+
+@_typing.final
+class PollUpdateResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    stage: Global___UpdateStage.ValueType
+    @_builtins.property
+    def outcome(self) -> Global___UpdateOutcome: ...
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        stage: Global___UpdateStage.ValueType = ...,
+        outcome: Global___UpdateOutcome | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "run_id", b"run_id", "stage", b"stage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PollUpdateResponse: _TypeAlias = PollUpdateResponse  # noqa: Y015
+
+@_typing.final
+class UpdateWithStartWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    UPDATE_ID_FIELD_NUMBER: _builtins.int
+    UPDATE_NAME_FIELD_NUMBER: _builtins.int
+    ARGS_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    WAIT_STAGE_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    update_id: _builtins.str
+    update_name: _builtins.str
+    args: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    wait_stage: Global___UpdateStage.ValueType
+    timeout_ms: _builtins.int
+    @_builtins.property
+    def start(self) -> Global___StartWorkflowRequest:
+        """must say its id_conflict_policy, and have no start delay"""
+
+    def __init__(
+        self,
+        *,
+        start: Global___StartWorkflowRequest | None = ...,
+        update_id: _builtins.str = ...,
+        update_name: _builtins.str = ...,
+        args: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        wait_stage: Global___UpdateStage.ValueType = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "header", b"header", "start", b"start", "timeout_ms", b"timeout_ms", "update_id", b"update_id", "update_name", b"update_name", "wait_stage", b"wait_stage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateWithStartWorkflowRequest: _TypeAlias = UpdateWithStartWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class UpdateWithStartWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    STARTED_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    started: _builtins.bool
+    """false: an existing run was used"""
+    stage: Global___UpdateStage.ValueType
+    @_builtins.property
+    def outcome(self) -> Global___UpdateOutcome: ...
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        started: _builtins.bool = ...,
+        stage: Global___UpdateStage.ValueType = ...,
+        outcome: Global___UpdateOutcome | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcome", b"outcome", "run_id", b"run_id", "stage", b"stage", "started", b"started"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateWithStartWorkflowResponse: _TypeAlias = UpdateWithStartWorkflowResponse  # noqa: Y015
+
+@_typing.final
 class Call(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1220,6 +1485,7 @@ class Call(_message.Message):
     TERMINATE_WORKFLOW_FIELD_NUMBER: _builtins.int
     DESCRIBE_WORKFLOW_FIELD_NUMBER: _builtins.int
     DELETE_WORKFLOW_FIELD_NUMBER: _builtins.int
+    UPDATE_WORKFLOW_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def start_workflow(self) -> Global___StartWorkflowRequest: ...
     @_builtins.property
@@ -1236,6 +1502,8 @@ class Call(_message.Message):
     def describe_workflow(self) -> Global___DescribeWorkflowRequest: ...
     @_builtins.property
     def delete_workflow(self) -> Global___DeleteWorkflowRequest: ...
+    @_builtins.property
+    def update_workflow(self) -> Global___UpdateWorkflowRequest: ...
     def __init__(
         self,
         *,
@@ -1247,12 +1515,13 @@ class Call(_message.Message):
         terminate_workflow: Global___TerminateWorkflowRequest | None = ...,
         describe_workflow: Global___DescribeWorkflowRequest | None = ...,
         delete_workflow: Global___DeleteWorkflowRequest | None = ...,
+        update_workflow: Global___UpdateWorkflowRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow", "update_workflow", b"update_workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow", "update_workflow", b"update_workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow", "delete_workflow"]  # noqa: Y015
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow", "delete_workflow", "update_workflow"]  # noqa: Y015
     _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
 
@@ -1271,6 +1540,7 @@ class CallResult(_message.Message):
     TERMINATE_WORKFLOW_FIELD_NUMBER: _builtins.int
     DESCRIBE_WORKFLOW_FIELD_NUMBER: _builtins.int
     DELETE_WORKFLOW_FIELD_NUMBER: _builtins.int
+    UPDATE_WORKFLOW_FIELD_NUMBER: _builtins.int
     error: _builtins.bytes
     """an encoded google.rpc.Status; empty: the call succeeded"""
     @_builtins.property
@@ -1289,6 +1559,8 @@ class CallResult(_message.Message):
     def describe_workflow(self) -> Global___DescribeWorkflowResponse: ...
     @_builtins.property
     def delete_workflow(self) -> Global___DeleteWorkflowResponse: ...
+    @_builtins.property
+    def update_workflow(self) -> Global___UpdateWorkflowResponse: ...
     def __init__(
         self,
         *,
@@ -1301,12 +1573,13 @@ class CallResult(_message.Message):
         terminate_workflow: Global___TerminateWorkflowResponse | None = ...,
         describe_workflow: Global___DescribeWorkflowResponse | None = ...,
         delete_workflow: Global___DeleteWorkflowResponse | None = ...,
+        update_workflow: Global___UpdateWorkflowResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow", "update_workflow", b"update_workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "error", b"error", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "error", b"error", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow", "update_workflow", b"update_workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow", "delete_workflow"]  # noqa: Y015
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow", "delete_workflow", "update_workflow"]  # noqa: Y015
     _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_response) -> _WhichOneofReturnType_response | None: ...
 

@@ -99,6 +99,21 @@ class WorkflowServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.GetResultRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.GetResultResponse.FromString,
                 _registered_method=True)
+        self.UpdateWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/UpdateWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWorkflowResponse.FromString,
+                _registered_method=True)
+        self.PollUpdate = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/PollUpdate',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.PollUpdateRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.PollUpdateResponse.FromString,
+                _registered_method=True)
+        self.UpdateWithStartWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/UpdateWithStartWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWithStartWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWithStartWorkflowResponse.FromString,
+                _registered_method=True)
         self.BatchCall = channel.unary_unary(
                 '/perdure_api.v1.WorkflowService/BatchCall',
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.BatchCallRequest.SerializeToString,
@@ -197,6 +212,28 @@ class WorkflowServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateWorkflow(self, request, context):
+        """Answered when the update has reached `wait_stage`, or after `timeout_ms` with the stage it has reached by then.
+        Asking again with the same update id joins the first call: there is one outcome for all.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PollUpdate(self, request, context):
+        """The same for an update that was admitted before. NOT_FOUND: the run has none such, or it was rejected.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateWithStartWorkflow(self, request, context):
+        """Start and update in one transaction: neither without the other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def BatchCall(self, request, context):
         """Many calls in one message, answered in order once all of them are done. A call that fails does not
         disturb the others. The order in which the calls of one batch take effect is theirs per workflow id.
@@ -279,6 +316,21 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.GetResult,
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.GetResultRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.GetResultResponse.SerializeToString,
+            ),
+            'UpdateWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWorkflowResponse.SerializeToString,
+            ),
+            'PollUpdate': grpc.unary_unary_rpc_method_handler(
+                    servicer.PollUpdate,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.PollUpdateRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.PollUpdateResponse.SerializeToString,
+            ),
+            'UpdateWithStartWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateWithStartWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWithStartWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWithStartWorkflowResponse.SerializeToString,
             ),
             'BatchCall': grpc.unary_unary_rpc_method_handler(
                     servicer.BatchCall,
@@ -642,6 +694,87 @@ class WorkflowService(object):
             '/perdure_api.v1.WorkflowService/GetResult',
             perdure__api_dot_v1_dot_workflow__service__pb2.GetResultRequest.SerializeToString,
             perdure__api_dot_v1_dot_workflow__service__pb2.GetResultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/UpdateWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PollUpdate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/PollUpdate',
+            perdure__api_dot_v1_dot_workflow__service__pb2.PollUpdateRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.PollUpdateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateWithStartWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/UpdateWithStartWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWithStartWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.UpdateWithStartWorkflowResponse.FromString,
             options,
             channel_credentials,
             insecure,

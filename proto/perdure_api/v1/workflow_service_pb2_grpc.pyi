@@ -52,6 +52,14 @@ class WorkflowServiceStub:
     """Events of a run, in pages. With `wait_new_event` the call waits until there is one past the page token."""
     GetResult: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.GetResultRequest, _workflow_service_pb2.GetResultResponse]
     """Waits until the run has closed, at most `timeout_ms`; then `result` is unset and the caller asks again."""
+    UpdateWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.UpdateWorkflowRequest, _workflow_service_pb2.UpdateWorkflowResponse]
+    """Answered when the update has reached `wait_stage`, or after `timeout_ms` with the stage it has reached by then.
+    Asking again with the same update id joins the first call: there is one outcome for all.
+    """
+    PollUpdate: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.PollUpdateRequest, _workflow_service_pb2.PollUpdateResponse]
+    """The same for an update that was admitted before. NOT_FOUND: the run has none such, or it was rejected."""
+    UpdateWithStartWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.UpdateWithStartWorkflowRequest, _workflow_service_pb2.UpdateWithStartWorkflowResponse]
+    """Start and update in one transaction: neither without the other."""
     BatchCall: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.BatchCallRequest, _workflow_service_pb2.BatchCallResponse]
     """Many calls in one message, answered in order once all of them are done. A call that fails does not
     disturb the others. The order in which the calls of one batch take effect is theirs per workflow id.
@@ -81,6 +89,14 @@ class WorkflowServiceAsyncStub(WorkflowServiceStub):
     """Events of a run, in pages. With `wait_new_event` the call waits until there is one past the page token."""
     GetResult: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.GetResultRequest, _workflow_service_pb2.GetResultResponse]  # type: ignore[assignment]
     """Waits until the run has closed, at most `timeout_ms`; then `result` is unset and the caller asks again."""
+    UpdateWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.UpdateWorkflowRequest, _workflow_service_pb2.UpdateWorkflowResponse]  # type: ignore[assignment]
+    """Answered when the update has reached `wait_stage`, or after `timeout_ms` with the stage it has reached by then.
+    Asking again with the same update id joins the first call: there is one outcome for all.
+    """
+    PollUpdate: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.PollUpdateRequest, _workflow_service_pb2.PollUpdateResponse]  # type: ignore[assignment]
+    """The same for an update that was admitted before. NOT_FOUND: the run has none such, or it was rejected."""
+    UpdateWithStartWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.UpdateWithStartWorkflowRequest, _workflow_service_pb2.UpdateWithStartWorkflowResponse]  # type: ignore[assignment]
+    """Start and update in one transaction: neither without the other."""
     BatchCall: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.BatchCallRequest, _workflow_service_pb2.BatchCallResponse]  # type: ignore[assignment]
     """Many calls in one message, answered in order once all of them are done. A call that fails does not
     disturb the others. The order in which the calls of one batch take effect is theirs per workflow id.
@@ -185,6 +201,32 @@ class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_workflow_service_pb2.GetResultResponse, _abc.Awaitable[_workflow_service_pb2.GetResultResponse]]:
         """Waits until the run has closed, at most `timeout_ms`; then `result` is unset and the caller asks again."""
+
+    @_abc_1.abstractmethod
+    def UpdateWorkflow(
+        self,
+        request: _workflow_service_pb2.UpdateWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.UpdateWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.UpdateWorkflowResponse]]:
+        """Answered when the update has reached `wait_stage`, or after `timeout_ms` with the stage it has reached by then.
+        Asking again with the same update id joins the first call: there is one outcome for all.
+        """
+
+    @_abc_1.abstractmethod
+    def PollUpdate(
+        self,
+        request: _workflow_service_pb2.PollUpdateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.PollUpdateResponse, _abc.Awaitable[_workflow_service_pb2.PollUpdateResponse]]:
+        """The same for an update that was admitted before. NOT_FOUND: the run has none such, or it was rejected."""
+
+    @_abc_1.abstractmethod
+    def UpdateWithStartWorkflow(
+        self,
+        request: _workflow_service_pb2.UpdateWithStartWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.UpdateWithStartWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.UpdateWithStartWorkflowResponse]]:
+        """Start and update in one transaction: neither without the other."""
 
     @_abc_1.abstractmethod
     def BatchCall(

@@ -16,6 +16,7 @@ from perdure._wire.operator_service import OperatorService
 from perdure._wire.results import RunResult
 from perdure._wire.retry import retry_delay_s
 from perdure._wire.surroundings import Surroundings
+from perdure._wire.updates import UpdateService
 from perdure._wire.workflow_service import WorkflowService
 from perdure.converter import DataConverter, Payload, PayloadConverter
 from perdure.errors import PayloadDecodeError, RPCError, RPCStatusCode
@@ -51,6 +52,7 @@ class ClientCore:
         self.surroundings = surroundings
         self.workflow_service = WorkflowService(connection)
         self.operator_service = OperatorService(connection)
+        self.update_service = UpdateService(connection)
         # Queries travel apart, so that one that takes long never holds up a start.
         self._calls = Coalescer(
             self.workflow_service.batch_call,

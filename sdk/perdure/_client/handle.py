@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from perdure._client.core import ClientCore
+from perdure._client.handle_updates import HandleUpdates
 from perdure._client.history import WorkflowHistory, run_id_of
 from perdure._client.options import NO_ARGUMENT, arguments
 from perdure._definitions import query_definition, signal_definition
@@ -47,7 +48,7 @@ _QUERY_FAILED = "QUERY_FAILED"
 _HISTORY_WAIT_MS = 50_000
 
 
-class WorkflowHandle(Generic[S, R]):
+class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
     """A workflow of the type S, whose run returns R. Making one asks nobody.
 
     Calls go to `run_id`, or when that is None to whatever run of the id is current. `result` waits

@@ -24,6 +24,8 @@ from perdure._replay.messages import (
     TimerCanceled,
     TimerFired,
     TimerStarted,
+    UpdateAccepted,
+    UpdateCompleted,
     WorkflowExecutionCancelRequested,
     WorkflowExecutionClosed,
     WorkflowExecutionSignaled,
@@ -128,6 +130,10 @@ def _timer_canceled(run: WorkflowRun, event: TimerCanceled) -> None:
     del run.timers[event.timer_id]
 
 
+def _update_recorded(run: WorkflowRun, event: UpdateAccepted | UpdateCompleted) -> None:
+    run.ledger.record(event)
+
+
 def _closed(run: WorkflowRun, event: WorkflowExecutionClosed) -> None:
     outside = event.kind in _OUTSIDE
     if outside and run.completion.state is CompletionState.OPEN:
@@ -153,4 +159,6 @@ RECORDED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
     TimerStarted: _timer_started,
     TimerCanceled: _timer_canceled,
     WorkflowExecutionClosed: _closed,
+    UpdateAccepted: _update_recorded,
+    UpdateCompleted: _update_recorded,
 }

@@ -11,6 +11,8 @@ An object that has failed a task stays where it stopped, between two events; it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perdure._definitions import WorkflowDefinition
 from perdure._failures import exception_to_failure
 from perdure._replay.applying import HAPPENED, RECORDED
@@ -21,6 +23,8 @@ from perdure._replay.messages import (
     Task,
     TaskFailure,
     TaskSuccess,
+    Update,
+    UpdateAccepted,
     WorkflowTaskCompleted,
     WorkflowTaskFailedOrTimedOut,
     WorkflowTaskStarted,
@@ -39,12 +43,14 @@ class WorkflowInstance:
     """
 
     __slots__ = (
+        "_accepted",
         "_broken",
         "_evicted",
         "_last_event_id",
         "_ran_event_id",
         "_run",
         "_started",
+        "_task",
         "_unseen",
     )
 
@@ -60,6 +66,9 @@ class WorkflowInstance:
         self._run.loop.guarded = guarded
         self._unseen: list[Event] = []  # what happened, and the code has not been told
         self._started: WorkflowTaskStarted | None = None  # neither completed nor failed
+        self._task: Task | None = None  # whose events are being taken
+        # its accepted updates, by the event of the task that took them; None: not looked for
+        self._accepted: dict[int, list[Update]] | None = None
         self._ran_event_id = 0  # of the Started event of the last workflow task that was run
         self._last_event_id = 0
         self._broken = False  # by a failed task
@@ -126,6 +135,7 @@ class WorkflowInstance:
 
     def _advance(self, task: Task) -> list[Command]:
         self._run.replaying = True
+        self._task, self._accepted = task, None
         last_event_id = self._last_event_id
         for event in task.events:
             if event.event_id <= last_event_id:
@@ -141,7 +151,7 @@ class WorkflowInstance:
         if task.query_only or self._started is None:
             return []
         self._run.replaying = False
-        return self._run_task(self._started)
+        return self._run_task(self._started, task.updates)
 
     def _take(self, event: Event) -> None:
         kind = type(event)
@@ -163,11 +173,30 @@ class WorkflowInstance:
         if self._started is None:
             raise HistoryError(f"event {self._last_event_id} completes a task that did not start")
         if self._started.event_id != self._ran_event_id:
-            self._run_task(self._started)
+            self._run_task(self._started, self._accepted_by(self._last_event_id))
         self._run.ledger.confirm()
         self._started = None
 
-    def _run_task(self, started: WorkflowTaskStarted) -> list[Command]:
+    def _accepted_by(self, completed_event_id: int) -> Sequence[Update]:
+        """Updates that the code took in the task that this event completes: they are recorded behind it."""
+        if self._accepted is None:
+            assert self._task is not None
+            self._accepted = {}
+            for event in self._task.events:
+                if type(event) is UpdateAccepted:
+                    taken = self._accepted.setdefault(event.workflow_task_completed_event_id, [])
+                    taken.append(
+                        Update(
+                            update_id=event.update_id,
+                            update_name=event.update_name,
+                            args=event.input,
+                            header=event.header,
+                            identity=event.identity,
+                        )
+                    )
+        return self._accepted.get(completed_event_id, ())
+
+    def _run_task(self, started: WorkflowTaskStarted, updates: Sequence[Update]) -> list[Command]:
         run = self._run
         run.now_us = started.time_us
         run.history_length = started.event_id
@@ -176,11 +205,14 @@ class WorkflowInstance:
         unseen, self._unseen = self._unseen, []
         for event in unseen:
             HAPPENED[type(event)](run, event)
+        if updates:
+            run.updates.deliver(updates)
         run.loop.run_until_idle(run.conditions.check)
         if run.defect is not None:
             raise run.defect
         self._ran_event_id = started.event_id
-        return run.ledger.seal()
+        commands = run.ledger.seal()
+        return commands if not updates else [*run.updates.take_rejections(), *commands]
 
     def _fail(self, task: Task, error: BaseException) -> TaskFailure:
         self._broken = True

@@ -18,11 +18,13 @@ from perdure._replay.callsite import CallSite, call_site
 from perdure._replay.loop import BOUNDARY
 from perdure._replay.machines.moves import Described
 from perdure._replay.messages import (
+    AcceptUpdate,
     ActivityTaskCancelRequested,
     ActivityTaskScheduled,
     CancelTimer,
     CancelWorkflow,
     Command,
+    CompleteUpdate,
     CompleteWorkflow,
     ContinueAsNew,
     Event,
@@ -32,6 +34,8 @@ from perdure._replay.messages import (
     StartTimer,
     TimerCanceled,
     TimerStarted,
+    UpdateAccepted,
+    UpdateCompleted,
     WorkflowExecutionClosed,
 )
 from perdure.errors import NondeterminismError
@@ -47,6 +51,8 @@ _EVENTS: dict[type[Command], tuple[type[Event], tuple[str, ...]]] = {
     FailWorkflow: (WorkflowExecutionClosed, ()),
     CancelWorkflow: (WorkflowExecutionClosed, ()),
     ContinueAsNew: (WorkflowExecutionClosed, ()),
+    AcceptUpdate: (UpdateAccepted, ("update_id",)),
+    CompleteUpdate: (UpdateCompleted, ("update_id",)),
 }
 _CLOSING_EVENTS: dict[type[Command], str] = {
     CompleteWorkflow: "WorkflowExecutionCompleted",
@@ -134,7 +140,7 @@ def _raise(event: Event, instead: str, site: CallSite | None) -> NoReturn:
     )
 
 
-_NAMING = frozenset({"activity_id", "activity_type", "timer_id", "scheduled_event_id"})
+_NAMING = frozenset({"activity_id", "activity_type", "timer_id", "scheduled_event_id", "update_id"})
 
 
 def _describe(item: Command | Event | None, name: str | None = None) -> str:

@@ -109,6 +109,21 @@ class WorkflowExecutionCancelRequested(Event, frozen=True, kw_only=True):
     reason: str
 
 
+class UpdateAccepted(Event, frozen=True, kw_only=True):
+    """The whole request, and the workflow task whose code took it: there it is delivered on replay."""
+
+    update_id: str
+    update_name: str
+    input: Payloads
+    header: dict[str, Payload]
+    identity: str
+    workflow_task_completed_event_id: int
+
+
+class UpdateCompleted(Event, frozen=True, kw_only=True):
+    update_id: str
+
+
 class WorkflowExecutionClosed(Event, frozen=True, kw_only=True):
     """`kind` is the event's name: "WorkflowExecutionCompleted", …Failed, …Canceled, …TimedOut, …"""
 
@@ -126,6 +141,16 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     header: dict[str, Payload]
 
 
+class Update(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One that was admitted and waits for the verdict of the workflow's code."""
+
+    update_id: str
+    update_name: str
+    args: Payloads
+    header: dict[str, Payload]
+    identity: str
+
+
 class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One workflow task as a worker gets it, with its whole history slice already fetched."""
 
@@ -141,6 +166,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     query_only: bool
     history_size_bytes: int
     suggest_continue_as_new: bool
+    updates: list[Update] = []
 
 
 class Command(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -197,6 +223,25 @@ class ContinueAsNew(Command, frozen=True, kw_only=True):
     run_timeout_ms: int
     task_timeout_ms: int
     retry_policy: RetryPolicy | None
+
+
+class AcceptUpdate(Command, frozen=True, kw_only=True):
+    update_id: str
+
+
+class RejectUpdate(Command, frozen=True, kw_only=True):
+    """Becomes no event: on replay it never was."""
+
+    update_id: str
+    failure: FailureInfo
+
+
+class CompleteUpdate(Command, frozen=True, kw_only=True):
+    """`failure` None: it succeeded with `result`."""
+
+    update_id: str
+    result: Payloads
+    failure: FailureInfo | None
 
 
 class QueryResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -44,6 +44,7 @@ from perdure._replay.messages import (
     WorkflowExecutionStarted,
 )
 from perdure._replay.signals import Signals
+from perdure._replay.updates import Updates
 from perdure._replay.verdict import defect_cause, raised_at
 from perdure.converter import PayloadConverter
 from perdure.errors import (
@@ -96,6 +97,7 @@ class WorkflowRun:
         "started",
         "suggest_continue_as_new",
         "timers",
+        "updates",
         "workflow",
     )
 
@@ -111,6 +113,7 @@ class WorkflowRun:
         self.conditions = Conditions(self.loop, self)
         self.signals = Signals(self)
         self.fan_outs = FanOuts()
+        self.updates = Updates(self)
         self.activities: dict[int, ActivityMachine] = {}  # by scheduled event id
         self.timers: dict[str, TimerMachine] = {}
         self.started: WorkflowExecutionStarted | None = None
@@ -145,11 +148,16 @@ class WorkflowRun:
             "no activities, timers, tasks or random numbers"
         )
 
-    def read_only(self, what: str, function: Callable[[], Any]) -> Any:
+    def new_context(self) -> Context:
+        return self._context.copy()
+
+    def read_only(
+        self, what: str, function: Callable[[], Any], context: Context | None = None
+    ) -> Any:
         """Calls `function`, with everything barred that would change the run."""
         before, self._barred = self._barred, what
         try:
-            return self._context.run(function)
+            return (context or self._context).run(function)
         finally:
             self._barred = before
 
@@ -231,6 +239,13 @@ class WorkflowRun:
                 "wait for workflow.all_handlers_finished if they must not be cut off",
                 self.started.workflow_id if self.started else "?",
                 self.signals.running,
+            )
+        if self.updates.running and self.updates.unfinished and not self.replaying:
+            logger.warning(
+                "workflow %s ended while %d update handler(s) ran; their callers are told so; "
+                "wait for workflow.all_handlers_finished if they must not be cut off",
+                self.started.workflow_id if self.started else "?",
+                self.updates.unfinished,
             )
 
     def request_cancel(self, reason: str) -> None:
@@ -364,7 +379,7 @@ class WorkflowRun:
         self.main = self.workflow = self.defect = None
         self.activities.clear()
         self.timers.clear()
-        del self.ledger, self.conditions, self.signals, self.fan_outs, self.loop
+        del self.ledger, self.conditions, self.signals, self.updates, self.fan_outs, self.loop
 
 
 # How often code may answer to being closed with another await. What goes on for longer is left to

@@ -87,14 +87,14 @@ class Start:
 
 
 def start_workflow(start: Start) -> Call[StartedRun]:
-    return Call(_read_started, start_workflow=_start_fields(start))
+    return Call(_read_started, start_workflow=start_fields(start))
 
 
 def signal_with_start_workflow(
     start: Start, signal_name: str, signal_input: list[Payload]
 ) -> Call[StartedRun]:
     fields = {
-        "start": _start_fields(start),
+        "start": start_fields(start),
         "signal_name": signal_name,
         "signal_input": payloads_to_bytes(signal_input),
     }
@@ -184,7 +184,7 @@ def describe_workflow(
     )
 
 
-def _start_fields(start: Start) -> dict[str, Any]:
+def start_fields(start: Start) -> dict[str, Any]:
     return {
         "namespace": start.namespace,
         "workflow_id": start.workflow_id,

@@ -24,10 +24,13 @@ _KnownCommand = (
     | replay.FailWorkflow
     | replay.CancelWorkflow
     | replay.ContinueAsNew
+    | replay.AcceptUpdate
+    | replay.RejectUpdate
+    | replay.CompleteUpdate
 )
 
 
-def command_fields(command: replay.Command) -> Fields:
+def command_fields(command: replay.Command) -> Fields:  # noqa: C901 - one case for each command
     assert isinstance(command, _KnownCommand), command
     match command:
         case replay.ScheduleActivity():
@@ -46,8 +49,20 @@ def command_fields(command: replay.Command) -> Fields:
             return {"cancel_workflow": {"details": payloads_to_bytes(details)}}
         case replay.ContinueAsNew():
             return {"continue_as_new": _continue_as_new(command)}
+        case replay.AcceptUpdate(update_id=update_id):
+            return {"accept_update": {"update_id": update_id}}
+        case replay.RejectUpdate() | replay.CompleteUpdate():
+            return _update(command)
         case _:
             assert_never(command)
+
+
+def _update(command: replay.RejectUpdate | replay.CompleteUpdate) -> Fields:
+    failure = None if command.failure is None else failure_to_message(command.failure)
+    fields: Fields = {"update_id": command.update_id, "failure": failure}
+    if isinstance(command, replay.RejectUpdate):
+        return {"reject_update": fields}
+    return {"complete_update": {**fields, "result": payloads_to_bytes(command.result)}}
 
 
 def _schedule_activity(command: replay.ScheduleActivity) -> Fields:

@@ -165,6 +165,23 @@ def _workflow_execution_cancel_requested(event_id: int, time_us: int, message: A
     )
 
 
+def _update_accepted(event_id: int, time_us: int, message: Any) -> replay.Event:
+    return replay.UpdateAccepted(
+        event_id=event_id,
+        time_us=time_us,
+        update_id=message.update_id,
+        update_name=message.update_name,
+        input=payloads_from_bytes(message.input),
+        header=fields_from_bytes(message.header),
+        identity=message.identity,
+        workflow_task_completed_event_id=message.workflow_task_completed_event_id,
+    )
+
+
+def _update_completed(event_id: int, time_us: int, message: Any) -> replay.Event:
+    return replay.UpdateCompleted(event_id=event_id, time_us=time_us, update_id=message.update_id)
+
+
 def _closed(kind: str) -> _Reader:
     def read(event_id: int, time_us: int, message: Any) -> replay.Event:
         return replay.WorkflowExecutionClosed(event_id=event_id, time_us=time_us, kind=kind)
@@ -195,4 +212,6 @@ _READERS: dict[str, _Reader] = {
     "workflow_execution_signaled": _workflow_execution_signaled,
     "workflow_execution_terminated": _closed("WorkflowExecutionTerminated"),
     "workflow_execution_continued_as_new": _closed("WorkflowExecutionContinuedAsNew"),
+    "workflow_execution_update_accepted": _update_accepted,
+    "workflow_execution_update_completed": _update_completed,
 }

@@ -15,6 +15,8 @@ from perdure.common import RetryPolicy
 from perdure.converter import Payload
 from perdure_api.v1 import worker_service_pb2 as pb
 
+_NO_UPDATES: list[replay.Update] = []  # shared: nobody changes a task
+
 
 class PolledWorkflowTask:
     """A workflow task, its events still as the wire brought them."""
@@ -71,6 +73,7 @@ class PolledWorkflowTask:
             query_only=self.query_only,
             history_size_bytes=message.history_size_bytes,
             suggest_continue_as_new=message.suggest_continue_as_new,
+            updates=[_update(one) for one in message.updates] if message.updates else _NO_UPDATES,
         )
 
 
@@ -149,6 +152,16 @@ def polled_from_message(
     return PolledTasks(
         [PolledWorkflowTask(one) for one in message.workflow_tasks],
         [PolledActivityTask(one) for one in message.activity_tasks],
+    )
+
+
+def _update(message: pb.TaskUpdate) -> replay.Update:
+    return replay.Update(
+        update_id=message.update_id,
+        update_name=message.update_name,
+        args=payloads_from_bytes(message.args),
+        header=fields_from_bytes(message.header),
+        identity=message.identity,
     )
 
 

@@ -17,6 +17,8 @@ from perdure.errors import (
     RPCStatusCode,
     TimeoutError,
     WorkflowFailureError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
     is_cancelled_exception,
 )
 
@@ -29,7 +31,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     NOT_FOUND = 3
     FAILED = 4
-    """The workflow did not complete: it failed, or was terminated."""
+    """The workflow did not complete, or the update: it failed, or was terminated."""
     TIMED_OUT = 5
     """The workflow did, or the wait for it or for the engine's answer."""
     CANCELLED = 6
@@ -64,6 +66,10 @@ def exit_code_of(error: Exception) -> ExitCode:
             return error.exit_code
         case WorkflowFailureError():
             return _exit_code_of_cause(error.cause)
+        case WorkflowUpdateFailedError():
+            return ExitCode.FAILED
+        case WorkflowUpdateRPCTimeoutOrCancelledError():
+            return ExitCode.TIMED_OUT
         case RPCError():
             return _RPC_EXIT_CODES.get(error.status, ExitCode.ERROR)
         case PayloadEncodeError():
@@ -81,7 +87,9 @@ def _exit_code_of_cause(cause: BaseException) -> ExitCode:
 def lines_of(error: Exception) -> Iterator[str]:
     """What there is to say, most important first. Not yet fit for a terminal: see `printable`."""
     if isinstance(error, WorkflowFailureError):
-        yield from _lines_of_failure(error.cause)
+        yield from _lines_of_failure(error.cause, "The workflow did not complete: ")
+    elif isinstance(error, WorkflowUpdateFailedError):
+        yield from _lines_of_failure(error.cause, "The update failed: ")
     elif isinstance(error, RPCError):
         yield f"{error.message} ({error.status.name})"
         for field, problem in error.field_violations:
@@ -93,8 +101,7 @@ def lines_of(error: Exception) -> Iterator[str]:
         yield str(error)
 
 
-def _lines_of_failure(cause: BaseException | None) -> Iterator[str]:
-    prefix = "The workflow did not complete: "
+def _lines_of_failure(cause: BaseException | None, prefix: str) -> Iterator[str]:
     while cause is not None:
         yield f"{prefix}{_name_of(cause)}: {_message_of(cause)}"
         prefix = "caused by "

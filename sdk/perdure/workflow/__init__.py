@@ -6,9 +6,11 @@ gone. So it must do the same each time; clocks, randomness, files and networks a
 and `now`, `random`, `uuid4` and `sleep` stand in for them here.
 """
 
+from perdure._definitions import HandlerUnfinishedPolicy
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.interrupts import ContinueAsNewError
 from perdure._replay.machines.activity import ActivityCancellationType
+from perdure._replay.updates import UpdateInfo
 from perdure.errors import NondeterminismError, ReadOnlyContextError
 from perdure.workflow import unsafe
 from perdure.workflow._activities import (
@@ -29,6 +31,7 @@ from perdure.workflow._context import (
     LoggerAdapter,
     all_handlers_finished,
     cancellation_reason,
+    current_update_info,
     in_workflow,
     info,
     instance,
@@ -38,12 +41,22 @@ from perdure.workflow._context import (
     now,
     payload_converter,
     random,
+    set_dynamic_update_handler,
     set_signal_handler,
+    set_update_handler,
     time,
     time_ns,
     uuid4,
 )
-from perdure.workflow._decorators import defn, init, query, run, signal
+from perdure.workflow._decorators import (
+    UpdateMethodMultiParam,
+    defn,
+    init,
+    query,
+    run,
+    signal,
+    update,
+)
 from perdure.workflow._fan_out import (
     FanOutError,
     FanOutResults,
@@ -62,15 +75,19 @@ __all__ = [
     "FanOutError",
     "FanOutResults",
     "FanOutRule",
+    "HandlerUnfinishedPolicy",
     "Info",
     "LoggerAdapter",
     "NondeterminismError",
     "ReadOnlyContextError",
     "Saga",
+    "UpdateInfo",
+    "UpdateMethodMultiParam",
     "all_handlers_finished",
     "as_completed",
     "cancellation_reason",
     "continue_as_new",
+    "current_update_info",
     "defn",
     "execute_activity",
     "execute_activity_method",
@@ -92,7 +109,9 @@ __all__ = [
     "random",
     "run",
     "saga",
+    "set_dynamic_update_handler",
     "set_signal_handler",
+    "set_update_handler",
     "signal",
     "sleep",
     "start_activity",
@@ -100,6 +119,7 @@ __all__ = [
     "time",
     "time_ns",
     "unsafe",
+    "update",
     "uuid4",
     "wait",
     "wait_condition",

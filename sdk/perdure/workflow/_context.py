@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from perdure._definitions import handler_definition
+from perdure._definitions import HandlerUnfinishedPolicy, handler_definition, update_handler
 from perdure._payload import Payload
 from perdure._replay.loop import DeterministicLoop
 from perdure._replay.run import WorkflowRun, current_run
+from perdure._replay.updates import UpdateInfo, current_update
 from perdure.common import Priority, RetryPolicy
 
 _T = TypeVar("_T")
@@ -158,8 +159,9 @@ def payload_converter() -> Any:
 
 
 def all_handlers_finished() -> bool:
-    """Has every signal handler that began ended? A run that ends before cuts them off."""
-    return not current_run().signals.running
+    """Has every signal and update handler that began ended? A run that ends before cuts them off."""
+    run = current_run()
+    return not run.signals.running and not run.updates.running
 
 
 def cancellation_reason() -> str | None:
@@ -178,6 +180,57 @@ def set_signal_handler(name: str, handler: Callable[..., Any]) -> None:
         return handler(*args)
 
     run.signals.add_handler(replace(definition, function=without_self))
+
+
+def current_update_info() -> UpdateInfo | None:
+    """Of the update that the code runs for: in its validator, its handler, and the tasks of that."""
+    current_run()
+    return current_update.get()
+
+
+def set_update_handler(
+    name: str | None,
+    handler: Callable[..., Any] | None,
+    *,
+    validator: Callable[..., None] | None = None,
+    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
+) -> None:
+    """From now on updates of that name go to `handler`; with None they are refused.
+
+    The name None is every name that has no handler of its own.
+    """
+    run = current_run()
+    run.check_may_act()
+    if handler is None:
+        run.updates.add_handler(name, None)
+        return
+    definition = update_handler(
+        handler, name, unfinished_policy, dynamic=name is None, skip_first=False
+    )
+
+    def without_self(_: Any, *args: Any) -> Any:
+        return handler(*args)
+
+    def validate(_: Any, *args: Any) -> None:
+        assert validator is not None
+        validator(*args)
+
+    run.updates.add_handler(
+        name,
+        replace(
+            definition,
+            function=without_self,
+            validator=None if validator is None else validate,
+        ),
+    )
+
+
+def set_dynamic_update_handler(
+    handler: Callable[..., Any] | None, *, validator: Callable[..., None] | None = None
+) -> None:
+    """From now on updates that no other handler takes go to this one, which takes a name and a
+    `Sequence[RawValue]`."""
+    set_update_handler(None, handler, validator=validator)
 
 
 def current_loop() -> DeterministicLoop:
@@ -215,6 +268,9 @@ class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
             "workflow_id": known.workflow_id,
             "workflow_type": known.workflow_type,
         }
+        update = current_update.get()
+        if update is not None:
+            fields |= {"update_id": update.id, "update_name": update.name}
         kwargs["extra"] = {**(kwargs.get("extra") or {}), "perdure_workflow": fields}
         return f"{msg} ({fields})", kwargs
 

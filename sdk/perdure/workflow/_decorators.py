@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from perdure import _definitions
+from perdure._definitions import HandlerUnfinishedPolicy
 
 _Class = TypeVar("_Class", bound=type)
 _Run = TypeVar("_Run", bound=Callable[..., Awaitable[Any]])
 _Init = TypeVar("_Init", bound=Callable[..., None])
 _Signal = TypeVar("_Signal", bound=Callable[..., "Awaitable[None] | None"])
 _Query = TypeVar("_Query", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
+
+
+class UpdateMethodMultiParam(Protocol[_P, _R_co]):
+    """What `@workflow.update` makes of a method: it can be called as before, and has a decorator
+    for its validator."""
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_R_co] | _R_co: ...
+
+    def validator(self, fn: Callable[_P, None], /) -> Callable[_P, None]:
+        """Marks a plain method with the same parameters. It refuses an update by raising, and must
+        change nothing; then nothing of the update remains."""
+        ...
 
 
 @overload
@@ -89,3 +105,53 @@ def query(fn: Callable[..., Any] | None = None, /, *, name: str | None = None) -
         return _definitions.mark_query(decorated, name)
 
     return decorate if fn is None else decorate(fn)
+
+
+@overload
+def update(fn: Callable[_P, Awaitable[_R]], /) -> UpdateMethodMultiParam[_P, _R]: ...
+
+
+@overload
+def update(fn: Callable[_P, _R], /) -> UpdateMethodMultiParam[_P, _R]: ...
+
+
+@overload
+def update(
+    *,
+    name: str | None = None,
+    dynamic: bool = False,
+    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
+    description: str | None = None,
+) -> _UpdateDecorator: ...
+
+
+def update(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    dynamic: bool = False,
+    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
+    description: str | None = None,
+) -> Any:
+    """Marks a method, async or not, that changes the workflow and answers its caller.
+
+    It may wait, for activities too. Its validator (`@the_method.validator`) looks first. What it
+    raises fails the update, not the run. A dynamic one takes the name and a `Sequence[RawValue]`,
+    for every name that no other takes.
+    """
+
+    def decorate(decorated: Callable[..., Any]) -> Callable[..., Any]:
+        return _definitions.mark_update(
+            decorated, name, unfinished_policy, description, dynamic=dynamic
+        )
+
+    return decorate if fn is None else decorate(fn)
+
+
+class _UpdateDecorator(Protocol):
+    @overload
+    def __call__(self, fn: Callable[_P, Awaitable[_R]], /) -> UpdateMethodMultiParam[_P, _R]: ...
+
+    @overload
+    def __call__(self, fn: Callable[_P, _R], /) -> UpdateMethodMultiParam[_P, _R]: ...

@@ -22,8 +22,10 @@ from perdure_engine.core.intents import (
     QueryWorkflow,
     SignalWorkflow,
     StartWorkflow,
+    UpdateStage,
+    UpdateWorkflow,
 )
-from perdure_engine.core.replies import Description, QueryAnswer, RunInfo, Started
+from perdure_engine.core.replies import Description, QueryAnswer, RunInfo, Started, UpdateStatus
 from perdure_engine.core.status import Status
 
 TARGET: dict[str, Any] = {"namespace": "default", "workflow_id": "order-1"}
@@ -38,6 +40,8 @@ def answer(intent: Any) -> Any:
             return QueryAnswer(b"state", None)
         case DescribeWorkflow():
             return Description(INFO, 1, 2, 3, [], [], None, False, 0)
+        case UpdateWorkflow():
+            return UpdateStatus(RUN_ID, intent.update_id, UpdateStage.COMPLETED, b"done")
         case CancelWorkflow():
             return not_found("WORKFLOW", "no such run")
         case _:
@@ -64,6 +68,10 @@ async def test_each_call_is_answered_in_its_place(served: Served) -> None:
             pb.Call(describe_workflow=pb.DescribeWorkflowRequest(**TARGET)),
             pb.Call(start_workflow=start(namespace="nowhere")),
             pb.Call(),
+            pb.Call(
+                update_workflow=pb.UpdateWorkflowRequest(**TARGET, update_id="u", update_name="n")
+            ),
+            pb.Call(update_workflow=pb.UpdateWorkflowRequest(**TARGET, update_id="u")),
         ]
     )
 
@@ -80,6 +88,8 @@ async def test_each_call_is_answered_in_its_place(served: Served) -> None:
         "describe_workflow",
         None,
         None,
+        "update_workflow",
+        None,
     ]
     refusals = {i: refusal_in(result.error) for i, result in enumerate(results) if result.error}
     assert {i: (refused.code, refused.field) for i, refused in refusals.items()} == {
@@ -87,9 +97,11 @@ async def test_each_call_is_answered_in_its_place(served: Served) -> None:
         5: (Code.NOT_FOUND, ""),
         8: (Code.NOT_FOUND, ""),
         9: (Code.INVALID_ARGUMENT, "call"),
+        11: (Code.INVALID_ARGUMENT, "update_name"),
     }
     assert results[0].start_workflow.started
     assert results[4].query_workflow.result == b"state"
+    assert results[10].update_workflow.outcome.result == b"done"
     assert results[7].describe_workflow.info.workflow_id == "order-1"
 
 

@@ -29,6 +29,8 @@ from perdure.errors import (
     TimeoutError,
     TimeoutType,
     WorkflowFailureError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 
 CONVERTER = DataConverter.default.payload_converter
@@ -62,12 +64,38 @@ class FakeHandle:
         self._client.asked.append(("terminate", self.id, reason))
         self._client.answer()
 
+    async def execute_update(self, name: str, **options: Any) -> Any:
+        self._client.asked.append(("execute update", self.id, name, options))
+        return self._client.answer()
+
+    async def start_update(self, name: str, **options: Any) -> FakeUpdate:
+        self._client.asked.append(("start update", self.id, name, options))
+        return FakeUpdate(self._client, options["id"] or "new")
+
+    def get_update_handle(self, id: str) -> FakeUpdate:
+        return FakeUpdate(self._client, id)
+
     async def fetch_history_events(
         self, *, wait_new_event: bool, rpc_timeout: timedelta | None
     ) -> AsyncIterator[HistoryEvent]:
         self._client.asked.append(("history", wait_new_event, rpc_timeout))
         for event in self._client.answer():
             yield event
+
+
+class FakeUpdate:
+    """Has failed already when its client answers with a failure."""
+
+    workflow_run_id = "run-1"
+
+    def __init__(self, client: FakeClient, id: str) -> None:
+        self._client = client
+        self.id = id
+        self.has_failed = isinstance(client.value, Exception)
+
+    async def result(self, *, rpc_timeout: timedelta | None = None) -> Any:
+        self._client.asked.append(("update result", self.id, rpc_timeout))
+        return self._client.answer()
 
 
 class FakeClient:
@@ -277,6 +305,60 @@ def test_signal_cancel_terminate(client: FakeClient) -> None:
         ("cancel", "order-1", "changed my mind"),
         ("terminate", "order-1", ""),
     ]
+
+
+def test_update_execute_start_and_result(client: FakeClient) -> None:
+    client.value = {"total": 7}
+
+    executed = run(
+        *("workflow", "update", "execute", "order-1", "add", "-i", '"T"'),
+        *("--update-id", "u-1", "--timeout", "5s"),
+    )
+    started = run(
+        "workflow", "update", "start", "order-1", "add", "--update-id", "u-1", "-o", "json"
+    )
+    result = run("workflow", "update", "result", "order-1", "u-1", "--timeout", "5s")
+
+    assert json.loads(executed.stdout) == json.loads(result.stdout) == {"total": 7}
+    assert json.loads(started.stdout) == {
+        "workflow_id": "order-1",
+        "run_id": "run-1",
+        "update_id": "u-1",
+    }
+    asked = [one for one in client.asked if "update" in one[0]]
+    wait = timedelta(seconds=5)
+    assert asked[0] == (
+        "execute update",
+        "order-1",
+        "add",
+        {"args": ["T"], "id": "u-1", "rpc_timeout": wait},
+    )
+    assert asked[1][3]["wait_for_stage"].name == "ACCEPTED"
+    assert asked[2] == ("update result", "u-1", wait)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (
+            WorkflowUpdateFailedError(ApplicationError("not now", type="Refused")),
+            4,
+            "The update failed: Refused: not now",
+        ),
+        (WorkflowUpdateRPCTimeoutOrCancelledError(), 5, "waiting for update"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["execute", "start", "result"])
+def test_an_update_that_comes_to_nothing(
+    client: FakeClient, verb: str, error: Exception, code: int, said: str
+) -> None:
+    client.value = error
+
+    found = run("workflow", "update", verb, "order-1", "add")
+
+    assert found.exit_code == code
+    assert said in found.stderr
+    assert found.stdout == ""
 
 
 def test_query_prints_the_answer_as_json(client: FakeClient) -> None:

@@ -17,7 +17,7 @@ Move = tuple[str, str, str]
 
 TABLES: dict[int, str] = {
     id(getattr(transitions, name)): name
-    for name in ("WORKFLOW", "WORKFLOW_TASK", "ACTIVITY", "TIMER")
+    for name in ("WORKFLOW", "WORKFLOW_TASK", "ACTIVITY", "TIMER", "UPDATE")
 }
 RAN: set[Move] = set()
 

@@ -30,6 +30,8 @@ FOLDED = {
     "request_ids": "history",
     "fan_out": "history",
     "request_marks": "history",
+    "updates": "history",
+    "updates_running": "history",
 }
 RUN = {
     "folded": "history",
@@ -42,6 +44,8 @@ RUN = {
     "snapshot_event_id": "head",
     "version": "head",
     "sticky_worker_id": "head",
+    "admitted": "inbox",
+    "inbox_numbered": "head",
 }
 TASK = {
     "kind": "rows",

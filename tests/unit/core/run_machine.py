@@ -19,17 +19,20 @@ from tests.unit.core.scenario import (
     FAIL,
     START_US,
     Scenario,
+    accept,
     activity,
     application,
     cancel,
     canceled,
     changes_of,
+    complete_update,
     completed,
     continue_as_new,
     done,
     failed,
     frozen,
     put_back,
+    reject,
     request_id,
     save_start,
     signal,
@@ -38,6 +41,7 @@ from tests.unit.core.scenario import (
     terminate,
     timed_out,
     timer,
+    update,
 )
 
 from perdure_engine.core import commands as cmd
@@ -58,7 +62,9 @@ LIMITS = RunLimits(
     pending_activities_max=4,
     pending_timers_max=3,
     signals_max=20,
-    commands_max=6,
+    commands_max=20,
+    updates_in_flight_max=4,
+    updates_max=12,
 )
 POLICIES = (
     None,
@@ -113,6 +119,7 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "take": 8,
     "activity failed": 4,
     "signal": 2,
+    "update": 3,
     "cancel": 1,
     "terminate": 2,
     "workflow failed": 1,
@@ -166,6 +173,7 @@ class RunMachine(RuleBasedStateMachine):
         self.tokens: list[TaskToken] = []
         self.timers: dict[int, intents.FireTimer] = {}
         self.acknowledged = [request_id(1)] if signaled else []  # signals, in order
+        self.updates: set[str] = set()  # acknowledged ones
         self.ended: set[int] = set()  # start numbers whose attempt is over
         self.released: set[int] = set()  # … that were put back, uncounted
         self.not_before: dict[tuple[int, int], int] = {}  # (activity, attempt) -> earliest time
@@ -179,7 +187,7 @@ class RunMachine(RuleBasedStateMachine):
     @rule(what=st.sampled_from(ACTIONS), which=few, asked=commands, hold=hold, failure=failures)
     def step(self, what: str, which: int, asked: list[Any], hold: bool, failure: Failure) -> None:
         match what:
-            case "signal" | "cancel" | "terminate":
+            case "signal" | "update" | "cancel" | "terminate":
                 self.a_client_asks(what, which, hold)
             case "take":
                 self.a_worker_takes_a_task(which, asked, hold)
@@ -198,6 +206,11 @@ class RunMachine(RuleBasedStateMachine):
                 self.signal(20 + len(self.acknowledged), hold)
             case "cancel":
                 self.do(cancel(40 + number), hold)
+            case "update":
+                update_id = f"u-{number if number < 3 else len(self.updates)}"
+                _, refused = self.do(update(update_id), hold)
+                if not refused:
+                    self.updates.add(update_id)
             case _ if self.steps_left <= 0:
                 self.do(terminate())
                 assert not self.run.state.open, "invariant 47: terminate wins"
@@ -231,7 +244,7 @@ class RunMachine(RuleBasedStateMachine):
             return
         match what:
             case "workflow completed":
-                listed = [self.command(one) for one in asked]
+                listed = [self.command(one) for one in asked] + self.verdicts(token, back)
                 if self.steps_left <= 0 and back % 2 == 0:
                     listed.append((COMPLETE, FAIL, CANCEL, continue_as_new())[back // 2])
                 self.report(done(token, *listed, cached=hold), token, hold)
@@ -246,6 +259,20 @@ class RunMachine(RuleBasedStateMachine):
             case _:
                 _, refused = self.do(intents.SaveProgress(token, b"progress"), hold)
                 assert refused or token.start_no not in self.ended, "invariant 30"
+
+    def verdicts(self, token: TaskToken, back: int) -> list[cmd.Command]:
+        """On the updates that came with the task, and the end of one that runs; seldom nothing: a bad worker."""
+        state = self.run.state
+        given = [id for id, one in (state.admitted or {}).items() if one.seq <= token.updates_to]
+        listed: list[cmd.Command] = [
+            accept(id) if (back + index) % 3 else reject(id) for index, id in enumerate(given)
+        ]
+        running = [
+            id for id, one in (state.folded.updates or {}).items() if not one.completed_event_id
+        ]
+        if running and back % 2:
+            listed.append(complete_update(running[back % len(running)]))
+        return [] if back == 6 else listed
 
     # ---- the shard: its timers, its lease book (what that asks for may come late), its end
 
@@ -487,6 +514,28 @@ class RunMachine(RuleBasedStateMachine):
         events = [*self.run.events, *(draft.events if draft else []), *self.run.state.buffered]
         signals = [e.request_id for e in events if isinstance(e, ev.WorkflowExecutionSignaled)]
         assert signals == self.acknowledged
+
+    @invariant()
+    def invariant_43_each_acknowledged_update_waits_or_has_its_verdict_once(self) -> None:
+        run, draft = self.run, self.run.draft
+        events = [*run.events, *(draft.events if draft else [])]
+        accepted = [
+            e.update_id for e in events if isinstance(e, ev.WorkflowExecutionUpdateAccepted)
+        ]
+        completed = [
+            e.update_id for e in events if isinstance(e, ev.WorkflowExecutionUpdateCompleted)
+        ]
+        assert len(accepted) == len(set(accepted))
+        assert len(completed) == len(set(completed))
+        assert set(completed) <= set(accepted)
+        admitted = set(run.state.admitted or ())
+        assert not admitted & set(accepted)
+        rejected = {*run.rejected_updates, *((draft.rejected or ()) if draft else ())}
+        if run.state.open:
+            assert self.updates <= admitted | set(accepted) | rejected
+            assert not admitted or WORKFLOW_TASK_KEY in run.state.tasks, "somebody will look at it"
+        else:
+            assert not admitted
 
     @invariant()
     def invariant_18_nothing_is_numbered_while_the_workflow_task_is_out(self) -> None:

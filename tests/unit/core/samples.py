@@ -8,7 +8,7 @@ from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.fan_out import Counting, FanOut, WakeRule
 from perdure_engine.core.retry import RetryPolicy
-from perdure_engine.core.state import Activity, Folded, Head, Timer
+from perdure_engine.core.state import Activity, Folded, Head, Timer, Update
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind, TaskPayload, TimerKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
@@ -135,6 +135,13 @@ EVENTS: list[ev.Event] = [
         8,
         ev.Initiator.WORKFLOW,
     ),
+    ev.WorkflowExecutionUpdateAccepted(
+        5, TIME_US, "u-1", "set address", b"input", b"h", "cli@host", HASH, 4
+    ),
+    ev.WorkflowExecutionUpdateCompleted(6, TIME_US, "u-1", 5, b"result", FAILURE, 4),
+    ev.WorkflowExecutionUpdateAdmitted(
+        7, TIME_US, "u-1", "set address", b"input", b"h", "cli@host", HASH
+    ),
 ]
 
 HEAD = Head(
@@ -144,6 +151,8 @@ HEAD = Head(
     history_bytes=1_234,
     snapshot_event_id=64,
     sticky_worker_id=RUN,
+    inbox_numbered=2,
+    admitted=[1, 3],
 )
 TASK = TaskPayload(
     TaskKind.ACTIVITY,
@@ -188,8 +197,10 @@ FOLDED = Folded(
     request_ids={REQUEST: HASH},
     fan_out=FanOut([Counting(2, 3, 2, 1)], {"1": 0, "2": 0}, is_met=True),
     request_marks=[(1, TIME_US)],
+    updates={"u-1": Update(5, HASH, 6)},
+    updates_running=1,
 )
-TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3)
+TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)
 
 RECORDS = [HEAD, TASK, FOLDED, TASK_TOKEN, QUERY_TOKEN]

@@ -88,6 +88,20 @@ def signal(number: int = 100, **changes: Any) -> intents.SignalWorkflow:
     )
 
 
+def update(update_id: str = "u-1", **changes: Any) -> intents.UpdateWorkflow:
+    fields: dict[str, Any] = {
+        "run_id": b"",
+        "update_name": "set address",
+        "body_hash": b"update",
+        "input": b"args",
+        "header": b"h",
+        "identity": "me",
+    }
+    return intents.UpdateWorkflow(
+        namespace_id=NAMESPACE, workflow_id=WORKFLOW_ID, update_id=update_id, **(fields | changes)
+    )
+
+
 def cancel(number: int = 200, **changes: Any) -> intents.CancelWorkflow:
     fields: dict[str, Any] = {"body_hash": b"cancel", "reason": "no longer wanted"}
     return intents.CancelWorkflow(
@@ -198,6 +212,20 @@ def continue_as_new(**changes: Any) -> cmd.ContinueAsNew:
     return cmd.ContinueAsNew(**(fields | changes))
 
 
+def accept(update_id: str = "u-1") -> cmd.AcceptUpdate:
+    return cmd.AcceptUpdate(update_id)
+
+
+def reject(update_id: str = "u-1") -> cmd.RejectUpdate:
+    return cmd.RejectUpdate(update_id, application("not now", "Refused"))
+
+
+def complete_update(
+    update_id: str = "u-1", result: bytes = b"updated", failure: Failure | None = None
+) -> cmd.CompleteUpdate:
+    return cmd.CompleteUpdate(update_id, result, failure)
+
+
 COMPLETE = cmd.CompleteWorkflow(b"done")
 FAIL = cmd.FailWorkflow(application("no stock", "OutOfStock"))
 CANCEL = cmd.CancelWorkflow(b"cleaned up")
@@ -261,6 +289,7 @@ class Scenario:
         self.seen: list[bytes] = []  # the events' bytes at the last check of invariant 2
         self._numbers = itertools.count(1)
         self._at_rest: dict[tuple[int, int], str] = {}
+        self.rejected_updates: dict[str, Failure] = {}
         self.begun = NOTHING
         self.following: Scenario | None = None  # the run that a commit began behind this one
         self.state: RunState
@@ -318,7 +347,12 @@ class Scenario:
             started_us,
             0,
             started_event_id,
+            self._updates_to() if record.kind is TaskKind.WORKFLOW else 0,
         )
+
+    def _updates_to(self) -> int:
+        """All admitted updates go out with the workflow task."""
+        return max((one.seq for one in (self.state.admitted or {}).values()), default=0)
 
     # ---- when
 
@@ -378,6 +412,7 @@ class Scenario:
         self.saved.commit(batch)
         rows.saved(draft)
         self.events += draft.events
+        self.rejected_updates |= draft.rejected or {}
         assert_rebuilt(self.state, self.saved)
         assert_rows(self.state, self.saved)
         if draft.next_run is not None:
@@ -475,6 +510,8 @@ def frozen(state: RunState) -> bytes:
             state.snapshot_event_id,
             state.version,
             state.sticky_worker_id,
+            state.admitted,
+            state.inbox_numbered,
         ]
     )
 

@@ -120,6 +120,9 @@ def test_the_type_numbers_are_those_of_temporal() -> None:
         (26, "WORKFLOW_EXECUTION_SIGNALED"),
         (27, "WORKFLOW_EXECUTION_TERMINATED"),
         (28, "WORKFLOW_EXECUTION_CONTINUED_AS_NEW"),
+        (41, "WORKFLOW_EXECUTION_UPDATE_ACCEPTED"),
+        (43, "WORKFLOW_EXECUTION_UPDATE_COMPLETED"),
+        (47, "WORKFLOW_EXECUTION_UPDATE_ADMITTED"),
     ]
 
 

@@ -107,6 +107,8 @@ OTHER: dict[str, Any] = {
     "snapshot_event_id": 99,
     "version": 99,
     "sticky_worker_id": b"other",
+    "admitted": {},
+    "inbox_numbered": 99,
     "kind": TaskKind.WORKFLOW,
     "queue": "other",
     "queue_no": 99,

@@ -21,11 +21,13 @@ from perdure_engine.core.status import Status
 from perdure_engine.core.transitions import (
     ACTIVITY,
     TIMER,
+    UPDATE,
     WORKFLOW,
     WORKFLOW_TASK,
     ActivityPhase,
     IllegalMove,
     TimerPhase,
+    UpdatePhase,
     WorkflowTaskPhase,
 )
 
@@ -94,6 +96,15 @@ EVENT: dict[E, Make] = {
     E.TIMER_STARTED: lambda n: ev.TimerStarted(n, TIME_US, "t", 1_000, 4),
     E.TIMER_FIRED: lambda n: ev.TimerFired(n, TIME_US, "t", SCHEDULED_ID),
     E.TIMER_CANCELED: lambda n: ev.TimerCanceled(n, TIME_US, "t", SCHEDULED_ID, 4, ""),
+    E.WORKFLOW_EXECUTION_UPDATE_ACCEPTED: lambda n: ev.WorkflowExecutionUpdateAccepted(
+        n, TIME_US, "u", "set", b"", b"", "", b"h", 4
+    ),
+    E.WORKFLOW_EXECUTION_UPDATE_COMPLETED: lambda n: ev.WorkflowExecutionUpdateCompleted(
+        n, TIME_US, "u", SCHEDULED_ID, b"", None, 4
+    ),
+    E.WORKFLOW_EXECUTION_UPDATE_ADMITTED: lambda n: ev.WorkflowExecutionUpdateAdmitted(
+        n, TIME_US, "u", "set", b"", b"", "", b"h"
+    ),
 }
 
 # The events that bring a new run into each phase of each automaton.
@@ -117,6 +128,12 @@ PATHS: dict[str, list[E]] = {
     "TimerPhase.PENDING": [T],
     "TimerPhase.FIRED": [T, E.TIMER_FIRED],
     "TimerPhase.CANCELED": [T, E.TIMER_CANCELED],
+    "UpdatePhase.ADMITTED": [],
+    "UpdatePhase.ACCEPTED": [E.WORKFLOW_EXECUTION_UPDATE_ACCEPTED],
+    "UpdatePhase.COMPLETED": [
+        E.WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+        E.WORKFLOW_EXECUTION_UPDATE_COMPLETED,
+    ],
 }
 TABLES: dict[str, tuple[dict[Any, Any], list[Any]]] = {
     # continue-as-new has no event yet, so no run is brought to that status
@@ -124,6 +141,7 @@ TABLES: dict[str, tuple[dict[Any, Any], list[Any]]] = {
     "WORKFLOW_TASK": (WORKFLOW_TASK, list(WorkflowTaskPhase)),
     "ACTIVITY": (ACTIVITY, list(ActivityPhase)),
     "TIMER": (TIMER, list(TimerPhase)),
+    "UPDATE": (UPDATE, list(UpdatePhase)),
 }
 LEGAL = [
     (name, phase, event, after)
@@ -159,6 +177,8 @@ def phase_of(name: str, folded: Folded, event: ev.Event) -> Any:
         case "ACTIVITY":
             activity = folded.activities.get(SCHEDULED_ID)
             return ActivityPhase.CLOSED if activity is None else activity.phase
+        case "UPDATE":
+            return (folded.updates or {})["u"].phase
         case _:
             if "t" in folded.timers:
                 return TimerPhase.PENDING
@@ -250,6 +270,8 @@ def test_invariant_3_a_history_begins_with_started_and_has_it_once() -> None:
         E.ACTIVITY_TASK_CANCELED,
         E.TIMER_FIRED,
         E.TIMER_CANCELED,
+        E.WORKFLOW_EXECUTION_UPDATE_COMPLETED,
+        E.WORKFLOW_EXECUTION_UPDATE_ADMITTED,
     ],
     ids=text,
 )

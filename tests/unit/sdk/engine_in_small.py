@@ -67,6 +67,9 @@ class PocketEngine:
         self.sent = 0  # events that the cached instance has
         self.previous_started_event_id = 0
         self.queries: list[m.Query] = []
+        self.updates: list[m.Update] = []  # admitted, and no task has settled them
+        self.rejected: dict[str, FailureInfo] = {}
+        self.outcomes: dict[str, m.CompleteUpdate] = {}
         self.add(
             m.WorkflowExecutionStarted,
             workflow_id="w-1",
@@ -145,6 +148,17 @@ class PocketEngine:
             identity="a client",
         )
 
+    def update(self, update_id: str, name: str, *args: Any) -> None:
+        self.updates.append(
+            m.Update(
+                update_id=update_id,
+                update_name=name,
+                args=payloads(*args),
+                header={},
+                identity="a client",
+            )
+        )
+
     def cancel(self, reason: str = "") -> None:
         self.add(m.WorkflowExecutionCancelRequested, reason=reason)
 
@@ -165,11 +179,12 @@ class PocketEngine:
         """One workflow task on the cached instance; a success is written into the history."""
         self.begin_task()
         started = len(self.events)
-        outcome = self.instance.activate(self.message(self.events[self.sent :]))
+        message = self.message(self.events[self.sent :], updates=self.updates)
+        outcome = self.instance.activate(message)
         self.sent = started
         if isinstance(outcome, m.TaskSuccess):
             self.previous_started_event_id = started
-            self.add(m.WorkflowTaskCompleted, build_id="")
+            self.completed_id = self.add(m.WorkflowTaskCompleted, build_id="")
             for command in outcome.commands:
                 self._write(command)
         return outcome
@@ -198,6 +213,8 @@ class PocketEngine:
             case m.CancelTimer(timer_id=timer_id):
                 started = self.started_timer(timer_id)
                 self.add(m.TimerCanceled, timer_id=timer_id, started_event_id=started)
+            case m.AcceptUpdate() | m.RejectUpdate() | m.CompleteUpdate():
+                self._write_update(command)
             case m.CompleteWorkflow():
                 self.close("WorkflowExecutionCompleted")
             case m.FailWorkflow():
@@ -208,6 +225,31 @@ class PocketEngine:
                 self.close("WorkflowExecutionContinuedAsNew")
             case _:
                 raise AssertionError(command)
+
+    def _write_update(self, command: m.AcceptUpdate | m.RejectUpdate | m.CompleteUpdate) -> None:
+        match command:
+            case m.AcceptUpdate(update_id=update_id):
+                update = self._settled(update_id)
+                self.add(
+                    m.UpdateAccepted,
+                    update_id=update_id,
+                    update_name=update.update_name,
+                    input=update.args,
+                    header=update.header,
+                    identity=update.identity,
+                    workflow_task_completed_event_id=self.completed_id,
+                )
+            case m.RejectUpdate(update_id=update_id, failure=failure):
+                self._settled(update_id)
+                self.rejected[update_id] = failure
+            case m.CompleteUpdate(update_id=update_id):
+                self.add(m.UpdateCompleted, update_id=update_id)
+                self.outcomes[update_id] = command
+
+    def _settled(self, update_id: str) -> m.Update:
+        (update,) = [one for one in self.updates if one.update_id == update_id]
+        self.updates.remove(update)
+        return update
 
     def close(self, kind: str) -> None:
         self.add(m.WorkflowExecutionClosed, kind=kind)
@@ -221,6 +263,7 @@ class PocketEngine:
         queries: Sequence[m.Query] = (),
         query_only: bool = False,
         previous: int | None = None,
+        updates: Sequence[m.Update] = (),
     ) -> m.Task:
         if previous is None:
             previous = self.previous_started_event_id
@@ -237,6 +280,7 @@ class PocketEngine:
             query_only=query_only,
             history_size_bytes=0,
             suggest_continue_as_new=False,
+            updates=list(updates),
         )
 
     def replay_outcome(self, cls: type | None = None) -> m.TaskSuccess | m.TaskFailure:
@@ -286,5 +330,7 @@ def _telling(command: m.Command) -> tuple[Any, ...]:
             return (value_of(command.result),)
         case m.FailWorkflow():
             return (command.failure.message,)
+        case m.AcceptUpdate() | m.RejectUpdate() | m.CompleteUpdate():
+            return (command.update_id,)
         case _:
             return ()

@@ -203,6 +203,33 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             ("continued_as_new", "WorkflowExecutionContinuedAsNew"),
         )
     },
+    "workflow_execution_update_accepted": (
+        event_pb2.WorkflowExecutionUpdateAccepted(
+            update_id="u",
+            update_name="n",
+            input=ONE_BYTES,
+            identity="i",
+            workflow_task_completed_event_id=6,
+        ),
+        replay.UpdateAccepted(
+            event_id=7,
+            time_us=8,
+            update_id="u",
+            update_name="n",
+            input=ONE,
+            header={},
+            identity="i",
+            workflow_task_completed_event_id=6,
+        ),
+    ),
+    "workflow_execution_update_completed": (
+        event_pb2.WorkflowExecutionUpdateCompleted(update_id="u", result=ONE_BYTES),
+        replay.UpdateCompleted(event_id=7, time_us=8, update_id="u"),
+    ),
+    "workflow_execution_update_admitted": (
+        event_pb2.WorkflowExecutionUpdateAdmitted(update_id="u"),
+        replay.OtherEvent(event_id=7, time_us=8),
+    ),
 }
 
 
@@ -270,6 +297,9 @@ COMMANDS: dict[str, replay.Command] = {
         task_timeout_ms=2,
         retry_policy=RetryPolicy(maximum_attempts=5),
     ),
+    "accept_update": replay.AcceptUpdate(update_id="u"),
+    "reject_update": replay.RejectUpdate(update_id="u", failure=FAILURE),
+    "complete_update": replay.CompleteUpdate(update_id="u", result=ONE, failure=None),
 }
 
 
@@ -287,16 +317,21 @@ def test_every_command_travels() -> None:
     sent = message.workflow_task_success
     assert sent.cached
     assert [command.WhichOneof("command") for command in sent.commands] == list(COMMANDS)
-    scheduled = sent.commands[0].schedule_activity
+    of = dict(zip(COMMANDS, sent.commands, strict=True))
+    scheduled = of["schedule_activity"].schedule_activity
     assert scheduled.input == ONE_BYTES
     assert scheduled.retry_policy.maximum_attempts == 5
     assert (scheduled.schedule_to_start_timeout_ms, scheduled.priority) == (2, 6)
-    assert sent.commands[4].complete_workflow.result == ONE_BYTES
-    assert sent.commands[5].fail_workflow.failure == FAILURE_MESSAGE
+    assert of["complete_workflow"].complete_workflow.result == ONE_BYTES
+    assert of["fail_workflow"].fail_workflow.failure == FAILURE_MESSAGE
+    assert of["accept_update"].accept_update.update_id == "u"
+    assert of["reject_update"].reject_update.failure == FAILURE_MESSAGE
+    assert of["complete_update"].complete_update.result == ONE_BYTES
+    assert not of["complete_update"].complete_update.HasField("failure")
     assert message.query_results[0].result == ONE_BYTES
     closing = [name for name, command in COMMANDS.items() if closes_workflow(command)]
     assert closing == ["complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new"]
-    continued = sent.commands[list(COMMANDS).index("continue_as_new")].continue_as_new
+    continued = of["continue_as_new"].continue_as_new
     assert (continued.workflow_type, continued.task_queue, continued.input) == ("t", "q", ONE_BYTES)
     assert (continued.run_timeout_ms, continued.task_timeout_ms) == (1, 2)
     assert continued.retry_policy.maximum_attempts == 5

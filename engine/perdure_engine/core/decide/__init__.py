@@ -23,6 +23,7 @@ from perdure_engine.core.decide import (
     signal_workflow,
     terminate_workflow,
     time_out_task,
+    update_workflow,
 )
 from perdure_engine.core.decide.history_limit import enforce_history_limit
 from perdure_engine.core.draft import Draft
@@ -43,6 +44,7 @@ _DECIDE: dict[type, Callable[[Draft, Any], Reply]] = {
     intents.SaveProgress: save_progress.decide,
     intents.PutBackTask: put_back_task.decide,
     intents.TimeOutTask: time_out_task.decide,
+    intents.UpdateWorkflow: update_workflow.decide,
 }
 
 

@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from perdure_engine.core import commands as cmd
+from perdure_engine.core.decide import settle_updates
+from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.state import RunState
+
+
+class Refusal(NamedTuple):
+    cause: WorkflowTaskFailedCause
+    message: str
 
 
 def check(
     state: RunState,
     limits: RunLimits,
     commands: list[cmd.Command],
+    updates_to: int,
     wake_rules: tuple[WakeRule, ...] = (),
-) -> str | None:
-    """What is wrong with the list, or None."""
+) -> Refusal | None:
+    """What is wrong with the list, or None. `updates_to`: of the hand-out's token."""
     if len(commands) > limits.commands_max:
-        return f"{len(commands)} commands in one workflow task; at most {limits.commands_max}"
+        return _bad(f"{len(commands)} commands in one workflow task; at most {limits.commands_max}")
     checker = _Checker(state, limits)
     for index, command in enumerate(commands):
+        name = type(command).__name__
         if isinstance(command, cmd.ClosingCommand) and index != len(commands) - 1:
-            return f"command {index} ({type(command).__name__}) ends the run, but more commands follow it"
+            return _bad(f"command {index} ({name}) ends the run, but more commands follow it")
         problem = checker.check(command)
         if problem is not None:
-            return f"command {index} ({type(command).__name__}): {problem}"
-    return checker.check_rules(wake_rules) if wake_rules else None
+            cause = WorkflowTaskFailedCause.BAD_COMMAND
+            if isinstance(command, cmd.UpdateCommand):
+                cause = WorkflowTaskFailedCause.BAD_UPDATE
+            return Refusal(cause, f"command {index} ({name}): {problem}")
+    if updates_to and not (commands and isinstance(commands[-1], cmd.ClosingCommand)):
+        ignored = settle_updates.without_verdict(state, commands, updates_to)
+        if ignored is not None:
+            message = f"update {ignored!r} was neither accepted nor rejected"
+            return Refusal(WorkflowTaskFailedCause.BAD_UPDATE, message)
+    if wake_rules:
+        problem = checker.check_rules(wake_rules)
+        return None if problem is None else _bad(problem)
+    return None
+
+
+def _bad(message: str) -> Refusal:
+    return Refusal(WorkflowTaskFailedCause.BAD_COMMAND, message)
 
 
 class _Checker:
     """Walks the list with the ids that the commands before have used."""
 
-    __slots__ = ("activities", "activity_ids", "limits", "state", "timers")
+    __slots__ = ("activities", "activity_ids", "limits", "state", "timers", "updates")
 
     def __init__(self, state: RunState, limits: RunLimits) -> None:
         self.state = state
@@ -38,6 +64,7 @@ class _Checker:
         self.activities = len(state.folded.activities)
         self.activity_ids: set[str] | None = None  # built when a command needs it
         self.timers: set[str] | None = None
+        self.updates: settle_updates.UpdateChecker | None = None
 
     def check_rules(self, rules: tuple[WakeRule, ...]) -> str | None:
         """A rule about an activity that is not pending would never be met, and the run never woken."""
@@ -72,6 +99,10 @@ class _Checker:
                 return None
             case cmd.ContinueAsNew():
                 return None
+            case cmd.AcceptUpdate() | cmd.RejectUpdate() | cmd.CompleteUpdate():
+                if self.updates is None:
+                    self.updates = settle_updates.UpdateChecker(self.state)
+                return self.updates.check(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         activity_ids = self._pending_activity_ids()

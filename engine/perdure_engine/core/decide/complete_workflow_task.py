@@ -12,7 +12,7 @@ from typing import Any
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
-from perdure_engine.core.decide import attempts, check_commands, next_run
+from perdure_engine.core.decide import attempts, check_commands, next_run, settle_updates
 from perdure_engine.core.decide.activity_outcome import drop_activity_rows
 from perdure_engine.core.decide.fail_workflow_task import fail_task, written_schedule
 from perdure_engine.core.draft import Draft
@@ -28,15 +28,19 @@ from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
 def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
     record = attempts.current_workflow_task(draft, intent.token)
     refusal = check_commands.check(
-        draft.state, draft.env.limits, intent.commands, intent.wake_rules
+        draft.state,
+        draft.env.limits,
+        intent.commands,
+        intent.token.updates_to,
+        intent.wake_rules,
     )
     if refusal is not None:
-        fail_task(draft, WorkflowTaskFailedCause.BAD_COMMAND, _bug(refusal), intent.identity)
+        fail_task(draft, refusal.cause, _bug(refusal.message), intent.identity)
         return
     if record.attempt > limits.WORKFLOW_TASK_STUCK_ATTEMPTS:
         draft.listed = True  # as stuck no more
     closes = bool(intent.commands) and isinstance(intent.commands[-1], cmd.ClosingCommand)
-    if closes and draft.state.buffered:
+    if closes and (draft.state.buffered or _unseen_updates(draft, intent)):
         _run_again(draft, intent)
         return
     scheduled_id, started_id = write_started(draft, intent.token.started_us, intent.identity)
@@ -58,8 +62,14 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
         _PERFORM[type(command)](draft, command, completed_id, intent)
     if not draft.state.open:
         draft.drop_buffered()  # cancellations of what waited, asked for by this task itself
-    elif draft.number_buffered():
+    elif draft.number_buffered() or _unseen_updates(draft, intent):
         draft.schedule_workflow_task()
+
+
+def _unseen_updates(draft: Draft, intent: CompleteWorkflowTask) -> bool:
+    return draft.state.admitted is not None and settle_updates.unseen(
+        draft.state, intent.token.updates_to
+    )
 
 
 def write_started(draft: Draft, started_us: int, identity: str) -> tuple[int, int]:
@@ -83,6 +93,10 @@ def suggest_continue_as_new(state: RunState, run_limits: RunLimits) -> bool:
     return (
         state.folded.next_event_id > run_limits.history_events_suggest
         or state.history_bytes > run_limits.history_bytes_suggest
+        or (
+            state.folded.updates is not None
+            and len(state.folded.updates) >= run_limits.updates_max * limits.UPDATES_SUGGEST_SHARE
+        )
     )
 
 
@@ -201,7 +215,7 @@ def _cancel_timer(
     )
     draft.drop_timer(TimerKind.USER, timer.started_event_id)
     if not state.buffered:
-        state.inbox_done = state.inbox_seq
+        draft.mark_inbox()
 
 
 def _complete(draft: Draft, command: cmd.CompleteWorkflow, completed_id: int, _: Any) -> None:
@@ -230,4 +244,7 @@ _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = 
     cmd.FailWorkflow: _fail,
     cmd.CancelWorkflow: _cancel,
     cmd.ContinueAsNew: _continue_as_new,
+    cmd.AcceptUpdate: settle_updates.accept,
+    cmd.RejectUpdate: settle_updates.reject,
+    cmd.CompleteUpdate: settle_updates.complete,
 }

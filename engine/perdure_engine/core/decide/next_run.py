@@ -28,10 +28,13 @@ TIMED_OUT = Failure(
 )
 
 Signals = Sequence[WorkflowExecutionSignaled]
+Updates = Sequence[ev.WorkflowExecutionUpdateAdmitted]
 
 
-def begin_run(event: ev.WorkflowExecutionStarted, env: Env, signals: Signals = ()) -> Draft:
-    """A new run with what it starts with: its timers, signals that its code sees first, its workflow task."""
+def begin_run(
+    event: ev.WorkflowExecutionStarted, env: Env, signals: Signals = (), updates: Updates = ()
+) -> Draft:
+    """A new run with what it starts with: its timers, signals that its code sees first, admitted updates, its task."""
     draft = Draft(RunState(begin(event)), env, is_new=True)
     draft.events.append(event)
     delay_ms = event.start_delay_ms + event.first_task_backoff_ms
@@ -50,6 +53,8 @@ def begin_run(event: ev.WorkflowExecutionStarted, env: Env, signals: Signals = (
         draft.put_timer(kind, 0, begins_us)
     else:
         draft.schedule_workflow_task()
+    for update in updates:
+        draft.admit(update)
     return draft
 
 
@@ -194,7 +199,7 @@ def _follow(
 ) -> Draft:
     """Begin the next run: as this one began, but for `changes` and what makes it another one.
 
-    `unseen` is what was acknowledged and this run's code never saw: signals now, and (to come) admitted updates.
+    What was acknowledged and this run's code has not dealt with goes along: `unseen` signals, admitted updates.
     """
     folded = draft.state.folded
     started = folded.started
@@ -214,4 +219,6 @@ def _follow(
         "request_ids": handed_on(folded, time_us),
     }
     event = msgspec.structs.replace(started, **(own | changes))
-    return begin_run(event, draft.env, unseen)
+    admitted = draft.state.admitted
+    updates = () if admitted is None else tuple(one.event for one in admitted.values())
+    return begin_run(event, draft.env, unseen, updates)

@@ -1,9 +1,9 @@
-"""Start, and signal-with-start: at most one open run per workflow id, decided with the start in one batch."""
+"""Start, signal-with-start, update-with-start: at most one open run per workflow id, decided in one batch."""
 
 from __future__ import annotations
 
 from perdure_engine.core import limits
-from perdure_engine.core.decide import next_run, requests, signal_workflow
+from perdure_engine.core.decide import next_run, requests, signal_workflow, update_workflow
 from perdure_engine.core.decide.terminate_workflow import terminate
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, invalid
@@ -14,6 +14,7 @@ from perdure_engine.core.intents import (
     IdReusePolicy,
     SignalWorkflow,
     StartWorkflow,
+    UpdateWorkflow,
 )
 from perdure_engine.core.replies import Started
 from perdure_engine.core.state import RunState
@@ -41,7 +42,15 @@ def _existing(intent: StartWorkflow, current: Draft) -> Started | None:
     started = state.folded.started
     if started.request_id == intent.request_id:
         requests.same_body(started.body_hash, intent.body_hash)
+        if intent.update is not None:  # known; or it was rejected meanwhile, and is looked at again
+            update_workflow.decide(current, _update_of(intent, started.run_id))
         return Started(started.run_id, True)
+    if intent.update is not None and update_workflow.known(
+        state, intent.update.update_id, intent.update.body_hash
+    ):
+        return Started(
+            started.run_id, False
+        )  # of an open run or of a closed one: it has its outcome
     if requests.seen(current, intent.request_id, intent.body_hash):
         return Started(started.run_id, False)  # a signal-with-start that signaled this run
     if not state.open:
@@ -51,13 +60,21 @@ def _existing(intent: StartWorkflow, current: Draft) -> Started | None:
         case IdConflictPolicy.FAIL:
             raise _already_started(state, "is running")
         case IdConflictPolicy.USE_EXISTING:
-            if intent.signal is not None:
-                signal_workflow.decide(current, _signal_of(intent, started.run_id))
+            _join(intent, current)
             return Started(started.run_id, False)
         case IdConflictPolicy.TERMINATE_EXISTING:
             reason = f"terminated by the start of run {uuid_text(intent.run_id)}"
             terminate(current, reason, b"", intent.identity, intent.request_id, intent.body_hash)
             return None
+
+
+def _join(intent: StartWorkflow, current: Draft) -> None:
+    """The run that is there is used: what came with the start goes to it."""
+    run_id = current.state.run_id
+    if intent.signal is not None:
+        signal_workflow.decide(current, _signal_of(intent, run_id))
+    if intent.update is not None:
+        update_workflow.decide(current, _update_of(intent, run_id))
 
 
 def _require_reuse(intent: StartWorkflow, state: RunState) -> None:
@@ -125,7 +142,10 @@ def _begin(intent: StartWorkflow, env: Env, backoff_ms: int) -> Draft:
         execution_deadline_us=deadline_us,
         first_task_backoff_ms=backoff_ms,
     )
-    return next_run.begin_run(event, env, () if intent.signal is None else (_signaled(intent),))
+    draft = next_run.begin_run(event, env, () if intent.signal is None else (_signaled(intent),))
+    if intent.update is not None:
+        update_workflow.decide(draft, _update_of(intent, intent.run_id))
+    return draft
 
 
 def _signaled(intent: StartWorkflow) -> WorkflowExecutionSignaled:
@@ -154,4 +174,19 @@ def _signal_of(intent: StartWorkflow, run_id: bytes) -> SignalWorkflow:
         input=intent.signal.input,
         identity=intent.identity,
         header=intent.header,
+    )
+
+
+def _update_of(intent: StartWorkflow, run_id: bytes) -> UpdateWorkflow:
+    assert intent.update is not None
+    return UpdateWorkflow(
+        namespace_id=intent.namespace_id,
+        workflow_id=intent.workflow_id,
+        run_id=run_id,
+        update_id=intent.update.update_id,
+        update_name=intent.update.update_name,
+        body_hash=intent.update.body_hash,
+        input=intent.update.input,
+        header=intent.update.header,
+        identity=intent.identity,
     )

@@ -16,7 +16,8 @@ from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.decode import is_cancelled
 from perdure_engine.transport.grpc.errors import Errors
 
-READS = ("query_workflow", "describe_workflow")
+# What may be asked again alone; an update is, by its id.
+READS = ("query_workflow", "describe_workflow", "update_workflow")
 
 Outcome = asyncio.Future[Reply] | Exception
 

@@ -20,6 +20,7 @@ from perdure_engine.frontend.handlers.signal_with_start_workflow import (
 from perdure_engine.frontend.handlers.signal_workflow import signal_workflow
 from perdure_engine.frontend.handlers.start_workflow import start_workflow
 from perdure_engine.frontend.handlers.terminate_workflow import terminate_workflow
+from perdure_engine.frontend.handlers.update_workflow import update_workflow
 from perdure_engine.transport.grpc.convert import intents, replies
 
 Submit = Callable[[Frontend, Any, bytes], asyncio.Future[Reply]]
@@ -75,6 +76,12 @@ def _describe(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio.
     return describe_workflow(frontend, intents.describe_workflow(message, namespace_id))
 
 
+def _update(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio.Future[Reply]:
+    intent = intents.update_workflow(message, namespace_id)
+    # a task: what an update waits for takes far longer than making one
+    return asyncio.ensure_future(update_workflow(frontend, intent, message.timeout_ms))
+
+
 CALLS = {
     "start_workflow": ClientCall(_start, replies.started),
     "signal_workflow": ClientCall(_signal, replies.signaled),
@@ -84,4 +91,5 @@ CALLS = {
     "terminate_workflow": ClientCall(_terminate, replies.terminated),
     "delete_workflow": ClientCall(_delete, replies.deleted),
     "describe_workflow": ClientCall(_describe, replies.described),
+    "update_workflow": ClientCall(_update, replies.updated),
 }

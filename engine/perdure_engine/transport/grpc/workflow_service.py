@@ -12,9 +12,13 @@ from perdure_engine.frontend.handlers.explain_workflow import explain_workflow
 from perdure_engine.frontend.handlers.get_history import get_history
 from perdure_engine.frontend.handlers.get_result import get_result
 from perdure_engine.frontend.handlers.list_workflows import list_workflows
+from perdure_engine.frontend.handlers.poll_update import poll_update
+from perdure_engine.frontend.handlers.update_with_start_workflow import (
+    update_with_start_workflow,
+)
 from perdure_engine.transport.grpc.batch import batch_call
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
-from perdure_engine.transport.grpc.convert import intents, requests
+from perdure_engine.transport.grpc.convert import intents, replies, requests
 from perdure_engine.transport.grpc.convert.events import event_message
 from perdure_engine.transport.grpc.convert.replies import explained, result_fields, row_message
 from perdure_engine.transport.grpc.decode import Context
@@ -85,6 +89,25 @@ class WorkflowService:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         explain = intents.explain_workflow(request, namespace_id)
         return explained(await explain_workflow(self._frontend, explain))
+
+    async def UpdateWorkflow(
+        self, request: pb.UpdateWorkflowRequest, _: Context
+    ) -> pb.UpdateWorkflowResponse:
+        response: pb.UpdateWorkflowResponse = await self._call("update_workflow", request)
+        return response
+
+    async def PollUpdate(self, request: pb.PollUpdateRequest, _: Context) -> pb.PollUpdateResponse:
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
+        poll = intents.poll_update(request, namespace_id)
+        return replies.polled_update(await poll_update(self._frontend, poll, request.timeout_ms))
+
+    async def UpdateWithStartWorkflow(
+        self, request: pb.UpdateWithStartWorkflowRequest, _: Context
+    ) -> pb.UpdateWithStartWorkflowResponse:
+        namespace_id = await self._frontend.namespaces.id_of(request.start.namespace)
+        start = intents.update_with_start_workflow(request, namespace_id)
+        reply = await update_with_start_workflow(self._frontend, start, request.timeout_ms)
+        return replies.updated_with_start(reply)
 
     async def ListWorkflows(
         self, request: pb.ListWorkflowsRequest, _: Context

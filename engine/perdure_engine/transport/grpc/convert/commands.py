@@ -79,6 +79,22 @@ def _continue_as_new(_: str, message: pb.ContinueAsNew) -> core.ContinueAsNew:
     )
 
 
+def _accept_update(_: str, message: pb.AcceptUpdate) -> core.AcceptUpdate:
+    return core.AcceptUpdate(message.update_id)
+
+
+def _reject_update(field: str, message: pb.RejectUpdate) -> core.RejectUpdate:
+    failure = failure_of(f"{field}.reject_update.failure", message.failure)
+    return core.RejectUpdate(message.update_id, failure)
+
+
+def _complete_update(field: str, message: pb.CompleteUpdate) -> core.CompleteUpdate:
+    failure = None
+    if message.HasField("failure"):
+        failure = failure_of(f"{field}.complete_update.failure", message.failure)
+    return core.CompleteUpdate(message.update_id, message.result, failure)
+
+
 COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "schedule_activity": _schedule_activity,
     "request_cancel_activity": _request_cancel_activity,
@@ -88,4 +104,7 @@ COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "fail_workflow": _fail_workflow,
     "cancel_workflow": _cancel_workflow,
     "continue_as_new": _continue_as_new,
+    "accept_update": _accept_update,
+    "reject_update": _reject_update,
+    "complete_update": _complete_update,
 }

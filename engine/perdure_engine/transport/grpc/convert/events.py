@@ -280,6 +280,37 @@ def _workflow_execution_continued_as_new(e: core.WorkflowExecutionContinuedAsNew
     }
 
 
+def _workflow_execution_update_accepted(e: core.WorkflowExecutionUpdateAccepted) -> Fields:
+    return {
+        "update_id": e.update_id,
+        "update_name": e.update_name,
+        "input": e.input,
+        "header": e.header,
+        "identity": e.identity,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
+def _workflow_execution_update_completed(e: core.WorkflowExecutionUpdateCompleted) -> Fields:
+    return {
+        "update_id": e.update_id,
+        "accepted_event_id": e.accepted_event_id,
+        "result": e.result,
+        "failure": failure_fields(e.failure),
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
+def _workflow_execution_update_admitted(e: core.WorkflowExecutionUpdateAdmitted) -> Fields:
+    return {
+        "update_id": e.update_id,
+        "update_name": e.update_name,
+        "input": e.input,
+        "header": e.header,
+        "identity": e.identity,
+    }
+
+
 ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
     core.WorkflowExecutionCompleted: (
@@ -322,5 +353,17 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionContinuedAsNew: (
         "workflow_execution_continued_as_new",
         _workflow_execution_continued_as_new,
+    ),
+    core.WorkflowExecutionUpdateAccepted: (
+        "workflow_execution_update_accepted",
+        _workflow_execution_update_accepted,
+    ),
+    core.WorkflowExecutionUpdateCompleted: (
+        "workflow_execution_update_completed",
+        _workflow_execution_update_completed,
+    ),
+    core.WorkflowExecutionUpdateAdmitted: (
+        "workflow_execution_update_admitted",
+        _workflow_execution_update_admitted,
     ),
 }

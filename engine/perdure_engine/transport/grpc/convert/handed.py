@@ -77,7 +77,9 @@ def workflow_task_fields(
     frontend: Frontend, task: HandedWorkflowTask, room: int
 ) -> tuple[Fields, int]:
     """The task with as much of its events as there is room for, and how much that took."""
-    events, next_page_token, used = _first_page(frontend, task, room)
+    updates = sum(len(update.input) + len(update.header) for update in task.updates)
+    events, next_page_token, used = _first_page(frontend, task, room - updates)
+    used += updates
     token = task.token
     fields = {
         "token": b"" if token is None else frontend.sealer.seal_task(token),
@@ -105,6 +107,17 @@ def workflow_task_fields(
             for query in task.queries
         ]
         used += sum(len(query.args) + len(query.header) for query in task.queries)
+    if task.updates:
+        fields["updates"] = [
+            {
+                "update_id": update.update_id,
+                "update_name": update.update_name,
+                "args": update.input,
+                "header": update.header,
+                "identity": update.identity,
+            }
+            for update in task.updates
+        ]
     return fields, used
 
 

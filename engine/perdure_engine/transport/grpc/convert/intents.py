@@ -19,11 +19,15 @@ from perdure_engine.core.intents import (
     ExplainWorkflow,
     IdConflictPolicy,
     IdReusePolicy,
+    PollUpdate,
     QueryWorkflow,
     SignalWorkflow,
     StartSignal,
+    StartUpdate,
     StartWorkflow,
     TerminateWorkflow,
+    UpdateStage,
+    UpdateWorkflow,
     WaitResult,
 )
 from perdure_engine.core.limits import TASK_TIMEOUT_MS_DEFAULT
@@ -35,6 +39,7 @@ BODY_HASH_BYTES = 8
 
 REUSE_POLICIES = {0: IdReusePolicy.ALLOW_DUPLICATE, **{int(p): p for p in IdReusePolicy}}
 CONFLICT_POLICIES = {int(p): p for p in IdConflictPolicy}
+WAIT_STAGES = {0: UpdateStage.ADMITTED, **{int(s): s for s in UpdateStage}}
 
 
 def body_hash(message: Message) -> bytes:
@@ -65,6 +70,7 @@ def _start(
     hashed: bytes,
     unsaid: IdConflictPolicy,
     signal: StartSignal | None,
+    update: StartUpdate | None = None,
 ) -> StartWorkflow:
     request_id = uuid_bytes("request_id", message.request_id)
     run_id = message.run_id
@@ -101,7 +107,67 @@ def _start(
         static_details=message.static_details,
         cron_schedule=message.cron_schedule,
         signal=signal,
+        update=update,
     )
+
+
+def update_with_start_workflow(
+    message: pb.UpdateWithStartWorkflowRequest, namespace_id: bytes
+) -> StartWorkflow:
+    """The start's body is the start alone: a repeat may wait for another stage."""
+    start = message.start
+    if not start.id_conflict_policy:
+        raise invalid("start.id_conflict_policy", "is required with an update")
+    update = StartUpdate(
+        message.update_id,
+        message.update_name,
+        message.args,
+        message.header,
+        _update_hash(message.update_name, message.args),
+        _wait_stage(message.wait_stage),
+    )
+    try:
+        return _start(start, namespace_id, body_hash(start), IdConflictPolicy.FAIL, None, update)
+    except Rejected as rejected:
+        raise under("start", rejected) from None
+
+
+def update_workflow(message: pb.UpdateWorkflowRequest, namespace_id: bytes) -> UpdateWorkflow:
+    return UpdateWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        update_id=message.update_id,
+        update_name=message.update_name,
+        body_hash=_update_hash(message.update_name, message.args),
+        input=message.args,
+        header=message.header,
+        identity=message.identity,
+        wait_stage=_wait_stage(message.wait_stage),
+    )
+
+
+def poll_update(message: pb.PollUpdateRequest, namespace_id: bytes) -> PollUpdate:
+    return PollUpdate(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        update_id=message.update_id,
+        wait_stage=_wait_stage(message.wait_stage),
+    )
+
+
+def _update_hash(name: str, args: bytes) -> bytes:
+    """What all callers of one update id have in common: who asks, how it traces and waits may differ."""
+    told = len(name).to_bytes(4, "big") + name.encode() + args
+    return blake2b(told, digest_size=BODY_HASH_BYTES).digest()
+
+
+def _wait_stage(number: int) -> UpdateStage:
+    stage = WAIT_STAGES.get(number)
+    if stage is None:
+        raise invalid("wait_stage", "is not a stage")
+    return stage
 
 
 def signal_workflow(message: pb.SignalWorkflowRequest, namespace_id: bytes) -> SignalWorkflow:

@@ -12,6 +12,7 @@ from perdure_engine.core import events, replies
 from perdure_engine.core.describe import following
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.intents import UpdateStage
 from perdure_engine.frontend.handlers.describe_cluster import Cluster
 from perdure_engine.frontend.handlers.describe_task_queue import KindInfo
 from perdure_engine.frontend.handlers.explain_workflow import Explained, Why
@@ -67,6 +68,27 @@ def deleted(_: None) -> pb.DeleteWorkflowResponse:
 
 def terminated(_: None) -> pb.TerminateWorkflowResponse:
     return pb.TerminateWorkflowResponse()
+
+
+def updated(reply: replies.UpdateStatus) -> pb.UpdateWorkflowResponse:
+    return pb.UpdateWorkflowResponse(**_update_fields(reply))
+
+
+def polled_update(reply: replies.UpdateStatus) -> pb.PollUpdateResponse:
+    return pb.PollUpdateResponse(**_update_fields(reply))
+
+
+def updated_with_start(reply: replies.UpdateStatus) -> pb.UpdateWithStartWorkflowResponse:
+    return pb.UpdateWithStartWorkflowResponse(started=reply.started, **_update_fields(reply))
+
+
+def _update_fields(reply: replies.UpdateStatus) -> Fields:
+    fields: Fields = {"run_id": uuid_text(reply.run_id), "stage": reply.stage}
+    if reply.failure is not None:
+        fields["outcome"] = {"failure": failure_fields(reply.failure)}
+    elif reply.stage is UpdateStage.COMPLETED:
+        fields["outcome"] = {"result": reply.result}
+    return fields
 
 
 def queried(reply: replies.QueryAnswer) -> pb.QueryWorkflowResponse:

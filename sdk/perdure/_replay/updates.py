@@ -1,0 +1,188 @@
+"""Updates: each is validated, and then refused without a trace, or accepted and handed to its handler.
+
+One after the other: what a handler does before its first wait is done before the next update is validated. A refused
+update must be as if it never was, because no replay sees it: it takes no task of the loop's and no number. On replay
+nothing is validated: what stands in the history was accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import Context, ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from perdure._definitions import (
+    HandlerUnfinishedPolicy,
+    UpdateDefinition,
+    WorkflowDefinition,
+)
+from perdure._failures import exception_to_failure
+from perdure._replay.interrupts import WorkflowEvicted
+from perdure._replay.ledger import Ledger
+from perdure._replay.loop import DeterministicLoop
+from perdure._replay.messages import AcceptUpdate, CompleteUpdate, RejectUpdate, Update
+from perdure._replay.verdict import defect_cause
+from perdure.converter import PayloadConverter
+from perdure.errors import ApplicationError, NondeterminismError
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateInfo:
+    """Of the update whose validator or handler is running."""
+
+    id: str
+    name: str
+
+
+current_update: ContextVar[UpdateInfo | None] = ContextVar("current_update", default=None)
+
+
+class Handled(Protocol):
+    """What updates need of their run."""
+
+    definition: WorkflowDefinition
+    converter: PayloadConverter
+    workflow: Any
+    loop: DeterministicLoop
+    ledger: Ledger
+    defect: BaseException | None
+    replaying: bool
+
+    def new_context(self) -> Context: ...
+
+    def read_only(
+        self, what: str, function: Callable[[], Any], context: Context | None = None
+    ) -> Any: ...
+
+
+class Updates:
+    """`running` are the handlers that have begun and not ended, by update id.
+
+    Most runs have no update: what holds them is made with the first one.
+    """
+
+    __slots__ = ("_added", "_rejections", "_run", "_waiting", "running")
+
+    def __init__(self, run: Handled) -> None:
+        self._run = run
+        self._added: dict[str, UpdateDefinition | None] | None = None
+        self._waiting: deque[Update] | None = None
+        self._rejections: list[RejectUpdate] | None = None
+        self.running: dict[str, UpdateDefinition] | None = None
+
+    def deliver(self, updates: Sequence[Update]) -> None:
+        """In their order, once what was ready before has run."""
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.extend(updates)
+        self._run.loop.call_soon(self._next, context=self._run.new_context())
+
+    def take_rejections(self) -> list[RejectUpdate]:
+        taken, self._rejections = self._rejections, None
+        return taken or []
+
+    def add_handler(self, name: str | None, handler: UpdateDefinition | None) -> None:
+        """From now on, instead of the one of the definition. None: of that name there is none."""
+        if self._added is None:
+            self._added = {}
+        self._added[name or ""] = handler
+
+    def _next(self) -> None:
+        run = self._run
+        while self._waiting and run.defect is None:
+            update = self._waiting.popleft()
+            context = run.new_context()
+            context.run(current_update.set, UpdateInfo(update.update_id, update.update_name))
+            try:
+                handler, args = self._validated(update, context)
+            except (Exception, asyncio.CancelledError) as error:
+                if run.replaying:
+                    run.defect = error
+                    run.loop.stop()
+                    return
+                failure = exception_to_failure(error, run.converter)
+                if self._rejections is None:
+                    self._rejections = []
+                self._rejections.append(RejectUpdate(update_id=update.update_id, failure=failure))
+                continue
+            run.ledger.add(AcceptUpdate(update_id=update.update_id), None)
+            if self.running is None:
+                self.running = {}
+            self.running[update.update_id] = handler
+            run.loop.create_task(
+                self._handle(update, handler, args),
+                name=f"update {update.update_name}",
+                context=context,
+            )
+            if self._waiting:
+                run.loop.call_soon(self._next, context=run.new_context())
+            return
+
+    def _validated(self, update: Update, context: Context) -> tuple[UpdateDefinition, list[Any]]:
+        """Raises whatever there is against the update."""
+        run = self._run
+        handler = self._handler(update)
+        args = handler.decode(update.update_name, update.args, run.converter)
+        if handler.validator is not None and not run.replaying:
+            what = f"the validator of update {update.update_name!r}"
+            run.read_only(what, partial(handler.validator, run.workflow, *args), context)
+        return handler, args
+
+    def _handler(self, update: Update) -> UpdateDefinition:
+        name = update.update_name
+        handlers = {**self._run.definition.updates, **(self._added or {})}
+        handler = handlers.get(name) or handlers.get("")
+        if handler is not None:
+            return handler
+        workflow = self._run.definition.name
+        if self._run.replaying:
+            raise NondeterminismError(
+                f"history says that update {name!r} was accepted, "
+                f"but workflow {workflow!r} has no handler for it"
+            )
+        listed = ", ".join(sorted(one for one in handlers if handlers[one])) or "none"
+        raise ApplicationError(
+            f"workflow {workflow!r} has no update {name!r}; known: {listed}", type="UnknownUpdate"
+        )
+
+    async def _handle(self, update: Update, handler: UpdateDefinition, args: list[Any]) -> None:
+        run = self._run
+        update_id = update.update_id
+        try:
+            answer = handler.function(run.workflow, *args)
+            if handler.is_async:
+                answer = await answer
+            done = CompleteUpdate(
+                update_id=update_id, result=[run.converter.to_payload(answer)], failure=None
+            )
+        except WorkflowEvicted:
+            raise
+        except BaseException as error:
+            failed = self._failed(update_id, error)
+            if failed is None:
+                return
+            done = failed
+        assert self.running is not None
+        del self.running[update_id]
+        run.ledger.add(done, None)
+
+    def _failed(self, update_id: str, error: BaseException) -> CompleteUpdate | None:
+        """The update has failed; None: a defect, which fails the workflow task."""
+        run = self._run
+        defect = defect_cause(error, run.definition.failure_exception_types) is not None
+        if defect or isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+            run.defect = run.defect or error
+            run.loop.stop()
+            return None
+        failure = exception_to_failure(error, run.converter)
+        return CompleteUpdate(update_id=update_id, result=[], failure=failure)
+
+    @property
+    def unfinished(self) -> int:
+        """Of handlers whose policy wants a warning when they are cut off."""
+        warn = HandlerUnfinishedPolicy.WARN_AND_ABANDON
+        return sum(one.unfinished_policy is warn for one in (self.running or {}).values())
