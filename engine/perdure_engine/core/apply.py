@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from perdure_engine.core import events as ev
+from perdure_engine.core import memo
 from perdure_engine.core.events import Event, EventType
-from perdure_engine.core.state import Activity, Folded, Timer
+from perdure_engine.core.state import Activity, Folded, Timer, memo_of
 from perdure_engine.core.transitions import (
     ACTIVITY,
     TIMER,
@@ -161,6 +162,14 @@ def _timer_ended(event_type: EventType) -> Callable[[Folded, Any], None]:
     return ended
 
 
+def _marker_recorded(folded: Folded, event: ev.MarkerRecorded) -> None:
+    """It says something to workers only."""
+
+
+def _properties_modified(folded: Folded, event: ev.WorkflowPropertiesModified) -> None:
+    folded.memo = memo.merged(memo_of(folded), event.upserted_memo)
+
+
 def _started_twice(folded: Folded, event: ev.WorkflowExecutionStarted) -> None:
     raise IllegalMove("WorkflowExecutionStarted is the first event and comes once")
 
@@ -189,4 +198,6 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.TimerStarted: _timer_started,
     ev.TimerFired: _timer_ended(EventType.TIMER_FIRED),
     ev.TimerCanceled: _timer_ended(EventType.TIMER_CANCELED),
+    ev.MarkerRecorded: _marker_recorded,
+    ev.WorkflowPropertiesModified: _properties_modified,
 }

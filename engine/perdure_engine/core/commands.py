@@ -20,6 +20,7 @@ class ScheduleActivity(msgspec.Struct, frozen=True, gc=False):
     heartbeat_timeout_ms: int
     retry_policy: RetryPolicy | None
     priority: int
+    summary: bytes = b""
 
 
 class RequestCancelActivity(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +30,7 @@ class RequestCancelActivity(msgspec.Struct, frozen=True, gc=False):
 class StartTimer(msgspec.Struct, frozen=True, gc=False):
     timer_id: str
     start_to_fire_ms: int
+    summary: bytes = b""
 
 
 class CancelTimer(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +49,17 @@ class CancelWorkflow(msgspec.Struct, frozen=True, gc=False):
     details: bytes
 
 
+class RecordMarker(msgspec.Struct, frozen=True, gc=False):
+    marker_name: str
+    details: bytes
+    header: bytes
+    failure: Failure | None
+
+
+class ModifyProperties(msgspec.Struct, frozen=True, gc=False):
+    upserted_memo: bytes  # Memo; a name whose Payload is empty is taken away
+
+
 Command = (
     ScheduleActivity
     | RequestCancelActivity
@@ -55,6 +68,8 @@ Command = (
     | CompleteWorkflow
     | FailWorkflow
     | CancelWorkflow
+    | RecordMarker
+    | ModifyProperties
 )
 
 ClosingCommand = CompleteWorkflow | FailWorkflow | CancelWorkflow

@@ -40,6 +40,8 @@ class EventType(enum.IntEnum):
     WORKFLOW_EXECUTION_CANCELED = 21
     WORKFLOW_EXECUTION_SIGNALED = 26
     WORKFLOW_EXECUTION_TERMINATED = 27
+    MARKER_RECORDED = 25
+    WORKFLOW_PROPERTIES_MODIFIED = 46
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -146,6 +148,7 @@ class ActivityTaskScheduled(EventBase, frozen=True, array_like=True, tag=10):
     workflow_task_completed_event_id: int
     retry_policy: RetryPolicy
     priority: int
+    summary: bytes = b""  # Payload
 
 
 class ActivityTaskStarted(EventBase, frozen=True, array_like=True, tag=11):
@@ -194,6 +197,7 @@ class TimerStarted(EventBase, frozen=True, array_like=True, tag=17):
     timer_id: str
     start_to_fire_ms: int
     workflow_task_completed_event_id: int
+    summary: bytes = b""  # Payload
 
 
 class TimerFired(EventBase, frozen=True, array_like=True, tag=18):
@@ -237,6 +241,21 @@ class WorkflowExecutionTerminated(EventBase, frozen=True, array_like=True, tag=2
     body_hash: bytes
 
 
+class MarkerRecorded(EventBase, frozen=True, array_like=True, tag=25):
+    """Something that only the worker knows, kept for its replays: the engine gives it no meaning."""
+
+    marker_name: str
+    details: bytes
+    workflow_task_completed_event_id: int
+    header: bytes
+    failure: Failure | None
+
+
+class WorkflowPropertiesModified(EventBase, frozen=True, array_like=True, tag=46):
+    workflow_task_completed_event_id: int
+    upserted_memo: bytes  # Memo; a name whose Payload is empty is taken away
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -261,6 +280,8 @@ Event = (
     | WorkflowExecutionCanceled
     | WorkflowExecutionSignaled
     | WorkflowExecutionTerminated
+    | MarkerRecorded
+    | WorkflowPropertiesModified
 )
 
 ClosingEvent = (

@@ -151,6 +151,7 @@ class CompleteWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     worker_id: bytes
     identity: str
     build_id: str
+    force_new_task: bool = False  # the worker is not done: the next one at once
 
 
 class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):

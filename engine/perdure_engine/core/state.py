@@ -56,6 +56,11 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     previous_started_id: int = 0  # Started of the last completed workflow task
     signals: int = 0
     request_ids: dict[bytes, bytes] = {}  # request id -> body hash, of signals and cancels
+    memo: bytes | None = None  # None: as it was started with
+
+
+def memo_of(folded: Folded) -> bytes:
+    return folded.started.memo if folded.memo is None else folded.memo
 
 
 class RunState(msgspec.Struct, eq=False, gc=False):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from perdure_engine.core import limits
+from perdure_engine.core import limits, memo
 from perdure_engine.core.commands import (
     CancelTimer,
     CancelWorkflow,
     Command,
     CompleteWorkflow,
     FailWorkflow,
+    ModifyProperties,
+    RecordMarker,
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
@@ -38,6 +40,7 @@ def _check(command: Command) -> None:
         case StartTimer():
             checks.name("start_timer.timer_id", command.timer_id)
             checks.duration("start_timer.start_to_fire_ms", command.start_to_fire_ms)
+            checks.size("start_timer.summary", command.summary)
         case CompleteWorkflow():
             checks.size("complete_workflow.result", command.result)
         case CancelWorkflow():
@@ -49,6 +52,12 @@ def _check(command: Command) -> None:
                 raise invalid("request_cancel_activity.scheduled_event_id", "must be positive")
         case FailWorkflow():
             pass
+        case RecordMarker():
+            checks.name("record_marker.marker_name", command.marker_name)
+            checks.size("record_marker.details", command.details)
+            checks.size("record_marker.header", command.header, limits.HEADER_BYTES_MAX)
+        case ModifyProperties():
+            _check_properties(command)
         case _:
             assert_never(command)
 
@@ -71,3 +80,13 @@ def _check_activity(command: ScheduleActivity) -> None:
         )
     checks.retry_policy(f"{at}.retry_policy", command.retry_policy)
     checks.priority(f"{at}.priority", command.priority)
+    checks.size(f"{at}.summary", command.summary)
+
+
+def _check_properties(command: ModifyProperties) -> None:
+    field = "modify_properties.upserted_memo"
+    checks.size(field, command.upserted_memo, limits.MEMO_BYTES_MAX)
+    try:
+        memo.check(command.upserted_memo)
+    except memo.MalformedMemo as error:
+        raise invalid(field, f"is not an encoded Memo: {error}") from None

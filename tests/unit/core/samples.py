@@ -77,6 +77,7 @@ SCHEDULED = ev.ActivityTaskScheduled(
     workflow_task_completed_event_id=4,
     retry_policy=POLICY,
     priority=2,
+    summary=b"summary",
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
 
@@ -101,13 +102,15 @@ EVENTS: list[ev.Event] = [
     ev.ActivityTaskTimedOut(7, TIME_US, FAILURE, 5, 6, RetryState.TIMEOUT),
     ev.ActivityTaskCancelRequested(7, TIME_US, 5, 4),
     ev.ActivityTaskCanceled(8, TIME_US, b"details", 7, 5, 6, "worker-1@host"),
-    ev.TimerStarted(5, TIME_US, "t-1", 60_000, 4),
+    ev.TimerStarted(5, TIME_US, "t-1", 60_000, 4, b"summary"),
     ev.TimerFired(6, TIME_US, "t-1", 5),
     ev.TimerCanceled(6, TIME_US, "t-1", 5, 4, "worker-1@host"),
     ev.WorkflowExecutionCancelRequested(5, TIME_US, "unwanted", "cli@host", REQUEST, HASH),
     ev.WorkflowExecutionCanceled(9, TIME_US, b"details", 8),
     ev.WorkflowExecutionSignaled(5, TIME_US, "paid", b"input", "cli@host", b"h", REQUEST, HASH),
     TERMINATED,
+    ev.MarkerRecorded(5, TIME_US, "patch", b"details", 4, b"header", FAILURE),
+    ev.WorkflowPropertiesModified(5, TIME_US, 4, b"memo"),
 ]
 
 HEAD = Head(
@@ -147,6 +150,7 @@ FOLDED = Folded(
     previous_started_id=3,
     signals=2,
     request_ids={REQUEST: HASH},
+    memo=b"changed memo",
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

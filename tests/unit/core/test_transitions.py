@@ -91,6 +91,8 @@ EVENT: dict[E, Make] = {
     E.TIMER_STARTED: lambda n: ev.TimerStarted(n, TIME_US, "t", 1_000, 4),
     E.TIMER_FIRED: lambda n: ev.TimerFired(n, TIME_US, "t", SCHEDULED_ID),
     E.TIMER_CANCELED: lambda n: ev.TimerCanceled(n, TIME_US, "t", SCHEDULED_ID, 4, ""),
+    E.MARKER_RECORDED: lambda n: ev.MarkerRecorded(n, TIME_US, "m", b"", 4, b"", None),
+    E.WORKFLOW_PROPERTIES_MODIFIED: lambda n: ev.WorkflowPropertiesModified(n, TIME_US, 4, b""),
 }
 
 # The events that bring a new run into each phase of each automaton.

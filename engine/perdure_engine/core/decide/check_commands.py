@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from perdure_engine.core import commands as cmd
-from perdure_engine.core.limits import RunLimits
-from perdure_engine.core.state import RunState
+from perdure_engine.core import memo
+from perdure_engine.core.limits import MEMO_BYTES_MAX, RunLimits
+from perdure_engine.core.state import RunState, memo_of
 
 
 def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> str | None:
@@ -24,7 +25,7 @@ def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> st
 class _Checker:
     """Walks the list with the ids that the commands before have used."""
 
-    __slots__ = ("activities", "activity_ids", "limits", "state", "timers")
+    __slots__ = ("activities", "activity_ids", "limits", "memo", "state", "timers")
 
     def __init__(self, state: RunState, limits: RunLimits) -> None:
         self.state = state
@@ -32,6 +33,7 @@ class _Checker:
         self.activities = len(state.folded.activities)
         self.activity_ids: set[str] | None = None  # built when a command needs it
         self.timers: set[str] | None = None
+        self.memo: bytes | None = None
 
     def check(self, command: cmd.Command) -> str | None:
         match command:
@@ -47,6 +49,10 @@ class _Checker:
                 return self._cancel_timer(command)
             case cmd.CompleteWorkflow() | cmd.FailWorkflow() | cmd.CancelWorkflow():
                 return None
+            case cmd.RecordMarker():
+                return None
+            case cmd.ModifyProperties():
+                return self._modify_properties(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         if self.activity_ids is None:
@@ -59,6 +65,17 @@ class _Checker:
         self.activities += 1
         if self.activities > self.limits.pending_activities_max:
             return f"more than {self.limits.pending_activities_max} pending activities"
+        return None
+
+    def _modify_properties(self, command: cmd.ModifyProperties) -> str | None:
+        """Each upsert is small enough (the frontend saw to it); all of them together must be too."""
+        before = memo_of(self.state.folded) if self.memo is None else self.memo
+        try:
+            self.memo = memo.merged(before, command.upserted_memo)
+        except memo.MalformedMemo as error:  # what the run was started with is never looked at
+            return f"the memo cannot be changed: {error}"
+        if len(self.memo) > MEMO_BYTES_MAX:
+            return f"the memo would have {len(self.memo)} bytes; at most {MEMO_BYTES_MAX}"
         return None
 
     def _pending_timers(self) -> set[str]:

@@ -50,7 +50,7 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
         _PERFORM[type(command)](draft, command, completed_id, intent)
     if not draft.state.open:
         draft.drop_buffered()  # cancellations of what waited, asked for by this task itself
-    elif draft.number_buffered():
+    elif draft.number_buffered() or intent.force_new_task:
         draft.schedule_workflow_task()
 
 
@@ -125,6 +125,7 @@ def _schedule_activity(
             completed_id,
             command.retry_policy or DEFAULT_ACTIVITY_RETRY,
             priority,
+            command.summary,
         )
     )
     record = draft.new_task(TaskKind.ACTIVITY, queue, event_id, event_id)
@@ -162,7 +163,14 @@ def _request_cancel_activity(
 def _start_timer(draft: Draft, command: cmd.StartTimer, completed_id: int, _: Any) -> None:
     event_id, time_us = draft.stamp()
     draft.emit(
-        ev.TimerStarted(event_id, time_us, command.timer_id, command.start_to_fire_ms, completed_id)
+        ev.TimerStarted(
+            event_id,
+            time_us,
+            command.timer_id,
+            command.start_to_fire_ms,
+            completed_id,
+            command.summary,
+        )
     )
     draft.put_timer(TimerKind.USER, event_id, time_us + command.start_to_fire_ms * 1000)
 
@@ -214,6 +222,31 @@ def _cancel(draft: Draft, command: cmd.CancelWorkflow, completed_id: int, _: Any
     draft.close(ev.WorkflowExecutionCanceled(event_id, time_us, command.details, completed_id))
 
 
+def _record_marker(draft: Draft, command: cmd.RecordMarker, completed_id: int, _: Any) -> None:
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.MarkerRecorded(
+            event_id,
+            time_us,
+            command.marker_name,
+            command.details,
+            completed_id,
+            command.header,
+            command.failure,
+        )
+    )
+
+
+def _modify_properties(
+    draft: Draft, command: cmd.ModifyProperties, completed_id: int, _: Any
+) -> None:
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.WorkflowPropertiesModified(event_id, time_us, completed_id, command.upserted_memo)
+    )
+    draft.listed = True
+
+
 _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = {
     cmd.ScheduleActivity: _schedule_activity,
     cmd.RequestCancelActivity: _request_cancel_activity,
@@ -222,4 +255,6 @@ _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = 
     cmd.CompleteWorkflow: _complete,
     cmd.FailWorkflow: _fail,
     cmd.CancelWorkflow: _cancel,
+    cmd.RecordMarker: _record_marker,
+    cmd.ModifyProperties: _modify_properties,
 }

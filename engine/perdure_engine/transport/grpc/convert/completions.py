@@ -54,7 +54,13 @@ def _workflow_task_success(
     answers: list[tuple[QueryToken, QueryAnswer]],
 ) -> Completion:
     done = CompleteWorkflowTask(
-        token, [], message.cached, worker.worker_id, worker.identity, worker.build_id
+        token,
+        [],
+        message.cached,
+        worker.worker_id,
+        worker.identity,
+        worker.build_id,
+        message.force_new_task,
     )
     try:
         done.commands.extend(commands_of(message.commands))
