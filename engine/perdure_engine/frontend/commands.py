@@ -52,12 +52,8 @@ def _check(command: Command) -> None:
                 raise invalid("request_cancel_activity.scheduled_event_id", "must be positive")
         case FailWorkflow():
             pass
-        case RecordMarker():
-            checks.name("record_marker.marker_name", command.marker_name)
-            checks.size("record_marker.details", command.details)
-            checks.size("record_marker.header", command.header, limits.HEADER_BYTES_MAX)
-        case ModifyProperties():
-            _check_properties(command)
+        case RecordMarker() | ModifyProperties():
+            _check_said(command)
         case _:
             assert_never(command)
 
@@ -83,7 +79,13 @@ def _check_activity(command: ScheduleActivity) -> None:
     checks.size(f"{at}.summary", command.summary)
 
 
-def _check_properties(command: ModifyProperties) -> None:
+def _check_said(command: RecordMarker | ModifyProperties) -> None:
+    """What the workflow says of itself, for its worker and for people."""
+    if isinstance(command, RecordMarker):
+        checks.name("record_marker.marker_name", command.marker_name)
+        checks.size("record_marker.details", command.details)
+        checks.size("record_marker.header", command.header, limits.HEADER_BYTES_MAX)
+        return
     field = "modify_properties.upserted_memo"
     checks.size(field, command.upserted_memo, limits.MEMO_BYTES_MAX)
     try:

@@ -26,12 +26,16 @@ from perdure._replay.messages import (
     CompleteWorkflow,
     Event,
     FailWorkflow,
+    MarkerRecorded,
+    ModifyProperties,
+    RecordMarker,
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
     TimerCanceled,
     TimerStarted,
     WorkflowExecutionClosed,
+    WorkflowPropertiesModified,
 )
 from perdure.errors import NondeterminismError
 
@@ -45,6 +49,8 @@ _EVENTS: dict[type[Command], tuple[type[Event], tuple[str, ...]]] = {
     CompleteWorkflow: (WorkflowExecutionClosed, ()),
     FailWorkflow: (WorkflowExecutionClosed, ()),
     CancelWorkflow: (WorkflowExecutionClosed, ()),
+    RecordMarker: (MarkerRecorded, ("marker_name", "marker_id")),
+    ModifyProperties: (WorkflowPropertiesModified, ()),
 }
 _CLOSING_EVENTS: dict[type[Command], str] = {
     CompleteWorkflow: "WorkflowExecutionCompleted",
@@ -79,6 +85,10 @@ class Ledger:
         self._made.append(entry)
         return entry
 
+    def add_for(self, command: Command, machine: Described | None, site: CallSite | None) -> None:
+        """For what was asked for at `site`, some time ago."""
+        self._made.append(Entry(command, machine, site))
+
     def add_at(self, command: Command, code: CodeType, offset: int) -> None:
         self._made.append(Entry(command, None, CallSite(code, offset)))
 
@@ -103,6 +113,9 @@ class Ledger:
         if not _agree(entry.command, event):
             _raise(event, f"the workflow's code did {_describe(entry.command)}", entry.site)
         return self._expected.pop()
+
+    def expects(self, event: Event) -> bool:
+        return bool(self._expected) and _agree(self._expected[-1].command, event)
 
     def check_settled(self, event: Event) -> None:
         if self._expected:
@@ -131,7 +144,10 @@ def _raise(event: Event, instead: str, site: CallSite | None) -> NoReturn:
     )
 
 
-_NAMING = frozenset({"activity_id", "activity_type", "timer_id", "scheduled_event_id"})
+_NAMING = frozenset(
+    {"activity_id", "activity_type", "timer_id", "scheduled_event_id"}
+    | {"marker_name", "marker_id"}
+)
 
 
 def _describe(item: Command | Event | None, name: str | None = None) -> str:

@@ -25,13 +25,17 @@ class Completion:
         self.size = message.ByteSize()
 
 
-def workflow_task_success(token: bytes, success: replay.TaskSuccess, *, cached: bool) -> Completion:
-    """`cached`: the worker keeps the run and wants the next task with new events only."""
+def workflow_task_success(
+    token: bytes, success: replay.TaskSuccess, *, cached: bool, force_new_task: bool = False
+) -> Completion:
+    """`cached`: the worker keeps the run and wants the next task with new events only;
+    `force_new_task`: at once."""
     return Completion(
         token=token,
         workflow_task_success={
             "commands": [command_fields(command) for command in success.commands],
             "cached": cached,
+            "force_new_task": force_new_task,
         },
         query_results=_query_results(success.query_results),
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure._replay import messages as replay
+from perdure._replay.markers import marker_id
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import retry_policy_from_message
@@ -155,6 +156,22 @@ def _workflow_execution_cancel_requested(event_id: int, time_us: int, message: A
     )
 
 
+def _marker_recorded(event_id: int, time_us: int, message: Any) -> replay.Event:
+    details = payloads_from_bytes(message.details)
+    return replay.MarkerRecorded(
+        event_id=event_id,
+        time_us=time_us,
+        marker_name=message.marker_name,
+        marker_id=marker_id(details),
+        details=details,
+        failure=failure_from_message(message.failure) if message.HasField("failure") else None,
+    )
+
+
+def _workflow_properties_modified(event_id: int, time_us: int, message: Any) -> replay.Event:
+    return replay.WorkflowPropertiesModified(event_id=event_id, time_us=time_us)
+
+
 def _closed(kind: str) -> _Reader:
     def read(event_id: int, time_us: int, message: Any) -> replay.Event:
         return replay.WorkflowExecutionClosed(event_id=event_id, time_us=time_us, kind=kind)
@@ -184,4 +201,6 @@ _READERS: dict[str, _Reader] = {
     "workflow_execution_canceled": _closed("WorkflowExecutionCanceled"),
     "workflow_execution_signaled": _workflow_execution_signaled,
     "workflow_execution_terminated": _closed("WorkflowExecutionTerminated"),
+    "marker_recorded": _marker_recorded,
+    "workflow_properties_modified": _workflow_properties_modified,
 }

@@ -16,8 +16,8 @@ from perdure._wire.policies import instant_from_us, retry_policy_from_message
 from perdure_api.v1 import common_pb2, event_pb2
 
 # Fields of bytes hold encoded messages (see common.proto); which one is the name's to say.
-_FIELD_MAPS = frozenset(("header", "memo"))
-_SINGLE_PAYLOADS = frozenset(("static_summary", "static_details"))
+_FIELD_MAPS = frozenset(("header", "memo", "upserted_memo"))
+_SINGLE_PAYLOADS = frozenset(("static_summary", "static_details", "summary"))
 
 
 @dataclass(frozen=True, slots=True)

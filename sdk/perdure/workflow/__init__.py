@@ -6,8 +6,10 @@ gone. So it must do the same each time; clocks, randomness, files and networks a
 and `now`, `random`, `uuid4` and `sleep` stand in for them here.
 """
 
+from perdure._definitions import HandlerUnfinishedPolicy
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.machines.activity import ActivityCancellationType
+from perdure._replay.signals import UnfinishedSignalHandlersWarning
 from perdure.errors import NondeterminismError, ReadOnlyContextError
 from perdure.workflow import unsafe
 from perdure.workflow._activities import (
@@ -31,28 +33,62 @@ from perdure.workflow._context import (
     now,
     payload_converter,
     random,
-    set_signal_handler,
     time,
     time_ns,
+    upsert_memo,
     uuid4,
 )
 from perdure.workflow._decorators import defn, init, query, run, signal
+from perdure.workflow._handlers import (
+    get_current_details,
+    get_dynamic_query_handler,
+    get_dynamic_signal_handler,
+    get_query_handler,
+    get_signal_handler,
+    set_current_details,
+    set_dynamic_query_handler,
+    set_dynamic_signal_handler,
+    set_query_handler,
+    set_signal_handler,
+)
+from perdure.workflow._local_activities import (
+    LocalActivityOptions,
+    execute_local_activity,
+    execute_local_activity_class,
+    execute_local_activity_method,
+    start_local_activity,
+    start_local_activity_class,
+    start_local_activity_method,
+)
+from perdure.workflow._versions import deprecate_patch, patched
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
 __all__ = [
     "ActivityCancellationType",
     "ActivityHandle",
     "ActivityOptions",
+    "HandlerUnfinishedPolicy",
     "Info",
+    "LocalActivityOptions",
     "LoggerAdapter",
     "NondeterminismError",
     "ReadOnlyContextError",
+    "UnfinishedSignalHandlersWarning",
     "all_handlers_finished",
     "as_completed",
     "cancellation_reason",
     "defn",
+    "deprecate_patch",
     "execute_activity",
     "execute_activity_method",
+    "execute_local_activity",
+    "execute_local_activity_class",
+    "execute_local_activity_method",
+    "get_current_details",
+    "get_dynamic_query_handler",
+    "get_dynamic_signal_handler",
+    "get_query_handler",
+    "get_signal_handler",
     "in_workflow",
     "info",
     "init",
@@ -61,18 +97,27 @@ __all__ = [
     "memo",
     "memo_value",
     "now",
+    "patched",
     "payload_converter",
     "query",
     "random",
     "run",
+    "set_current_details",
+    "set_dynamic_query_handler",
+    "set_dynamic_signal_handler",
+    "set_query_handler",
     "set_signal_handler",
     "signal",
     "sleep",
     "start_activity",
     "start_activity_method",
+    "start_local_activity",
+    "start_local_activity_class",
+    "start_local_activity_method",
     "time",
     "time_ns",
     "unsafe",
+    "upsert_memo",
     "uuid4",
     "wait",
     "wait_condition",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import random as random_module  # noqa: TID251 - only the type: the object is seeded by the run id
-from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from perdure._definitions import handler_definition
 from perdure._payload import Payload
 from perdure._replay.loop import DeterministicLoop
+from perdure._replay.memo import memo_of
+from perdure._replay.memo import upsert_memo as change_memo
 from perdure._replay.run import WorkflowRun, current_run
 from perdure.common import Priority, RetryPolicy
 
@@ -122,8 +123,19 @@ def uuid4() -> UUID:
 def memo() -> Mapping[str, Any]:
     """The memo's values, decoded without hints; see `memo_value`."""
     run = current_run()
-    assert run.started is not None
-    return {key: run.converter.from_payload(value) for key, value in run.started.memo.items()}
+    return {key: run.converter.from_payload(value) for key, value in memo_of(run).items()}
+
+
+def upsert_memo(updates: Mapping[str, Any]) -> None:
+    """Changes the run's memo, for the code at once and for lists with the workflow task.
+
+    None takes a name away. Raises PayloadEncodeError for values that cannot travel.
+    """
+    run = current_run()
+    encode = run.converter.to_payload
+    changes = {name: None if one is None else encode(one) for name, one in updates.items()}
+    if changes:
+        change_memo(run, changes)
 
 
 _MISSING: Any = object()
@@ -140,8 +152,7 @@ def memo_value(key: str, default: _T = ..., *, type_hint: type[_T]) -> _T: ...
 def memo_value(key: str, default: Any = _MISSING, *, type_hint: Any = None) -> Any:
     """KeyError when there is none and no default."""
     run = current_run()
-    assert run.started is not None
-    payload = run.started.memo.get(key)
+    payload = memo_of(run).get(key)
     if payload is not None:
         return run.converter.from_payload(payload, type_hint or Any)
     if default is _MISSING:
@@ -162,18 +173,6 @@ def cancellation_reason() -> str | None:
     """What the request to cancel gave as its reason; None while there is none."""
     run = current_run()
     return run.cancel_reason if run.cancel_requested else None
-
-
-def set_signal_handler(name: str, handler: Callable[..., Any]) -> None:
-    """Signals of that name go to `handler`, first those that came before there was one."""
-    run = current_run()
-    run.check_may_act()
-    definition = handler_definition(handler, name, "signal", skip_first=False)
-
-    def without_self(_: Any, *args: Any) -> Any:
-        return handler(*args)
-
-    run.signals.add_handler(replace(definition, function=without_self))
 
 
 def current_loop() -> DeterministicLoop:

@@ -159,8 +159,12 @@ class PocketEngine:
         started = len(self.events)
         outcome = self.instance.activate(self.message(self.events[self.sent :]))
         self.sent = started
-        if isinstance(outcome, m.TaskSuccess):
-            self.previous_started_event_id = started
+        return self._taken(outcome)
+
+    def _taken(self, outcome: m.TaskSuccess | m.TaskFailure) -> m.TaskSuccess | m.TaskFailure:
+        """What the engine makes of it; nothing of a task that waits for local activities."""
+        if isinstance(outcome, m.TaskSuccess) and not (outcome.local and outcome.local.waits):
+            self.previous_started_event_id = self.sent
             self.add(m.WorkflowTaskCompleted, build_id="")
             for command in outcome.commands:
                 self._write(command)
@@ -170,6 +174,28 @@ class PocketEngine:
         """`run_task`, which must succeed: its commands."""
         outcome = self.run_task()
         assert isinstance(outcome, m.TaskSuccess), outcome.failure
+        return outcome.commands
+
+    def local(self, activity_id: str, value: Any = None, **changes: Any) -> m.TaskSuccess:
+        """A local activity's outcome, while its workflow task is open; it must not fail."""
+        result = [] if "failure" in changes else payloads(value)
+        outcome = self.instance.resolve_local(
+            m.LocalActivityOutcome(
+                **({"activity_id": activity_id, "attempt": 1, "result": result} | changes)
+            )
+        )
+        assert isinstance(outcome, m.TaskSuccess), outcome
+        self._taken(outcome)
+        return outcome
+
+    def early_local(self, activity_id: str, value: Any = None) -> None:
+        """The outcome comes between two workflow tasks."""
+        outcome = m.LocalActivityOutcome(activity_id=activity_id, attempt=1, result=payloads(value))
+        assert self.instance.resolve_local(outcome) is None
+
+    def yield_task(self) -> list[m.Command]:
+        outcome = self.instance.yield_task()
+        self._taken(outcome)
         return outcome.commands
 
     def failed_task(self) -> m.TaskFailure:
@@ -196,6 +222,16 @@ class PocketEngine:
                 self.close("WorkflowExecutionFailed")
             case m.CancelWorkflow():
                 self.close("WorkflowExecutionCanceled")
+            case m.RecordMarker():
+                self.add(
+                    m.MarkerRecorded,
+                    marker_name=command.marker_name,
+                    marker_id=command.marker_id,
+                    details=command.details,
+                    failure=command.failure,
+                )
+            case m.ModifyProperties():
+                self.add(m.WorkflowPropertiesModified)
             case _:
                 raise AssertionError(command)
 
@@ -276,5 +312,7 @@ def _telling(command: m.Command) -> tuple[Any, ...]:
             return (value_of(command.result),)
         case m.FailWorkflow():
             return (command.failure.message,)
+        case m.RecordMarker():
+            return command.marker_name, command.marker_id
         case _:
             return ()

@@ -35,11 +35,12 @@ from perdure.errors import (
     TimeoutType,
     WorkerLostInfo,
 )
-from perdure_api.v1 import event_pb2
+from perdure_api.v1 import common_pb2, event_pb2
 from perdure_api.v1 import worker_service_pb2 as worker_pb
 
 ONE = [Payload("json/plain", b"1")]
 ONE_BYTES = payloads_to_bytes(ONE)
+MARKER_DETAILS = [Payload("json/plain", b'{"id":"p"}'), *ONE]
 FAILURE = FailureInfo(message="m", stack_trace="s", source="PythonSDK")
 FAILURE_MESSAGE = failure_to_message(FAILURE)
 
@@ -181,6 +182,25 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             priority=3,
         ),
     ),
+    "marker_recorded": (
+        event_pb2.MarkerRecorded(
+            marker_name="patch",
+            details=payloads_to_bytes(MARKER_DETAILS),
+            failure=FAILURE_MESSAGE,
+        ),
+        replay.MarkerRecorded(
+            event_id=7,
+            time_us=8,
+            marker_name="patch",
+            marker_id="p",
+            details=MARKER_DETAILS,
+            failure=FAILURE,
+        ),
+    ),
+    "workflow_properties_modified": (
+        event_pb2.WorkflowPropertiesModified(),
+        replay.WorkflowPropertiesModified(event_id=7, time_us=8),
+    ),
     **{
         f"workflow_execution_{name}": (
             getattr(event_pb2, kind)(),
@@ -251,6 +271,10 @@ COMMANDS: dict[str, replay.Command] = {
     "complete_workflow": replay.CompleteWorkflow(result=ONE),
     "fail_workflow": replay.FailWorkflow(failure=FAILURE),
     "cancel_workflow": replay.CancelWorkflow(details=ONE),
+    "record_marker": replay.RecordMarker(
+        marker_name="patch", marker_id="p", details=MARKER_DETAILS, failure=FAILURE
+    ),
+    "modify_properties": replay.ModifyProperties(upserted_memo={"a": ONE[0], "b": None}),
 }
 
 
@@ -275,6 +299,11 @@ def test_every_command_travels() -> None:
     assert sent.commands[4].complete_workflow.result == ONE_BYTES
     assert sent.commands[5].fail_workflow.failure == FAILURE_MESSAGE
     assert message.query_results[0].result == ONE_BYTES
+    marker = sent.commands[7].record_marker
+    assert (marker.marker_name, marker.failure) == ("patch", FAILURE_MESSAGE)
+    assert marker.details == payloads_to_bytes(MARKER_DETAILS)
+    upserted = common_pb2.Memo.FromString(sent.commands[8].modify_properties.upserted_memo).fields
+    assert (upserted["a"].data, upserted["b"].ByteSize()) == (ONE[0].data, 0)
     closing = [name for name, command in COMMANDS.items() if closes_workflow(command)]
     assert closing == ["complete_workflow", "fail_workflow", "cancel_workflow"]
 
