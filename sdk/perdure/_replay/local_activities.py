@@ -162,7 +162,7 @@ class LocalActivities:
             if outcome.result:
                 value = converter.from_payload(outcome.result[0], machine.result_hint)
             machine.handle.set_result(value)
-        elif machine.state is LocalActivityState.CLOSED and isinstance(failure.info, CanceledInfo):
+        elif isinstance(failure.info, CanceledInfo):
             _end_cancelled(machine, converter.from_payloads(failure.info.details))
         else:
             machine.handle.set_exception(_error_of(machine, failure, outcome, converter))

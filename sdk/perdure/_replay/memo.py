@@ -26,4 +26,5 @@ def upsert_memo(run: WorkflowRun, upserted: dict[str, Payload | None]) -> None:
         else:
             memo[name] = payload
     run.memo = memo
+    run.info = None  # it names the memo
     run.ledger.add(ModifyProperties(upserted_memo=upserted), None)

@@ -30,13 +30,15 @@ def workflow_task_success(
 ) -> Completion:
     """`cached`: the worker keeps the run and wants the next task with new events only;
     `force_new_task`: at once."""
+    fields: Fields = {
+        "commands": [command_fields(command) for command in success.commands],
+        "cached": cached,
+    }
+    if force_new_task:
+        fields["force_new_task"] = True
     return Completion(
         token=token,
-        workflow_task_success={
-            "commands": [command_fields(command) for command in success.commands],
-            "cached": cached,
-            "force_new_task": force_new_task,
-        },
+        workflow_task_success=fields,
         query_results=_query_results(success.query_results),
     )
 

@@ -27,7 +27,6 @@ class PolledWorkflowTask:
         "query_only",
         "run_id",
         "started_event_id",
-        "task_timeout_ms",
         "token",
         "waited_s",
         "workflow_id",
@@ -44,11 +43,14 @@ class PolledWorkflowTask:
         self.started_event_id = message.started_event_id
         self.query_only = message.query_only
         self.next_page_token = message.next_page_token
-        self.task_timeout_ms = message.task_timeout_ms
         self.waited_s = 0.0  # for the rest of its history
         events = message.events
         self.first_event_id = events[0].event_id if events else 0
         """0: it brings none."""
+
+    @property
+    def task_timeout_ms(self) -> int:
+        return self._message.task_timeout_ms
 
     @property
     def query_tokens(self) -> list[bytes]:

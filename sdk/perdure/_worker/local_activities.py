@@ -267,8 +267,9 @@ class LocalActivity:
             running = asyncio.get_running_loop().run_in_executor(
                 room.executor, partial(scope.run, definition.function, *args)
             )
+        limit = asyncio.timeout(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s) as limit:
+            async with limit:
                 # A thread runs on whatever its waiter hears; a coroutine must end with it.
                 return await (running if definition.is_async else asyncio.shield(running))
         except builtins.TimeoutError as late:

@@ -71,7 +71,7 @@ def _info(run: WorkflowRun) -> Info:
         headers=started.header,
         namespace=run.namespace,
         priority=Priority(priority_key=started.priority or None),
-        raw_memo=started.memo,
+        raw_memo=memo_of(run),
         retry_policy=started.retry_policy,
         run_id=started.run_id,
         run_timeout=_duration(started.run_timeout_ms),

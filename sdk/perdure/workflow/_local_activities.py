@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
+from typing import Any, Protocol, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
 from perdure._definitions import ActivityDefinition
 from perdure._replay.activity_handle import ActivityHandle
@@ -21,6 +21,17 @@ from perdure.workflow._activities import to_ms
 
 _Ts = TypeVarTuple("_Ts")
 _R = TypeVar("_R")
+_Result = TypeVar("_Result", covariant=True)
+
+
+class _AsyncActivity(Protocol[*_Ts, _Result]):
+    """An object of the class, to be called."""
+
+    async def __call__(self, *arguments: *_Ts) -> _Result: ...
+
+
+class _SyncActivity(Protocol[*_Ts, _Result]):
+    def __call__(self, *arguments: *_Ts) -> _Result: ...
 
 
 class LocalActivityOptions(TypedDict, total=False):
@@ -222,7 +233,7 @@ async def execute_local_activity_method(  # type: ignore[misc]  # as above
 
 @overload
 def start_local_activity_class(
-    activity: type[Callable[[*_Ts], Awaitable[_R]]],
+    activity: type[_AsyncActivity[*_Ts, _R]],
     *arguments: *_Ts,
     **options: Unpack[LocalActivityOptions],
 ) -> ActivityHandle[_R]: ...
@@ -230,7 +241,7 @@ def start_local_activity_class(
 
 @overload
 def start_local_activity_class(
-    activity: type[Callable[[*_Ts], _R]],
+    activity: type[_SyncActivity[*_Ts, _R]],
     *arguments: *_Ts,
     **options: Unpack[LocalActivityOptions],
 ) -> ActivityHandle[_R]: ...
@@ -245,7 +256,7 @@ def start_local_activity_class(  # type: ignore[misc]  # as above
 
 @overload
 async def execute_local_activity_class(
-    activity: type[Callable[[*_Ts], Awaitable[_R]]],
+    activity: type[_AsyncActivity[*_Ts, _R]],
     *arguments: *_Ts,
     **options: Unpack[LocalActivityOptions],
 ) -> _R: ...
@@ -253,7 +264,7 @@ async def execute_local_activity_class(
 
 @overload
 async def execute_local_activity_class(
-    activity: type[Callable[[*_Ts], _R]],
+    activity: type[_SyncActivity[*_Ts, _R]],
     *arguments: *_Ts,
     **options: Unpack[LocalActivityOptions],
 ) -> _R: ...

@@ -47,6 +47,17 @@ async def kinds(handle: WorkflowHandle[Any, Any]) -> list[str]:
     return [event.event_type async for event in handle.fetch_history_events()]
 
 
+async def happened(handle: WorkflowHandle[Any, Any], kind: str, *, times: int = 1) -> None:
+    """Returns when the history has so many events of that kind."""
+    left = times
+    async with asyncio.timeout(WAIT_S):
+        async for event in handle.fetch_history_events(wait_new_event=True):
+            left -= event.event_type == kind
+            if not left:
+                return
+    raise AssertionError(f"it ended without {kind}")
+
+
 # ---- local activities
 
 
@@ -170,9 +181,7 @@ async def test_a_task_that_waits_longer_than_its_timeout_is_kept_alive(client: C
     desk = Desk()
     async with working(client, Patient, activities=desk.all):
         handle = await begin(client, Patient.run, task_timeout=timedelta(seconds=1))
-        async with asyncio.timeout(WAIT_S):
-            while (await kinds(handle)).count("WorkflowTaskCompleted") < 2:
-                await asyncio.sleep(0.05)
+        await happened(handle, "WorkflowTaskCompleted", times=2)
         desk.go_on.set()
         assert await handle.result() == "waited"
         events = await kinds(handle)
@@ -307,9 +316,7 @@ class Second:
 async def test_a_patch_leaves_open_runs_on_the_old_way(client: Client) -> None:
     async with working(client, First):
         before = await begin(client, "Versioned")
-        async with asyncio.timeout(WAIT_S):
-            while "WorkflowTaskCompleted" not in await kinds(before):
-                await asyncio.sleep(0.02)
+        await happened(before, "WorkflowTaskCompleted")
     async with working(client, Second, max_cached_workflows=0):
         after = await begin(client, "Versioned")
         await before.signal("go_on")
@@ -326,9 +333,7 @@ async def test_a_patch_leaves_open_runs_on_the_old_way(client: Client) -> None:
 async def test_a_deviation_fails_the_run_where_the_worker_says_so(client: Client) -> None:
     async with working(client, Second):
         handle = await begin(client, "Versioned")
-        async with asyncio.timeout(WAIT_S):
-            while "WorkflowTaskCompleted" not in await kinds(handle):
-                await asyncio.sleep(0.02)
+        await happened(handle, "WorkflowTaskCompleted")
     async with working(client, First, workflow_failure_exception_types=[NondeterminismError]):
         await handle.signal("go_on")
         with pytest.raises(WorkflowFailureError) as failed:
@@ -363,9 +368,7 @@ class Telling:
 async def test_memo_summaries_details_and_stack_are_shown(client: Client) -> None:
     async with working(client, Telling, activities=Desk().all):
         handle = await begin(client, Telling.run, memo={"note": "gone", "owner": "me"})
-        async with asyncio.timeout(WAIT_S):
-            while "ActivityTaskCompleted" not in await kinds(handle):
-                await asyncio.sleep(0.02)
+        await happened(handle, "ActivityTaskCompleted")
         stack = await handle.query("__stack_trace")
         told = await handle.query("__perdure_workflow_metadata")
         expected = {"stage": "begun", "owner": "me"}
@@ -424,3 +427,13 @@ async def test_dynamic_workflows_and_handlers_take_what_nobody_else_does(client:
         known = await begin(client, "Versioned")
         await known.signal("go_on")
         assert await known.result() == "old"
+
+
+async def test_a_worker_has_one_dynamic_workflow(client: Client) -> None:
+    @workflow.defn(dynamic=True)
+    class Other:
+        @workflow.run
+        async def run(self, args: Sequence[RawValue]) -> None: ...
+
+    with pytest.raises(ValueError, match="at most one dynamic workflow"):
+        Worker(client, task_queue=QUEUE, workflows=[Anything, Other])

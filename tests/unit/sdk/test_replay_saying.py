@@ -26,10 +26,12 @@ async def work() -> None: ...
 class Remembering:
     @workflow.run
     async def run(self) -> list[Any]:
+        assert "note" in workflow.info().raw_memo
         workflow.upsert_memo({"stage": 1, "note": None, "new": [2]})
         workflow.upsert_memo({})
         await workflow.sleep(1)
         stage: int = workflow.memo_value("stage", type_hint=int)
+        assert "new" in workflow.info().raw_memo
         return [dict(workflow.memo()), stage, workflow.memo_value("note", "none")]
 
 
