@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -217,6 +219,57 @@ async def test_a_worker_that_goes_leaves_the_local_activity_to_the_next(client: 
         assert await handle.result() == "waited"
 
     assert len(second.infos) == 1
+
+
+DOOMED = """
+import asyncio, sys
+from perdure.client import Client
+from perdure.worker import Worker
+from tests.integration.server.test_workflow_face import Desk, Patient, QUEUE
+
+async def main(address):
+    async with await Client.connect(address) as client:
+        desk = Desk()
+        async with Worker(client, task_queue=QUEUE, workflows=[Patient], activities=desk.all):
+            while not desk.infos:
+                await asyncio.sleep(0.01)
+            print("it runs", flush=True)
+            await asyncio.Event().wait()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_a_worker_that_is_killed_has_its_local_activity_run_again(
+    database_dsn: str,
+) -> None:
+    """At least once: what has no marker is not known to have happened."""
+    settings = {"history.lease_s": 3}
+    async with (
+        running_node(database_dsn, settings) as node,
+        await Client.connect(node.address) as client,
+    ):
+        doomed = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", DOOMED, node.address),
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, os.getcwd()])),
+            },
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert doomed.stdout is not None
+            handle = await begin(client, Patient.run)
+            assert await doomed.stdout.readline() == b"it runs\n"
+        finally:
+            doomed.kill()
+            await doomed.wait()
+        desk = Desk()
+        desk.go_on.set()
+        async with working(client, Patient, activities=desk.all):
+            assert await handle.result() == "waited"
+
+    assert len(desk.infos) == 1
 
 
 async def test_a_terminated_run_stops_its_local_activity(client: Client) -> None:

@@ -159,9 +159,9 @@ class PocketEngine:
         started = len(self.events)
         outcome = self.instance.activate(self.message(self.events[self.sent :]))
         self.sent = started
-        return self._taken(outcome)
+        return self.taken(outcome)
 
-    def _taken(self, outcome: m.TaskSuccess | m.TaskFailure) -> m.TaskSuccess | m.TaskFailure:
+    def taken(self, outcome: m.TaskSuccess | m.TaskFailure) -> m.TaskSuccess | m.TaskFailure:
         """What the engine makes of it; nothing of a task that waits for local activities."""
         if isinstance(outcome, m.TaskSuccess) and not (outcome.local and outcome.local.waits):
             self.previous_started_event_id = self.sent
@@ -185,7 +185,7 @@ class PocketEngine:
             )
         )
         assert isinstance(outcome, m.TaskSuccess), outcome
-        self._taken(outcome)
+        self.taken(outcome)
         return outcome
 
     def early_local(self, activity_id: str, value: Any = None) -> None:
@@ -195,7 +195,7 @@ class PocketEngine:
 
     def yield_task(self) -> list[m.Command]:
         outcome = self.instance.yield_task()
-        self._taken(outcome)
+        self.taken(outcome)
         return outcome.commands
 
     def failed_task(self) -> m.TaskFailure:
