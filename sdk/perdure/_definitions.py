@@ -211,6 +211,14 @@ def workflow_definition(target: Any) -> WorkflowDefinition:
     return definition
 
 
+def startable_workflow(target: Any) -> WorkflowDefinition:
+    """For callers, who must say which of all names a dynamic one is to run as."""
+    definition = workflow_definition(target)
+    if definition.dynamic:
+        raise TypeError(f"{definition.name} is a dynamic workflow: start it by a name of your own")
+    return definition
+
+
 def signal_definition(function: Any) -> HandlerDefinition:
     return _handler_of(function, _SIGNAL, "signal")
 
@@ -223,6 +231,8 @@ def _handler_of(function: Any, mark: str, kind: str) -> HandlerDefinition:
     definition: HandlerDefinition | None = getattr(function, mark, None)
     if definition is None:
         raise TypeError(f"{function!r} is not a {kind}: decorate it with @workflow.{kind}")
+    if definition.dynamic:
+        raise TypeError(f"{function!r} is a dynamic {kind}: call it by a name of your own")
     return definition
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names, value_of
 
 from perdure import workflow
+from perdure._definitions import query_definition, signal_definition, startable_workflow
 from perdure._replay.messages import TaskSuccess
 from perdure.common import RawValue
 from perdure.errors import ApplicationInfo
@@ -99,6 +100,15 @@ def test_what_cannot_be_a_dynamic_workflow() -> None:
         workflow.defn(dynamic=True, name="x")(Two)
     with pytest.raises(TypeError, match="two signals that are dynamic"):
         workflow.defn(dynamic=True)(Both)
+
+
+def test_what_is_dynamic_is_called_by_a_name_of_the_callers() -> None:
+    with pytest.raises(TypeError, match="start it by a name of your own"):
+        startable_workflow(Anything.run)
+    with pytest.raises(TypeError, match="is a dynamic signal"):
+        signal_definition(Anything.hear)
+    with pytest.raises(TypeError, match="is a dynamic query"):
+        query_definition(Anything.tell)
 
 
 @workflow.defn
