@@ -205,7 +205,8 @@ class WorkflowInstance:
         results = [answer(run, query) for query in task.queries] if task.queries else []
         if run.signals.running and commands and self.is_closed:
             run.signals.warn_unfinished(task.workflow_id)
-        return TaskSuccess(commands=commands, query_results=results, local=local)
+        rules = () if task.query_only or self.is_closed else run.fan_outs.rules()
+        return TaskSuccess(commands=commands, query_results=results, wake_rules=rules, local=local)
 
     def _take(self, event: Event) -> None:
         kind = type(event)

@@ -21,6 +21,7 @@ from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
 from perdure._replay.conditions import Conditions
 from perdure._replay.eviction import close_task
+from perdure._replay.fan_outs import FanOuts
 from perdure._replay.interrupts import WorkflowEvicted
 from perdure._replay.ledger import Ledger
 from perdure._replay.local_activities import LocalActivities
@@ -88,6 +89,7 @@ class WorkflowRun:
         "defect",
         "definition",
         "failure_types",
+        "fan_outs",
         "history_length",
         "history_size_bytes",
         "info",
@@ -125,6 +127,7 @@ class WorkflowRun:
         self.completion = CompletionMachine()
         self.conditions = Conditions(self.loop, self)
         self.signals = Signals(self)
+        self.fan_outs = FanOuts()
         self.activities: dict[int, ActivityMachine] = {}  # by scheduled event id
         self.timers: dict[str, TimerMachine] = {}
         # What few runs use is made when it is first used.
@@ -382,4 +385,4 @@ class WorkflowRun:
         self.timers.clear()
         self.local = None
         self.upcoming = ()
-        del self.ledger, self.conditions, self.signals, self.loop
+        del self.ledger, self.conditions, self.signals, self.fan_outs, self.loop

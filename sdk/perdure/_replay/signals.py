@@ -22,6 +22,9 @@ from perdure.converter import PayloadConverter
 logger = logging.getLogger(__name__)
 
 
+_OURS = "__"  # names that the SDK keeps for itself: no dynamic handler of the code's takes them
+
+
 class UnfinishedSignalHandlersWarning(RuntimeWarning):
     """A workflow ended while handlers of its signals were running; they were cut off."""
 
@@ -53,7 +56,9 @@ class Signals:
     def deliver(self, event: WorkflowExecutionSignaled) -> None:
         """Raises PayloadDecodeError when the handler cannot take what was sent."""
         name = event.signal_name
-        handler = self.handler(name) or self.handler(None)
+        handler = self.handler(name)
+        if handler is None and not name.startswith(_OURS):
+            handler = self.handler(None)
         if handler is not None:
             args = handler.decode(name, event.input, self._run.converter)
             self._run.spawn(

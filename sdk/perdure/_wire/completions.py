@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from perdure._replay import messages as replay
 from perdure._wire.commands import Fields, command_fields
 from perdure._wire.failures import failure_to_message
@@ -36,6 +38,8 @@ def workflow_task_success(
     }
     if force_new_task:
         fields["force_new_task"] = True
+    if success.wake_rules:
+        fields["wake_rules"] = [msgspec.structs.asdict(rule) for rule in success.wake_rules]
     return Completion(
         token=token,
         workflow_task_success=fields,

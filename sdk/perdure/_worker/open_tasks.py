@@ -82,11 +82,15 @@ class OpenTasks:
     def __contains__(self, run_id: str) -> bool:
         return run_id in self._open
 
-    def lose(self, run_id: str) -> None:
-        """The engine has given the run's task to somebody else, or again: this one came to nothing."""
-        task = self._open.pop(run_id, None)
-        if task is None:
+    def lose(self, run_id: str, token: bytes | None = None) -> None:
+        """The engine has given the run's task to somebody else, or again: this one came to nothing.
+
+        With a token only if it is that of the open task: a heartbeat may speak of the one before.
+        """
+        task = self._open.get(run_id)
+        if task is None or token not in (None, task.polled.token):
             return
+        del self._open[run_id]
         self._forget_timer(task)
         task.run.evict()
         self._abandon(task.polled)

@@ -153,7 +153,9 @@ class WorkflowTasks:
         elif isinstance(outcome, TaskSuccess) and outcome.local is not None:
             self._cache.take_out(run)
             if self._open_tasks.take_in(polled, run, outcome):
-                self._held.watch_loss(polled.token, partial(self._open_tasks.lose, run.run_id))
+                self._held.watch_loss(
+                    polled.token, partial(self._open_tasks.lose, run.run_id, polled.token)
+                )
             else:
                 self._complete(polled, run, outcome)
         else:

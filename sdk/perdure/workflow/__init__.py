@@ -39,6 +39,13 @@ from perdure.workflow._context import (
     uuid4,
 )
 from perdure.workflow._decorators import defn, init, query, run, signal
+from perdure.workflow._fan_out import (
+    FanOutError,
+    FanOutResults,
+    FanOutRule,
+    map,
+    parallel,
+)
 from perdure.workflow._handlers import (
     get_current_details,
     get_dynamic_query_handler,
@@ -60,6 +67,7 @@ from perdure.workflow._local_activities import (
     start_local_activity_class,
     start_local_activity_method,
 )
+from perdure.workflow._saga import Saga, saga
 from perdure.workflow._versions import deprecate_patch, patched
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
@@ -67,12 +75,16 @@ __all__ = [
     "ActivityCancellationType",
     "ActivityHandle",
     "ActivityOptions",
+    "FanOutError",
+    "FanOutResults",
+    "FanOutRule",
     "HandlerUnfinishedPolicy",
     "Info",
     "LocalActivityOptions",
     "LoggerAdapter",
     "NondeterminismError",
     "ReadOnlyContextError",
+    "Saga",
     "UnfinishedSignalHandlersWarning",
     "all_handlers_finished",
     "as_completed",
@@ -94,14 +106,17 @@ __all__ = [
     "init",
     "instance",
     "logger",
+    "map",
     "memo",
     "memo_value",
     "now",
+    "parallel",
     "patched",
     "payload_converter",
     "query",
     "random",
     "run",
+    "saga",
     "set_current_details",
     "set_dynamic_query_handler",
     "set_dynamic_signal_handler",

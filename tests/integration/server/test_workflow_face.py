@@ -17,10 +17,10 @@ from tests.engine_node import running_node
 from tests.integration.server.calls import until
 
 from perdure import activity, workflow
-from perdure.client import Client, WorkflowFailureError, WorkflowHandle
+from perdure.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowHistory
 from perdure.common import RawValue, RetryPolicy
 from perdure.errors import ActivityError, ApplicationError, NondeterminismError, TimeoutError
-from perdure.worker import Worker
+from perdure.worker import Replayer, Worker
 
 QUEUE = "face"
 LIMIT = timedelta(seconds=20)
@@ -224,7 +224,7 @@ async def test_a_worker_that_goes_leaves_the_local_activity_to_the_next(client: 
 DOOMED = """
 import asyncio, sys
 from perdure.client import Client
-from perdure.worker import Worker
+from perdure.worker import Replayer, Worker
 from tests.integration.server.test_workflow_face import Desk, Patient, QUEUE
 
 async def main(address):
@@ -490,3 +490,28 @@ async def test_a_worker_has_one_dynamic_workflow(client: Client) -> None:
 
     with pytest.raises(ValueError, match="at most one dynamic workflow"):
         Worker(client, task_queue=QUEUE, workflows=[Anything, Other])
+
+
+async def replayed(handle: WorkflowHandle[Any, Any], *workflows: type) -> None:
+    """The history goes to JSON and back, and replays."""
+    history = WorkflowHistory.from_json(handle.id, (await handle.fetch_history()).to_json())
+    await Replayer(workflows=workflows).replay_workflow(history)
+
+
+async def test_what_the_code_said_replays_from_json(client: Client) -> None:
+    desk = Desk()
+    async with working(client, Locals, Retrying, Second, Telling, Anything, activities=desk.all):
+        local = await begin(client, Locals.run, "a")
+        retrying = await begin(client, Retrying.run, 0.01, 0.001)
+        patched, telling = await begin(client, "Versioned"), await begin(client, Telling.run)
+        anything = await begin(client, "Whatever")
+        await patched.signal("go_on")
+        await telling.signal("finish")
+        await anything.signal("end")
+        for handle in (local, retrying, patched, telling, anything):
+            await handle.result()
+
+    for handle in (local, retrying, patched, telling, anything):
+        await replayed(handle, Locals, Retrying, Second, Telling, Anything)
+    with pytest.raises(NondeterminismError):
+        await replayed(patched, First)

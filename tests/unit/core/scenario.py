@@ -117,7 +117,7 @@ def done(
     force_new_task: bool = False,
 ) -> intents.CompleteWorkflowTask:
     return intents.CompleteWorkflowTask(
-        token, list(commands), cached, WORKER, IDENTITY, "build-1", force_new_task
+        token, list(commands), cached, WORKER, IDENTITY, "build-1", force_new_task=force_new_task
     )
 
 

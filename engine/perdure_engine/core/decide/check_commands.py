@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import memo
+from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.limits import MEMO_BYTES_MAX, RunLimits
 from perdure_engine.core.state import RunState, memo_of
 
 
-def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> str | None:
+def check(
+    state: RunState,
+    limits: RunLimits,
+    commands: list[cmd.Command],
+    wake_rules: tuple[WakeRule, ...] = (),
+) -> str | None:
     """What is wrong with the list, or None."""
     if len(commands) > limits.commands_max:
         return f"{len(commands)} commands in one workflow task; at most {limits.commands_max}"
@@ -19,7 +25,7 @@ def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> st
         problem = checker.check(command)
         if problem is not None:
             return f"command {index} ({type(command).__name__}): {problem}"
-    return None
+    return checker.check_rules(wake_rules) if wake_rules else None
 
 
 class _Checker:
@@ -34,6 +40,23 @@ class _Checker:
         self.activity_ids: set[str] | None = None  # built when a command needs it
         self.timers: set[str] | None = None
         self.memo: bytes | None = None
+
+    def check_rules(self, rules: tuple[WakeRule, ...]) -> str | None:
+        """A rule about an activity that is not pending would never be met, and the run never woken."""
+        pending = self._pending_activity_ids()
+        named: set[str] = set()
+        for rule in rules:
+            if not rule.activity_ids:
+                return "a wake rule names no activity"
+            if min(rule.ended, rule.completed, rule.failed) < 0:
+                return "a wake rule counts to a negative number"
+            for activity_id in rule.activity_ids:
+                if activity_id not in pending:
+                    return f"a wake rule names activity {activity_id!r}, which is not pending"
+                if activity_id in named:
+                    return f"wake rules name activity {activity_id!r} twice"
+                named.add(activity_id)
+        return None
 
     def check(self, command: cmd.Command) -> str | None:
         match command:
@@ -55,13 +78,10 @@ class _Checker:
                 return self._modify_properties(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
-        if self.activity_ids is None:
-            self.activity_ids = {
-                a.scheduled.activity_id for a in self.state.folded.activities.values()
-            }
-        if command.activity_id in self.activity_ids:
+        activity_ids = self._pending_activity_ids()
+        if command.activity_id in activity_ids:
             return f"activity id {command.activity_id!r} is pending already"
-        self.activity_ids.add(command.activity_id)
+        activity_ids.add(command.activity_id)
         self.activities += 1
         if self.activities > self.limits.pending_activities_max:
             return f"more than {self.limits.pending_activities_max} pending activities"
@@ -77,6 +97,13 @@ class _Checker:
         if len(self.memo) > MEMO_BYTES_MAX:
             return f"the memo would have {len(self.memo)} bytes; at most {MEMO_BYTES_MAX}"
         return None
+
+    def _pending_activity_ids(self) -> set[str]:
+        if self.activity_ids is None:
+            self.activity_ids = {
+                a.scheduled.activity_id for a in self.state.folded.activities.values()
+            }
+        return self.activity_ids
 
     def _pending_timers(self) -> set[str]:
         if self.timers is None:

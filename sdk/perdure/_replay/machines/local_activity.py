@@ -93,6 +93,10 @@ class LocalActivityMachine:
         self.timer: Any = None  # while it backs off
         self.by_asyncio = False
 
+    @property
+    def activity_id(self) -> str:
+        return self.task.activity_id
+
     def move(self, move: LocalActivityMove) -> None:
         self.state = next_state(MOVES, self.state, move, self)
 
