@@ -24,6 +24,7 @@ from perdure._replay.messages import (
     CancelWorkflow,
     Command,
     CompleteWorkflow,
+    ContinueAsNew,
     Event,
     FailWorkflow,
     MarkerRecorded,
@@ -49,6 +50,7 @@ _EVENTS: dict[type[Command], tuple[type[Event], tuple[str, ...]]] = {
     CompleteWorkflow: (WorkflowExecutionClosed, ()),
     FailWorkflow: (WorkflowExecutionClosed, ()),
     CancelWorkflow: (WorkflowExecutionClosed, ()),
+    ContinueAsNew: (WorkflowExecutionClosed, ()),
     RecordMarker: (MarkerRecorded, ("marker_name", "marker_id")),
     ModifyProperties: (WorkflowPropertiesModified, ()),
 }
@@ -56,6 +58,7 @@ _CLOSING_EVENTS: dict[type[Command], str] = {
     CompleteWorkflow: "WorkflowExecutionCompleted",
     FailWorkflow: "WorkflowExecutionFailed",
     CancelWorkflow: "WorkflowExecutionCanceled",
+    ContinueAsNew: "WorkflowExecutionContinuedAsNew",
 }
 COMMAND_EVENTS = frozenset(kind for kind, _ in _EVENTS.values())
 

@@ -8,6 +8,7 @@ and `now`, `random`, `uuid4` and `sleep` stand in for them here.
 
 from perdure._definitions import HandlerUnfinishedPolicy
 from perdure._replay.activity_handle import ActivityHandle
+from perdure._replay.interrupts import ContinueAsNewError
 from perdure._replay.machines.activity import ActivityCancellationType
 from perdure._replay.signals import UnfinishedSignalHandlersWarning
 from perdure.errors import NondeterminismError, ReadOnlyContextError
@@ -18,6 +19,12 @@ from perdure.workflow._activities import (
     execute_activity_method,
     start_activity,
     start_activity_method,
+)
+from perdure.workflow._chain import (
+    continue_as_new,
+    get_last_completion_result,
+    get_last_failure,
+    has_last_completion_result,
 )
 from perdure.workflow._context import (
     Info,
@@ -75,6 +82,7 @@ __all__ = [
     "ActivityCancellationType",
     "ActivityHandle",
     "ActivityOptions",
+    "ContinueAsNewError",
     "FanOutError",
     "FanOutResults",
     "FanOutRule",
@@ -89,6 +97,7 @@ __all__ = [
     "all_handlers_finished",
     "as_completed",
     "cancellation_reason",
+    "continue_as_new",
     "defn",
     "deprecate_patch",
     "execute_activity",
@@ -99,8 +108,11 @@ __all__ = [
     "get_current_details",
     "get_dynamic_query_handler",
     "get_dynamic_signal_handler",
+    "get_last_completion_result",
+    "get_last_failure",
     "get_query_handler",
     "get_signal_handler",
+    "has_last_completion_result",
     "in_workflow",
     "info",
     "init",

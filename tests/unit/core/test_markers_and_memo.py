@@ -11,6 +11,7 @@ from tests.unit.core.scenario import (
     Then,
     activity,
     application,
+    continue_as_new,
     done,
     signal,
     start,
@@ -154,6 +155,13 @@ def test_a_start_memo_that_is_none_cannot_be_changed_and_says_so() -> None:
     failed = run.last(ev.WorkflowTaskFailed)
     assert failed.failure is not None
     assert "the memo cannot be changed" in failed.failure.message
+
+
+def test_the_next_run_of_a_chain_begins_with_the_memo_as_it_is() -> None:
+    run = Scenario(start(memo=encoded(stage=b"1", owner=b"2")))
+    run.turn(cmd.ModifyProperties(encoded(stage=b"9")), continue_as_new())
+
+    assert decoded(run.next.started.memo) == {"stage": b"9", "owner": b"2"}
 
 
 names = st.text(max_size=200)

@@ -51,8 +51,23 @@ def new_instance(cls: type, *, guarded: bool = True) -> WorkflowInstance:
     return instance
 
 
+CLOSINGS: dict[type[m.Command], str] = {
+    m.CompleteWorkflow: "WorkflowExecutionCompleted",
+    m.FailWorkflow: "WorkflowExecutionFailed",
+    m.CancelWorkflow: "WorkflowExecutionCanceled",
+    m.ContinueAsNew: "WorkflowExecutionContinuedAsNew",
+}
+
+
 class PocketEngine:
-    def __init__(self, cls: type, *args: Any, memo: dict[str, Payload] | None = None) -> None:
+    def __init__(
+        self,
+        cls: type,
+        *args: Any,
+        memo: dict[str, Payload] | None = None,
+        started: dict[str, Any] | None = None,
+    ) -> None:
+        """`started`: what the first event says besides."""
         self.cls = cls
         self.instance = new_instance(cls)
         self.events: list[m.Event] = []
@@ -76,6 +91,7 @@ class PocketEngine:
             task_timeout_ms=10_000,
             retry_policy=None,
             priority=0,
+            **(started or {}),
         )
 
     # --- events -----------------------------------------------------------------------------------
@@ -216,12 +232,6 @@ class PocketEngine:
             case m.CancelTimer(timer_id=timer_id):
                 started = self.started_timer(timer_id)
                 self.add(m.TimerCanceled, timer_id=timer_id, started_event_id=started)
-            case m.CompleteWorkflow():
-                self.close("WorkflowExecutionCompleted")
-            case m.FailWorkflow():
-                self.close("WorkflowExecutionFailed")
-            case m.CancelWorkflow():
-                self.close("WorkflowExecutionCanceled")
             case m.RecordMarker():
                 self.add(
                     m.MarkerRecorded,
@@ -233,7 +243,7 @@ class PocketEngine:
             case m.ModifyProperties():
                 self.add(m.WorkflowPropertiesModified)
             case _:
-                raise AssertionError(command)
+                self.close(CLOSINGS[type(command)])
 
     def close(self, kind: str) -> None:
         self.add(m.WorkflowExecutionClosed, kind=kind)

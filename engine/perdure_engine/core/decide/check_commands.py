@@ -72,6 +72,8 @@ class _Checker:
                 return self._cancel_timer(command)
             case cmd.CompleteWorkflow() | cmd.FailWorkflow() | cmd.CancelWorkflow():
                 return None
+            case cmd.ContinueAsNew():
+                return None
             case cmd.RecordMarker():
                 return None
             case cmd.ModifyProperties():
