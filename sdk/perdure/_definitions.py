@@ -7,10 +7,10 @@ resolved when they are first needed, because a hint may name a class that is def
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from functools import cached_property
+from enum import IntEnum
+from functools import cached_property, partial
 from typing import Any, TypeVar, get_type_hints
 
 from perdure._payload import Payload
@@ -28,6 +28,13 @@ _UPDATE = "__perdure_update__"
 
 Function = Callable[..., Any]
 _Decorated = TypeVar("_Decorated", bound=Function)
+
+
+class HandlerUnfinishedPolicy(IntEnum):
+    """What a run does that ends while the handler runs: cut it off with a warning, or without."""
+
+    WARN_AND_ABANDON = 1
+    ABANDON = 2
 
 
 class Signature:
@@ -53,10 +60,14 @@ class Signature:
         open_ended = any(one.kind is one.VAR_POSITIONAL for one in self._parameters)
         return least, None if open_ended else len(self._named)
 
+    def takes(self, count: int) -> bool:
+        """Can it be called with so many arguments?"""
+        least, most = self.arity
+        return least <= count and (most is None or count <= most)
+
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         """Raises PayloadDecodeError also when the number of arguments does not fit."""
-        least, most = self.arity
-        if len(payloads) < least or (most is not None and len(payloads) > most):
+        if not self.takes(len(payloads)):
             name = getattr(self.function, "__qualname__", repr(self.function))
             raise PayloadDecodeError(f"{name} cannot take {len(payloads)} argument(s)")
         return converter.from_payloads(payloads, self.hints)
@@ -140,19 +151,36 @@ def activity_definition(function: Function) -> ActivityDefinition:
 
 @dataclass(frozen=True)
 class HandlerDefinition:
-    """Of a signal or a query. `function` takes the workflow object first."""
+    """Of a signal or a query. `function` takes the workflow object first, unless it is free.
+
+    A dynamic one takes the name and a sequence of `RawValue`; its own name is only for people.
+    """
 
     name: str
     function: Function
     is_async: bool
     signature: Signature = field(repr=False)
+    dynamic: bool = False
+    free: bool = False
+    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON
+    description: str | None = None
+
+    def decode(
+        self, name: str, payloads: Sequence[Payload], converter: PayloadConverter
+    ) -> list[Any]:
+        if self.dynamic:
+            return [name, [RawValue(payload) for payload in payloads]]
+        return self.signature.decode(payloads, converter)
+
+    def call(self, instance: Any, args: list[Any]) -> Any:
+        return self.function(*args) if self.free else self.function(instance, *args)
+
+    def bound_to(self, instance: Any) -> Function:
+        return self.function if self.free else partial(self.function, instance)
 
 
-class HandlerUnfinishedPolicy(Enum):
-    """What happens when a run ends while a handler has not: cut off with a warning, or quietly."""
-
-    WARN_AND_ABANDON = 1
-    ABANDON = 2
+HandlerTable = Mapping[str | None, HandlerDefinition]
+"""By name; under None the dynamic one, for all names that have none of their own."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +211,17 @@ class WorkflowDefinition:
     run: Function
     signature: Signature = field(repr=False)
     init_takes_input: bool
-    signals: dict[str, HandlerDefinition]
-    queries: dict[str, HandlerDefinition]
+    signals: HandlerTable
+    queries: HandlerTable
     failure_exception_types: tuple[type[BaseException], ...]
     updates: dict[str, UpdateDefinition]  # the dynamic one: ""
+    dynamic: bool = False
+
+    def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
+        """Raises PayloadDecodeError."""
+        if self.dynamic:
+            return [[RawValue(payload) for payload in payloads]]
+        return self.signature.decode(payloads, converter)
 
 
 def workflow_definition(target: Any) -> WorkflowDefinition:
@@ -196,6 +231,14 @@ def workflow_definition(target: Any) -> WorkflowDefinition:
     definition: WorkflowDefinition | None = owned.get(_WORKFLOW)
     if definition is None:
         raise TypeError(f"{target!r} is not a workflow: decorate its class with @workflow.defn")
+    return definition
+
+
+def startable_workflow(target: Any) -> WorkflowDefinition:
+    """For callers, who must say which of all names a dynamic one is to run as."""
+    definition = workflow_definition(target)
+    if definition.dynamic:
+        raise TypeError(f"{definition.name} is a dynamic workflow: start it by a name of your own")
     return definition
 
 
@@ -218,6 +261,8 @@ def _handler_of(function: Any, mark: str, kind: str) -> HandlerDefinition:
     definition: HandlerDefinition | None = getattr(function, mark, None)
     if definition is None:
         raise TypeError(f"{function!r} is not a {kind}: decorate it with @workflow.{kind}")
+    if definition.dynamic:
+        raise TypeError(f"{function!r} is a dynamic {kind}: call it by a name of your own")
     return definition
 
 
@@ -236,15 +281,15 @@ def mark_init(function: _Decorated) -> _Decorated:
     return function
 
 
-def mark_signal(function: _Decorated, name: str | None) -> _Decorated:
-    setattr(function, _SIGNAL, handler_definition(function, name, "signal"))
+def mark_signal(function: _Decorated, name: str | None, **options: Any) -> _Decorated:
+    setattr(function, _SIGNAL, handler_definition(function, name, "signal", **options))
     return function
 
 
-def mark_query(function: _Decorated, name: str | None) -> _Decorated:
+def mark_query(function: _Decorated, name: str | None, **options: Any) -> _Decorated:
     if inspect.iscoroutinefunction(function):
         raise TypeError(f"@workflow.query: {_qualname(function)} must not be async")
-    setattr(function, _QUERY, handler_definition(function, name, "query"))
+    setattr(function, _QUERY, handler_definition(function, name, "query", **options))
     return function
 
 
@@ -299,7 +344,7 @@ def update_handler(
 ) -> UpdateDefinition:
     _refuse_keyword_only(function, "update")
     signature = Signature(function, skip_first=skip_first)
-    if dynamic and signature.arity != (2, 2):
+    if dynamic and not signature.takes(2):
         raise TypeError(f"dynamic update {_qualname(function)} must take a name and a sequence")
     return UpdateDefinition(
         name=None if dynamic else _checked_name(name or function.__name__),
@@ -320,19 +365,55 @@ def _kinds(function: Function) -> list[tuple[Any, bool]]:
 
 
 def handler_definition(
-    function: Function, name: str | None, kind: str, *, skip_first: bool = True
+    function: Function,
+    name: str | None,
+    kind: str,
+    *,
+    free: bool = False,
+    dynamic: bool = False,
+    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
+    description: str | None = None,
 ) -> HandlerDefinition:
+    """`free`: it does not take the workflow object. Raises TypeError for what cannot be one."""
     _refuse_keyword_only(function, kind)
+    signature = Signature(function, skip_first=not free)
+    if dynamic and name is not None:
+        raise TypeError(f"{kind} {_qualname(function)}: a dynamic handler has no name")
+    if dynamic and not signature.takes(2):
+        raise TypeError(
+            f"dynamic {kind} {_qualname(function)} must take a name and a Sequence[RawValue]"
+        )
+    known = getattr(function, "__name__", None) or type(function).__name__  # a partial has none
     return HandlerDefinition(
-        name=_checked_name(name or function.__name__),
+        name=_checked_name(name or known),
         function=function,
         is_async=inspect.iscoroutinefunction(function),
-        signature=Signature(function, skip_first=skip_first),
+        signature=signature,
+        dynamic=dynamic,
+        free=free,
+        unfinished_policy=unfinished_policy,
+        description=description,
     )
 
 
+def find_handler(
+    own: HandlerTable,
+    added: Mapping[str | None, HandlerDefinition | None] | None,
+    name: str | None,
+) -> HandlerDefinition | None:
+    """The one of exactly that name (None: the dynamic one); what was added hides what is the
+    definition's own, even with None."""
+    if added is not None and name in added:
+        return added[name]
+    return own.get(name)
+
+
 def define_workflow(
-    cls: type, name: str | None, failure_exception_types: Sequence[type[BaseException]]
+    cls: type,
+    name: str | None,
+    failure_exception_types: Sequence[type[BaseException]],
+    *,
+    dynamic: bool = False,
 ) -> None:
     """Raises TypeError, with the reason, for a class that cannot be a workflow."""
     runs = [member for _, member in _members(cls) if hasattr(member, _RUN)]
@@ -343,23 +424,29 @@ def define_workflow(
     init_takes_input = hasattr(vars(cls).get("__init__"), _INIT)
     if init_takes_input and _parameters(vars(cls)["__init__"]) != _parameters(run):
         raise TypeError(f"{cls.__qualname__}: @workflow.init must take what @workflow.run takes")
+    signature = Signature(run, skip_first=True)
+    if dynamic and name is not None:
+        raise TypeError(f"{cls.__qualname__}: a dynamic workflow has no name")
+    if dynamic and not signature.takes(1):
+        raise TypeError(f"{cls.__qualname__}: a dynamic workflow takes one Sequence[RawValue]")
     definition = WorkflowDefinition(
         name=_checked_name(name or cls.__name__),
         cls=cls,
         run=run,
-        signature=Signature(run, skip_first=True),
+        signature=signature,
         init_takes_input=init_takes_input,
         signals=_handlers(cls, _SIGNAL, "signal"),
         queries=_handlers(cls, _QUERY, "query"),
         failure_exception_types=tuple(failure_exception_types),
         updates=_updates(cls),
+        dynamic=dynamic,
     )
     setattr(cls, _WORKFLOW, definition)
     setattr(run, _WORKFLOW, definition)
 
 
-def _handlers(cls: type, mark: str, kind: str) -> dict[str, HandlerDefinition]:
-    handlers: dict[str, HandlerDefinition] = {}
+def _handlers(cls: type, mark: str, kind: str) -> HandlerTable:
+    handlers: dict[str | None, HandlerDefinition] = {}
     for attribute, member in _members(cls):
         definition: HandlerDefinition | None = getattr(member, mark, None)
         if definition is None:
@@ -368,9 +455,11 @@ def _handlers(cls: type, mark: str, kind: str) -> dict[str, HandlerDefinition]:
                     f"{cls.__qualname__}.{attribute} overrides a {kind}: decorate it too"
                 )
             continue
-        if definition.name in handlers:
-            raise TypeError(f"{cls.__qualname__} has two {kind}s named {definition.name!r}")
-        handlers[definition.name] = definition
+        key = None if definition.dynamic else definition.name
+        if key in handlers:
+            which = "that are dynamic" if key is None else f"named {key!r}"
+            raise TypeError(f"{cls.__qualname__} has two {kind}s {which}")
+        handlers[key] = definition
     return handlers
 
 

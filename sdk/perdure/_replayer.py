@@ -11,7 +11,7 @@ from perdure._client.history import WorkflowHistory
 from perdure._definitions import WorkflowDefinition, workflow_definition
 from perdure._replay import guard
 from perdure._replay.instance import WorkflowInstance
-from perdure._replay.messages import Event, Task, TaskFailure
+from perdure._replay.messages import Event, Task, TaskFailure, TaskSuccess
 from perdure._replay.messages import WorkflowExecutionStarted as Started
 from perdure._wire.events import event_from_message
 from perdure._wire.history import message_from_history_event
@@ -52,10 +52,14 @@ class Replayer:
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
         definitions = [workflow_definition(workflow) for workflow in workflows]
-        self._workflows = {definition.name: definition for definition in definitions}
+        dynamic = [one for one in definitions if one.dynamic]
+        self._dynamic = dynamic[0] if dynamic else None
+        self._workflows = {one.name: one for one in definitions if not one.dynamic}
         if not definitions:
             raise ValueError("at least one workflow is needed")
-        if len(self._workflows) < len(definitions):
+        if len(dynamic) > 1:
+            raise ValueError("at most one workflow is dynamic")
+        if len(self._workflows) + len(dynamic) < len(definitions):
             raise ValueError("two workflows have the same name")
         self._namespace = namespace
         self._data_converter = data_converter
@@ -104,7 +108,7 @@ class Replayer:
         try:
             events = [event_from_message(message_from_history_event(one)) for one in history.events]
             task = _task_of(history, events)
-            definition = self._workflows.get(task.workflow_type)
+            definition = self._workflows.get(task.workflow_type) or self._dynamic
             if definition is None:
                 raise UnknownWorkflowTypeError(task.workflow_type, list(self._workflows))
         except Exception as error:
@@ -130,7 +134,7 @@ class _ReplayedInstance(WorkflowInstance):
         super().__init__(definition, namespace=namespace, data_converter=data_converter)
         self.error: Exception | None = None
 
-    def _fail(self, task: Task, error: BaseException) -> TaskFailure:
+    def _fail(self, task: Task, error: BaseException) -> TaskSuccess | TaskFailure:
         if not isinstance(error, Exception):  # an interrupt of ours; none of the user's passes here
             self.error = HistoryError(repr(error))
         else:

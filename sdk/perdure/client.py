@@ -36,7 +36,7 @@ from perdure._client.options import (
 )
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
-from perdure._definitions import workflow_definition
+from perdure._definitions import startable_workflow, workflow_definition
 from perdure._wire.calls import signal_with_start_workflow, start_workflow
 from perdure._wire.connection import Connection
 from perdure._wire.errors import EngineError
@@ -245,7 +245,7 @@ class Client(ClientUpdates):
         if isinstance(workflow, str):
             name = workflow
         else:
-            definition = workflow_definition(workflow)
+            definition = startable_workflow(workflow)
             name, result_type = definition.name, definition.signature.result
         start = build_start(
             options,

@@ -53,7 +53,8 @@ class Priority:
 
 @dataclass(frozen=True, slots=True)
 class RawValue:
-    """A value as it came, for handlers that take any: `workflow.payload_converter()` decodes it."""
+    """A value as it travelled. Dynamic handlers get these, and `payload_converter().from_payload` reads them; as a
+    type hint of an argument it asks for the payload itself, and as a value it travels as it is."""
 
     payload: Payload
 

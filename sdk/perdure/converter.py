@@ -27,6 +27,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import msgspec
 
 from perdure._payload import NO_METADATA, Payload
+from perdure.common import RawValue
 from perdure.errors import PayloadDecodeError, PayloadEncodeError, UnknownEncodingError
 
 __all__ = ["NO_METADATA", "DataConverter", "Payload", "PayloadConverter"]
@@ -74,6 +75,8 @@ class PayloadConverter:
         ]
 
     def from_payload(self, payload: Payload, hint: Any = Any) -> Any:
+        if hint is RawValue:
+            return RawValue(payload)
         try:
             match payload.encoding:
                 case "json/plain":
@@ -121,11 +124,17 @@ DataConverter.default = DataConverter(PayloadConverter())
 def _encoder_for(kind: type) -> _Encode:
     if issubclass(kind, bytes | bytearray):
         return _encode_bytes
+    if issubclass(kind, RawValue):
+        return _encode_raw
     if _is_pydantic(kind):
         return _encode_pydantic
     if _is_message(kind):
         return _encode_message
     return _encode_json
+
+
+def _encode_raw(value: RawValue) -> Payload:
+    return value.payload
 
 
 def _encode_bytes(value: bytes | bytearray) -> Payload:

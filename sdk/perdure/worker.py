@@ -80,6 +80,8 @@ class Worker:
         max_cached_workflows: int = 1000,
         max_concurrent_workflow_tasks: int = 100,
         max_concurrent_activities: int = 100,
+        max_concurrent_local_activities: int = 100,
+        workflow_failure_exception_types: Sequence[type[BaseException]] = (),
         graceful_shutdown_timeout: timedelta = timedelta(seconds=10),
         identity: str | None = None,
         build_id: str = "",
@@ -87,14 +89,24 @@ class Worker:
         """Raises TypeError or ValueError for what cannot be run.
 
         Sync activities run in `activity_executor`, by default threads of the worker's own, as many
-        as `max_concurrent_activities`.
+        as `max_concurrent_activities`. `workflow_failure_exception_types` are, for all workflows of
+        this worker, exceptions that fail the run although by their kind they would only fail the
+        workflow task and have it retried.
         """
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
-        if min(max_concurrent_workflow_tasks, max_concurrent_activities) < 1:
+        places = (
+            max_concurrent_workflow_tasks,
+            max_concurrent_activities,
+            max_concurrent_local_activities,
+        )
+        if min(places) < 1:
             raise ValueError("a worker needs at least one place for each kind of task")
         self._client = client
-        self._workflows = _by_name([workflow_definition(one) for one in workflows])
+        definitions = [workflow_definition(one) for one in workflows]
+        self._workflows = _by_name([one for one in definitions if not one.dynamic])
+        self._dynamic_workflow = _only_dynamic(definitions)
+        self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._activities = _by_name([activity_definition(one) for one in activities])
         self._own_executor: ThreadPoolExecutor | None = None
         if activity_executor is None:
@@ -115,6 +127,7 @@ class Worker:
             converter=client.data_converter.payload_converter,
             workflow_slots=max_concurrent_workflow_tasks if workflows else 0,
             activity_slots=max_concurrent_activities if activities else 0,
+            local_activities_at_once=max_concurrent_local_activities,
             cached_runs_max=max_cached_workflows,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
         )
@@ -209,14 +222,22 @@ class Worker:
             self._body.cancel()
 
     def _make_instance(self, task: Task) -> WorkflowInstance:
-        definition = self._workflows.get(task.workflow_type)
+        definition = self._workflows.get(task.workflow_type) or self._dynamic_workflow
         if definition is None:
             raise UnknownWorkflowTypeError(task.workflow_type, list(self._workflows))
         return WorkflowInstance(
             definition,
             namespace=self._client.namespace,
             data_converter=self._client.data_converter,
+            failure_exception_types=self._failure_exception_types,
         )
+
+
+def _only_dynamic(definitions: list[WorkflowDefinition]) -> WorkflowDefinition | None:
+    dynamic = [definition for definition in definitions if definition.dynamic]
+    if len(dynamic) > 1:
+        raise ValueError("a worker has at most one dynamic workflow")
+    return dynamic[0] if dynamic else None
 
 
 def _by_name(definitions: list[D]) -> dict[str, D]:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from perdure_engine.core import events as ev
+from perdure_engine.core import memo
 from perdure_engine.core.events import Event, EventType
 from perdure_engine.core.fan_out import FanOut
 from perdure_engine.core.limits import REQUEST_MARK_EVERY
-from perdure_engine.core.state import Activity, Folded, Timer, Update
+from perdure_engine.core.state import Activity, Folded, Timer, Update, memo_of
 from perdure_engine.core.transitions import (
     ACTIVITY,
     TIMER,
@@ -208,6 +209,14 @@ def _update_admitted(folded: Folded, event: ev.WorkflowExecutionUpdateAdmitted) 
     raise IllegalMove("an admitted update waits in the inbox and has no number")
 
 
+def _marker_recorded(folded: Folded, event: ev.MarkerRecorded) -> None:
+    """It says something to workers only."""
+
+
+def _properties_modified(folded: Folded, event: ev.WorkflowPropertiesModified) -> None:
+    folded.memo = memo.merged(memo_of(folded), event.upserted_memo)
+
+
 def _started_twice(folded: Folded, event: ev.WorkflowExecutionStarted) -> None:
     raise IllegalMove("WorkflowExecutionStarted is the first event and comes once")
 
@@ -240,4 +249,6 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.WorkflowExecutionUpdateAccepted: _update_accepted,
     ev.WorkflowExecutionUpdateCompleted: _update_completed,
     ev.WorkflowExecutionUpdateAdmitted: _update_admitted,
+    ev.MarkerRecorded: _marker_recorded,
+    ev.WorkflowPropertiesModified: _properties_modified,
 }

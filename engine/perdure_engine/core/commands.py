@@ -20,6 +20,7 @@ class ScheduleActivity(msgspec.Struct, frozen=True, gc=False):
     heartbeat_timeout_ms: int
     retry_policy: RetryPolicy | None
     priority: int
+    summary: bytes = b""
 
 
 class RequestCancelActivity(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +30,7 @@ class RequestCancelActivity(msgspec.Struct, frozen=True, gc=False):
 class StartTimer(msgspec.Struct, frozen=True, gc=False):
     timer_id: str
     start_to_fire_ms: int
+    summary: bytes = b""
 
 
 class CancelTimer(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +81,17 @@ class CompleteUpdate(msgspec.Struct, frozen=True, gc=False):
     failure: Failure | None
 
 
+class RecordMarker(msgspec.Struct, frozen=True, gc=False):
+    marker_name: str
+    details: bytes
+    header: bytes
+    failure: Failure | None
+
+
+class ModifyProperties(msgspec.Struct, frozen=True, gc=False):
+    upserted_memo: bytes  # Memo; a name whose Payload is empty is taken away
+
+
 Command = (
     ScheduleActivity
     | RequestCancelActivity
@@ -91,6 +104,8 @@ Command = (
     | AcceptUpdate
     | RejectUpdate
     | CompleteUpdate
+    | RecordMarker
+    | ModifyProperties
 )
 
 UpdateCommand = AcceptUpdate | RejectUpdate | CompleteUpdate

@@ -18,7 +18,7 @@ from perdure_engine.core.replies import (
     PendingWorkflowTask,
     RunInfo,
 )
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState, memo_of
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
 
 
@@ -61,7 +61,7 @@ def run_info(state: RunState) -> RunInfo:
         close_us=folded.closed.time_us if folded.closed is not None else 0,
         history_events=folded.next_event_id - 1,
         history_bytes=state.history_bytes,
-        memo=started.memo,
+        memo=memo_of(folded),
         stuck=stuck,
         stuck_reason=failure.message if failure is not None else "",
     )

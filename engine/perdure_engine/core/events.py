@@ -45,6 +45,8 @@ class EventType(enum.IntEnum):
     WORKFLOW_EXECUTION_UPDATE_ACCEPTED = 41
     WORKFLOW_EXECUTION_UPDATE_COMPLETED = 43
     WORKFLOW_EXECUTION_UPDATE_ADMITTED = 47
+    MARKER_RECORDED = 25
+    WORKFLOW_PROPERTIES_MODIFIED = 46
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -174,6 +176,7 @@ class ActivityTaskScheduled(EventBase, frozen=True, array_like=True, tag=10):
     workflow_task_completed_event_id: int
     retry_policy: RetryPolicy
     priority: int
+    summary: bytes = b""  # Payload
 
 
 class ActivityTaskStarted(EventBase, frozen=True, array_like=True, tag=11):
@@ -222,6 +225,7 @@ class TimerStarted(EventBase, frozen=True, array_like=True, tag=17):
     timer_id: str
     start_to_fire_ms: int
     workflow_task_completed_event_id: int
+    summary: bytes = b""  # Payload
 
 
 class TimerFired(EventBase, frozen=True, array_like=True, tag=18):
@@ -313,6 +317,21 @@ class WorkflowExecutionUpdateAdmitted(EventBase, frozen=True, array_like=True, t
     body_hash: bytes
 
 
+class MarkerRecorded(EventBase, frozen=True, array_like=True, tag=25):
+    """Something that only the worker knows, kept for its replays: the engine gives it no meaning."""
+
+    marker_name: str
+    details: bytes
+    workflow_task_completed_event_id: int
+    header: bytes
+    failure: Failure | None
+
+
+class WorkflowPropertiesModified(EventBase, frozen=True, array_like=True, tag=46):
+    workflow_task_completed_event_id: int
+    upserted_memo: bytes  # Memo; a name whose Payload is empty is taken away
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -341,6 +360,8 @@ Event = (
     | WorkflowExecutionUpdateAccepted
     | WorkflowExecutionUpdateCompleted
     | WorkflowExecutionUpdateAdmitted
+    | MarkerRecorded
+    | WorkflowPropertiesModified
 )
 
 ClosingEvent = (

@@ -223,6 +223,7 @@ class CompleteWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     identity: str
     build_id: str
     wake_rules: tuple[WakeRule, ...] = ()
+    force_new_task: bool = False  # the worker is not done: the next one at once
 
 
 class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):

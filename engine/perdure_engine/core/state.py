@@ -89,6 +89,11 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     request_marks: list[tuple[int, int]] | None = None
     updates: dict[str, Update] | None = None  # by update id, in the order of their acceptance
     updates_running: int = 0  # accepted and not completed
+    memo: bytes | None = None  # None: as it was started with
+
+
+def memo_of(folded: Folded) -> bytes:
+    return folded.started.memo if folded.memo is None else folded.memo
 
 
 class RunState(msgspec.Struct, eq=False, gc=False):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from perdure_engine.core import limits
+from perdure_engine.core import limits, memo
 from perdure_engine.core.commands import (
     AcceptUpdate,
     CancelTimer,
@@ -18,6 +18,8 @@ from perdure_engine.core.commands import (
     CompleteWorkflow,
     ContinueAsNew,
     FailWorkflow,
+    ModifyProperties,
+    RecordMarker,
     RejectUpdate,
     RequestCancelActivity,
     ScheduleActivity,
@@ -39,15 +41,12 @@ def _check(command: Command) -> None:  # noqa: C901 - a closed union: one case f
     match command:
         case ScheduleActivity():
             _check_activity(command)
-        case StartTimer():
-            checks.name("start_timer.timer_id", command.timer_id)
-            checks.duration("start_timer.start_to_fire_ms", command.start_to_fire_ms)
+        case StartTimer() | CancelTimer():
+            _check_timer(command)
         case CompleteWorkflow():
             checks.size("complete_workflow.result", command.result)
         case CancelWorkflow():
             checks.size("cancel_workflow.details", command.details)
-        case CancelTimer():
-            checks.name("cancel_timer.timer_id", command.timer_id)
         case RequestCancelActivity():
             if command.scheduled_event_id <= 0:
                 raise invalid("request_cancel_activity.scheduled_event_id", "must be positive")
@@ -57,8 +56,19 @@ def _check(command: Command) -> None:  # noqa: C901 - a closed union: one case f
             _check_continue_as_new(command)
         case AcceptUpdate() | RejectUpdate() | CompleteUpdate():
             _check_update(command)
+        case RecordMarker() | ModifyProperties():
+            _check_said(command)
         case _:
             assert_never(command)
+
+
+def _check_timer(command: StartTimer | CancelTimer) -> None:
+    if isinstance(command, CancelTimer):
+        checks.name("cancel_timer.timer_id", command.timer_id)
+        return
+    checks.name("start_timer.timer_id", command.timer_id)
+    checks.duration("start_timer.start_to_fire_ms", command.start_to_fire_ms)
+    checks.size("start_timer.summary", command.summary)
 
 
 def _check_continue_as_new(command: ContinueAsNew) -> None:
@@ -93,6 +103,7 @@ def _check_activity(command: ScheduleActivity) -> None:
         )
     checks.retry_policy(f"{at}.retry_policy", command.retry_policy)
     checks.priority(f"{at}.priority", command.priority)
+    checks.size(f"{at}.summary", command.summary)
 
 
 def _check_update(command: AcceptUpdate | RejectUpdate | CompleteUpdate) -> None:
@@ -104,3 +115,18 @@ def _check_update(command: AcceptUpdate | RejectUpdate | CompleteUpdate) -> None
         case CompleteUpdate():
             checks.name("complete_update.update_id", command.update_id)
             checks.size("complete_update.result", command.result)
+
+
+def _check_said(command: RecordMarker | ModifyProperties) -> None:
+    """What the workflow says of itself, for its worker and for people."""
+    if isinstance(command, RecordMarker):
+        checks.name("record_marker.marker_name", command.marker_name)
+        checks.size("record_marker.details", command.details)
+        checks.size("record_marker.header", command.header, limits.HEADER_BYTES_MAX)
+        return
+    field = "modify_properties.upserted_memo"
+    checks.size(field, command.upserted_memo, limits.MEMO_BYTES_MAX)
+    try:
+        memo.check(command.upserted_memo)
+    except memo.MalformedMemo as error:
+        raise invalid(field, f"is not an encoded Memo: {error}") from None

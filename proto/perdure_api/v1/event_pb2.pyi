@@ -104,6 +104,8 @@ class HistoryEvent(_message.Message):
     WORKFLOW_EXECUTION_UPDATE_ACCEPTED_FIELD_NUMBER: _builtins.int
     WORKFLOW_EXECUTION_UPDATE_COMPLETED_FIELD_NUMBER: _builtins.int
     WORKFLOW_EXECUTION_UPDATE_ADMITTED_FIELD_NUMBER: _builtins.int
+    MARKER_RECORDED_FIELD_NUMBER: _builtins.int
+    WORKFLOW_PROPERTIES_MODIFIED_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     """1, 2, 3, … without gap"""
     time_us: _builtins.int
@@ -162,6 +164,10 @@ class HistoryEvent(_message.Message):
     def workflow_execution_update_completed(self) -> Global___WorkflowExecutionUpdateCompleted: ...
     @_builtins.property
     def workflow_execution_update_admitted(self) -> Global___WorkflowExecutionUpdateAdmitted: ...
+    @_builtins.property
+    def marker_recorded(self) -> Global___MarkerRecorded: ...
+    @_builtins.property
+    def workflow_properties_modified(self) -> Global___WorkflowPropertiesModified: ...
     def __init__(
         self,
         *,
@@ -194,12 +200,14 @@ class HistoryEvent(_message.Message):
         workflow_execution_update_accepted: Global___WorkflowExecutionUpdateAccepted | None = ...,
         workflow_execution_update_completed: Global___WorkflowExecutionUpdateCompleted | None = ...,
         workflow_execution_update_admitted: Global___WorkflowExecutionUpdateAdmitted | None = ...,
+        marker_recorded: Global___MarkerRecorded | None = ...,
+        workflow_properties_modified: Global___WorkflowPropertiesModified | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "marker_recorded", b"marker_recorded", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "marker_recorded", b"marker_recorded", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted"]  # noqa: Y015
+    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified"]  # noqa: Y015
     _WhichOneofArgType_attributes: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_attributes) -> _WhichOneofReturnType_attributes | None: ...
 
@@ -584,6 +592,7 @@ class ActivityTaskScheduled(_message.Message):
     WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
     RETRY_POLICY_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
     activity_id: _builtins.str
     activity_type: _builtins.str
     task_queue: _builtins.str
@@ -597,6 +606,8 @@ class ActivityTaskScheduled(_message.Message):
     heartbeat_timeout_ms: _builtins.int
     workflow_task_completed_event_id: _builtins.int
     priority: _builtins.int
+    summary: _builtins.bytes
+    """Payload"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -614,10 +625,11 @@ class ActivityTaskScheduled(_message.Message):
         workflow_task_completed_event_id: _builtins.int = ...,
         retry_policy: _common_pb2.RetryPolicy | None = ...,
         priority: _builtins.int = ...,
+        summary: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "task_queue", b"task_queue", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "summary", b"summary", "task_queue", b"task_queue", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -804,19 +816,23 @@ class TimerStarted(_message.Message):
     TIMER_ID_FIELD_NUMBER: _builtins.int
     START_TO_FIRE_MS_FIELD_NUMBER: _builtins.int
     WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
     timer_id: _builtins.str
     start_to_fire_ms: _builtins.int
     workflow_task_completed_event_id: _builtins.int
+    summary: _builtins.bytes
+    """Payload"""
     def __init__(
         self,
         *,
         timer_id: _builtins.str = ...,
         start_to_fire_ms: _builtins.int = ...,
         workflow_task_completed_event_id: _builtins.int = ...,
+        summary: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["start_to_fire_ms", b"start_to_fire_ms", "timer_id", b"timer_id", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["start_to_fire_ms", b"start_to_fire_ms", "summary", b"summary", "timer_id", b"timer_id", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1136,3 +1152,62 @@ class WorkflowExecutionUpdateAdmitted(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkflowExecutionUpdateAdmitted: _TypeAlias = WorkflowExecutionUpdateAdmitted  # noqa: Y015
+
+@_typing.final
+class MarkerRecorded(_message.Message):
+    """What only the worker knows, kept for its replays. The engine gives it no meaning."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MARKER_NAME_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    marker_name: _builtins.str
+    details: _builtins.bytes
+    """Payloads"""
+    workflow_task_completed_event_id: _builtins.int
+    header: _builtins.bytes
+    """Header"""
+    @_builtins.property
+    def failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        marker_name: _builtins.str = ...,
+        details: _builtins.bytes = ...,
+        workflow_task_completed_event_id: _builtins.int = ...,
+        header: _builtins.bytes = ...,
+        failure: _common_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "failure", b"failure", "header", b"header", "marker_name", b"marker_name", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MarkerRecorded: _TypeAlias = MarkerRecorded  # noqa: Y015
+
+@_typing.final
+class WorkflowPropertiesModified(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    UPSERTED_MEMO_FIELD_NUMBER: _builtins.int
+    workflow_task_completed_event_id: _builtins.int
+    upserted_memo: _builtins.bytes
+    """Memo; a name whose Payload is empty is taken away"""
+    def __init__(
+        self,
+        *,
+        workflow_task_completed_event_id: _builtins.int = ...,
+        upserted_memo: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["upserted_memo", b"upserted_memo", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowPropertiesModified: _TypeAlias = WorkflowPropertiesModified  # noqa: Y015

@@ -337,6 +337,8 @@ class Command(_message.Message):
     ACCEPT_UPDATE_FIELD_NUMBER: _builtins.int
     REJECT_UPDATE_FIELD_NUMBER: _builtins.int
     COMPLETE_UPDATE_FIELD_NUMBER: _builtins.int
+    RECORD_MARKER_FIELD_NUMBER: _builtins.int
+    MODIFY_PROPERTIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def schedule_activity(self) -> Global___ScheduleActivity: ...
     @_builtins.property
@@ -359,6 +361,10 @@ class Command(_message.Message):
     def reject_update(self) -> Global___RejectUpdate: ...
     @_builtins.property
     def complete_update(self) -> Global___CompleteUpdate: ...
+    @_builtins.property
+    def record_marker(self) -> Global___RecordMarker: ...
+    @_builtins.property
+    def modify_properties(self) -> Global___ModifyProperties: ...
     def __init__(
         self,
         *,
@@ -373,12 +379,14 @@ class Command(_message.Message):
         accept_update: Global___AcceptUpdate | None = ...,
         reject_update: Global___RejectUpdate | None = ...,
         complete_update: Global___CompleteUpdate | None = ...,
+        record_marker: Global___RecordMarker | None = ...,
+        modify_properties: Global___ModifyProperties | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new", "accept_update", "reject_update", "complete_update"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new", "accept_update", "reject_update", "complete_update", "record_marker", "modify_properties"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -399,6 +407,7 @@ class ScheduleActivity(_message.Message):
     HEARTBEAT_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     RETRY_POLICY_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
     activity_id: _builtins.str
     activity_type: _builtins.str
     task_queue: _builtins.str
@@ -412,6 +421,8 @@ class ScheduleActivity(_message.Message):
     start_to_close_timeout_ms: _builtins.int
     heartbeat_timeout_ms: _builtins.int
     priority: _builtins.int
+    summary: _builtins.bytes
+    """Payload"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -428,10 +439,11 @@ class ScheduleActivity(_message.Message):
         heartbeat_timeout_ms: _builtins.int = ...,
         retry_policy: _common_pb2.RetryPolicy | None = ...,
         priority: _builtins.int = ...,
+        summary: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "task_queue", b"task_queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "summary", b"summary", "task_queue", b"task_queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -462,17 +474,21 @@ class StartTimer(_message.Message):
 
     TIMER_ID_FIELD_NUMBER: _builtins.int
     START_TO_FIRE_MS_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
     timer_id: _builtins.str
     start_to_fire_ms: _builtins.int
+    summary: _builtins.bytes
+    """Payload"""
     def __init__(
         self,
         *,
         timer_id: _builtins.str = ...,
         start_to_fire_ms: _builtins.int = ...,
+        summary: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["start_to_fire_ms", b"start_to_fire_ms", "timer_id", b"timer_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["start_to_fire_ms", b"start_to_fire_ms", "summary", b"summary", "timer_id", b"timer_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -675,6 +691,57 @@ class CompleteUpdate(_message.Message):
 Global___CompleteUpdate: _TypeAlias = CompleteUpdate  # noqa: Y015
 
 @_typing.final
+class RecordMarker(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MARKER_NAME_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    marker_name: _builtins.str
+    details: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    @_builtins.property
+    def failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        marker_name: _builtins.str = ...,
+        details: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        failure: _common_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "failure", b"failure", "header", b"header", "marker_name", b"marker_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordMarker: _TypeAlias = RecordMarker  # noqa: Y015
+
+@_typing.final
+class ModifyProperties(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UPSERTED_MEMO_FIELD_NUMBER: _builtins.int
+    upserted_memo: _builtins.bytes
+    """Memo; a name whose Payload is empty is taken away"""
+    def __init__(
+        self,
+        *,
+        upserted_memo: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["upserted_memo", b"upserted_memo"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModifyProperties: _TypeAlias = ModifyProperties  # noqa: Y015
+
+@_typing.final
 class TaskCompletion(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -726,9 +793,12 @@ class WorkflowTaskSuccess(_message.Message):
 
     COMMANDS_FIELD_NUMBER: _builtins.int
     CACHED_FIELD_NUMBER: _builtins.int
+    FORCE_NEW_TASK_FIELD_NUMBER: _builtins.int
     WAKE_RULES_FIELD_NUMBER: _builtins.int
     cached: _builtins.bool
     """the worker keeps the run in memory: send it the next task with new events only"""
+    force_new_task: _builtins.bool
+    """it is not done (a local activity runs on): the next task at once"""
     @_builtins.property
     def commands(self) -> _containers.RepeatedCompositeFieldContainer[Global___Command]: ...
     @_builtins.property
@@ -740,11 +810,12 @@ class WorkflowTaskSuccess(_message.Message):
         *,
         commands: _abc.Iterable[Global___Command] | None = ...,
         cached: _builtins.bool = ...,
+        force_new_task: _builtins.bool = ...,
         wake_rules: _abc.Iterable[_event_pb2.WakeRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "commands", b"commands", "wake_rules", b"wake_rules"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "commands", b"commands", "force_new_task", b"force_new_task", "wake_rules", b"wake_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

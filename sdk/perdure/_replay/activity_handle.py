@@ -14,7 +14,8 @@ _R = TypeVar("_R")
 
 
 class Cancellable(Protocol):
-    activity_id: str
+    @property
+    def activity_id(self) -> str: ...
 
     def request_cancel(self, *, by_asyncio: bool) -> bool:
         """What Future.cancel promises."""

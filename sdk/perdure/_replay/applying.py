@@ -14,6 +14,7 @@ from perdure._failures import failure_to_exception
 from perdure._replay.machines.activity import ActivityMachine, ActivityMove
 from perdure._replay.machines.completion import CompletionMove, CompletionState
 from perdure._replay.machines.timer import TimerMachine, TimerMove
+from perdure._replay.markers import is_deprecated_patch
 from perdure._replay.messages import (
     ActivityTaskCanceled,
     ActivityTaskCancelRequested,
@@ -21,6 +22,7 @@ from perdure._replay.messages import (
     ActivityTaskFailed,
     ActivityTaskScheduled,
     Event,
+    MarkerRecorded,
     TimerCanceled,
     TimerFired,
     TimerStarted,
@@ -30,6 +32,7 @@ from perdure._replay.messages import (
     WorkflowExecutionClosed,
     WorkflowExecutionSignaled,
     WorkflowExecutionStarted,
+    WorkflowPropertiesModified,
 )
 from perdure._replay.run import WorkflowRun
 from perdure.errors import HistoryError
@@ -134,6 +137,16 @@ def _update_recorded(run: WorkflowRun, event: UpdateAccepted | UpdateCompleted) 
     run.ledger.record(event)
 
 
+def _marker_recorded(run: WorkflowRun, event: MarkerRecorded) -> None:
+    if is_deprecated_patch(event) and not run.ledger.expects(event):
+        return  # the code has forgotten the patch, as it was said that it would
+    run.ledger.record(event)
+
+
+def _properties_modified(run: WorkflowRun, event: WorkflowPropertiesModified) -> None:
+    run.ledger.record(event)
+
+
 def _closed(run: WorkflowRun, event: WorkflowExecutionClosed) -> None:
     outside = event.kind in _OUTSIDE
     if outside and run.completion.state is CompletionState.OPEN:
@@ -161,4 +174,6 @@ RECORDED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
     WorkflowExecutionClosed: _closed,
     UpdateAccepted: _update_recorded,
     UpdateCompleted: _update_recorded,
+    MarkerRecorded: _marker_recorded,
+    WorkflowPropertiesModified: _properties_modified,
 }

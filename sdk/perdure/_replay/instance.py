@@ -16,10 +16,15 @@ from collections.abc import Sequence
 from perdure._definitions import WorkflowDefinition
 from perdure._failures import exception_to_failure
 from perdure._replay.applying import HAPPENED, RECORDED
+from perdure._replay.local_activities import LocalActivities
 from perdure._replay.machines.completion import CompletionState
+from perdure._replay.markers import LOCAL_ACTIVITY, local_outcome
 from perdure._replay.messages import (
     Command,
     Event,
+    FailWorkflow,
+    LocalActivityOutcome,
+    LocalWork,
     Task,
     TaskFailure,
     TaskSuccess,
@@ -29,6 +34,7 @@ from perdure._replay.messages import (
     WorkflowTaskFailedOrTimedOut,
     WorkflowTaskStarted,
 )
+from perdure._replay.patches import markers_ahead
 from perdure._replay.queries import answer, refuse
 from perdure._replay.run import WorkflowRun
 from perdure._replay.verdict import WORKER_FAILURE, defect_cause
@@ -47,6 +53,7 @@ class WorkflowInstance:
         "_broken",
         "_evicted",
         "_last_event_id",
+        "_open_task",
         "_ran_event_id",
         "_run",
         "_started",
@@ -61,8 +68,11 @@ class WorkflowInstance:
         namespace: str,
         data_converter: DataConverter,
         guarded: bool = True,
+        failure_exception_types: tuple[type[BaseException], ...] = (),
     ) -> None:
-        self._run = WorkflowRun(definition, data_converter.payload_converter, namespace)
+        self._run = WorkflowRun(
+            definition, data_converter.payload_converter, namespace, failure_exception_types
+        )
         self._run.loop.guarded = guarded
         self._unseen: list[Event] = []  # what happened, and the code has not been told
         self._started: WorkflowTaskStarted | None = None  # neither completed nor failed
@@ -71,6 +81,7 @@ class WorkflowInstance:
         self._accepted: dict[int, list[Update]] | None = None
         self._ran_event_id = 0  # of the Started event of the last workflow task that was run
         self._last_event_id = 0
+        self._open_task: Task | None = None  # waits for local activities
         self._broken = False  # by a failed task
         self._evicted = False
 
@@ -92,6 +103,8 @@ class WorkflowInstance:
     def activate(self, task: Task) -> TaskSuccess | TaskFailure:
         """Brings the run to the task's last event and answers its queries.
 
+        A success that waits (`local.waits`) is none yet: the worker runs what `local` says, tells
+        each outcome to `resolve_local`, and says `yield_task` when the task has lasted long enough.
         Never raises for what the user's code does (KeyboardInterrupt passes). After a TaskFailure
         the object is of no more use: evict it.
         """
@@ -103,19 +116,50 @@ class WorkflowInstance:
                     f"events from {task.events[0].event_id if task.events else 'nowhere'} do not "
                     f"join what is in memory, up to {self._last_event_id}"
                 )
-            commands = self._advance(task)
-            results = [answer(run, query) for query in task.queries] if task.queries else []
+            self._advance(task)
+            return self._finish(task)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return self._fail(task, error)
+        finally:
+            run.upcoming = ()
+            run.loop.leave(entered)
+
+    def resolve_local(self, outcome: LocalActivityOutcome) -> TaskSuccess | TaskFailure | None:
+        """What became of a local activity; the result is as that of `activate`.
+
+        None: no workflow task is open, or none any more; the code hears of it in the next one.
+        """
+        run = self._run
+        task = self._open_task
+        if self._broken or run.local is None:
+            return None
+        if task is None:
+            run.local.keep(outcome)
+            return None
+        entered = run.loop.enter()
+        try:
+            self._resolve(outcome)
+            return self._finish(task)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             return self._fail(task, error)
         finally:
             run.loop.leave(entered)
-        if task.query_only or run.completion.state is not CompletionState.OPEN:
-            return TaskSuccess(commands=commands, query_results=results)
-        return TaskSuccess(
-            commands=commands, query_results=results, wake_rules=run.fan_outs.rules()
-        )
+
+    def yield_task(self) -> TaskSuccess:
+        """What there is, although local activities still run: the engine is to send the next task
+        at once."""
+        task = self._open_task
+        assert task is not None
+        run = self._run
+        entered = run.loop.enter()
+        try:
+            return self._finish(task, yields=True)
+        finally:
+            run.loop.leave(entered)
 
     def evict(self) -> None:
         """Takes the run out of memory. Its code is closed where it stands, without effect.
@@ -133,9 +177,10 @@ class WorkflowInstance:
         finally:
             loop.leave(entered)
 
-    def _advance(self, task: Task) -> list[Command]:
+    def _advance(self, task: Task) -> None:
         self._run.replaying = True
         self._task, self._accepted = task, None
+        self._run.upcoming = task.events
         last_event_id = self._last_event_id
         for event in task.events:
             if event.event_id <= last_event_id:
@@ -149,9 +194,31 @@ class WorkflowInstance:
         if task.events:
             self._run.ledger.check_settled(task.events[-1])
         if task.query_only or self._started is None:
-            return []
+            return
         self._run.replaying = False
-        return self._run_task(self._started, task.updates)
+        self._run_task(self._started, task.updates)
+
+    def _finish(self, task: Task, *, yields: bool = False) -> TaskSuccess:
+        """The code has gone as far as it can. Live, that is the end of the workflow task unless it
+        waits for local activities."""
+        run = self._run
+        local: LocalWork | None = None
+        self._open_task = None
+        if run.local is not None and not task.query_only:
+            # Before a yield everything was begun that the code had asked for.
+            waits = not yields and not self.is_closed and run.local.waits
+            local = run.local.work(waits=waits)
+            if waits:
+                self._open_task = task
+                return TaskSuccess(commands=[], query_results=[], local=local)
+        commands: list[Command] = [] if task.query_only else run.ledger.seal()
+        if task.updates and not task.query_only:
+            commands = [*run.updates.take_rejections(), *commands]
+        results = [answer(run, query) for query in task.queries] if task.queries else []
+        if commands and self.is_closed:
+            run.warn_unfinished(task.workflow_id)
+        rules = () if task.query_only or self.is_closed else run.fan_outs.rules()
+        return TaskSuccess(commands=commands, query_results=results, wake_rules=rules, local=local)
 
     def _take(self, event: Event) -> None:
         kind = type(event)
@@ -173,7 +240,9 @@ class WorkflowInstance:
         if self._started is None:
             raise HistoryError(f"event {self._last_event_id} completes a task that did not start")
         if self._started.event_id != self._ran_event_id:
+            self._run.completed_event_id = self._last_event_id
             self._run_task(self._started, self._accepted_by(self._last_event_id))
+            self._run.ledger.seal()
         self._run.ledger.confirm()
         self._started = None
 
@@ -196,7 +265,7 @@ class WorkflowInstance:
                     )
         return self._accepted.get(completed_event_id, ())
 
-    def _run_task(self, started: WorkflowTaskStarted, updates: Sequence[Update]) -> list[Command]:
+    def _run_task(self, started: WorkflowTaskStarted, updates: Sequence[Update]) -> None:
         run = self._run
         run.now_us = started.time_us
         run.history_length = started.event_id
@@ -211,17 +280,40 @@ class WorkflowInstance:
         if run.defect is not None:
             raise run.defect
         self._ran_event_id = started.event_id
-        commands = run.ledger.seal()
-        return commands if not updates else [*run.updates.take_rejections(), *commands]
+        if run.local is not None:
+            self._resolve_known(run.local)
 
-    def _fail(self, task: Task, error: BaseException) -> TaskFailure:
-        self._broken = True
+    def _resolve_known(self, local: LocalActivities) -> None:
+        """Outcomes of local activities that are known: by their markers, or come since the last
+        workflow task."""
         run = self._run
-        return TaskFailure(
-            cause=defect_cause(error) or WORKER_FAILURE,
-            failure=exception_to_failure(error, run.converter),
-            query_results=[refuse(query, error, run) for query in task.queries],
-        )
+        if not run.replaying:
+            for outcome in local.take_early():
+                self._resolve(outcome)
+            return
+        for marker in markers_ahead(run.upcoming, run.completed_event_id):
+            if marker.marker_name == LOCAL_ACTIVITY:
+                self._resolve(local_outcome(marker))
+
+    def _resolve(self, outcome: LocalActivityOutcome) -> None:
+        run = self._run
+        if self.is_closed or run.local is None or not run.local.resolve(outcome):
+            return
+        run.loop.run_until_idle(run.conditions.check)
+        if run.defect is not None:
+            raise run.defect
+
+    def _fail(self, task: Task, error: BaseException) -> TaskSuccess | TaskFailure:
+        self._broken = True
+        self._open_task = None
+        run = self._run
+        failure = exception_to_failure(error, run.converter)
+        refused = [refuse(query, error, run) for query in task.queries]
+        if isinstance(error, run.failure_types) and not task.query_only:
+            # As the user wants it: what replay found cannot be told to the code, so it ends here.
+            return TaskSuccess(commands=[FailWorkflow(failure=failure)], query_results=refused)
+        cause = defect_cause(error) or WORKER_FAILURE
+        return TaskFailure(cause=cause, failure=failure, query_results=refused)
 
 
 def _is_whole(task: Task) -> bool:

@@ -29,6 +29,9 @@ from perdure._replay.messages import (
     ContinueAsNew,
     Event,
     FailWorkflow,
+    MarkerRecorded,
+    ModifyProperties,
+    RecordMarker,
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
@@ -37,6 +40,7 @@ from perdure._replay.messages import (
     UpdateAccepted,
     UpdateCompleted,
     WorkflowExecutionClosed,
+    WorkflowPropertiesModified,
 )
 from perdure.errors import NondeterminismError
 
@@ -53,6 +57,8 @@ _EVENTS: dict[type[Command], tuple[type[Event], tuple[str, ...]]] = {
     ContinueAsNew: (WorkflowExecutionClosed, ()),
     AcceptUpdate: (UpdateAccepted, ("update_id",)),
     CompleteUpdate: (UpdateCompleted, ("update_id",)),
+    RecordMarker: (MarkerRecorded, ("marker_name", "marker_id")),
+    ModifyProperties: (WorkflowPropertiesModified, ()),
 }
 _CLOSING_EVENTS: dict[type[Command], str] = {
     CompleteWorkflow: "WorkflowExecutionCompleted",
@@ -88,6 +94,10 @@ class Ledger:
         self._made.append(entry)
         return entry
 
+    def add_for(self, command: Command, machine: Described | None, site: CallSite | None) -> None:
+        """For what was asked for at `site`, some time ago."""
+        self._made.append(Entry(command, machine, site))
+
     def add_at(self, command: Command, code: CodeType, offset: int) -> None:
         self._made.append(Entry(command, None, CallSite(code, offset)))
 
@@ -112,6 +122,9 @@ class Ledger:
         if not _agree(entry.command, event):
             _raise(event, f"the workflow's code did {_describe(entry.command)}", entry.site)
         return self._expected.pop()
+
+    def expects(self, event: Event) -> bool:
+        return bool(self._expected) and _agree(self._expected[-1].command, event)
 
     def check_settled(self, event: Event) -> None:
         if self._expected:
@@ -140,7 +153,10 @@ def _raise(event: Event, instead: str, site: CallSite | None) -> NoReturn:
     )
 
 
-_NAMING = frozenset({"activity_id", "activity_type", "timer_id", "scheduled_event_id", "update_id"})
+_NAMING = frozenset(
+    {"activity_id", "activity_type", "timer_id", "scheduled_event_id"}
+    | {"marker_name", "marker_id", "update_id"}
+)
 
 
 def _describe(item: Command | Event | None, name: str | None = None) -> str:

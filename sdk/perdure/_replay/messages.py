@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.common import RetryPolicy
 from perdure.converter import Payload
-from perdure.errors import FailureInfo
+from perdure.errors import FailureInfo, RetryState
 
 Payloads = list[Payload]
 """The values of one argument list or one result (a result has at most one)."""
@@ -130,6 +130,19 @@ class WorkflowExecutionClosed(Event, frozen=True, kw_only=True):
     kind: str
 
 
+class MarkerRecorded(Event, frozen=True, kw_only=True):
+    """`marker_id` is which one of its name: a patch's id, a local activity's."""
+
+    marker_name: str
+    marker_id: str
+    details: Payloads
+    failure: FailureInfo | None
+
+
+class WorkflowPropertiesModified(Event, frozen=True, kw_only=True):
+    """The memo was changed, as the code asked: it knows."""
+
+
 class OtherEvent(Event, frozen=True, kw_only=True):
     """An event that replay has no use for (WorkflowTaskScheduled, ActivityTaskStarted)."""
 
@@ -185,6 +198,7 @@ class ScheduleActivity(Command, frozen=True, kw_only=True):
     heartbeat_timeout_ms: int
     retry_policy: RetryPolicy | None
     priority: int
+    summary: Payload | None = None
 
 
 class RequestCancelActivity(Command, frozen=True, kw_only=True):
@@ -194,6 +208,7 @@ class RequestCancelActivity(Command, frozen=True, kw_only=True):
 class StartTimer(Command, frozen=True, kw_only=True):
     timer_id: str
     start_to_fire_ms: int
+    summary: Payload | None = None
 
 
 class CancelTimer(Command, frozen=True, kw_only=True):
@@ -244,6 +259,53 @@ class CompleteUpdate(Command, frozen=True, kw_only=True):
     failure: FailureInfo | None
 
 
+class RecordMarker(Command, frozen=True, kw_only=True):
+    marker_name: str
+    marker_id: str
+    details: Payloads
+    failure: FailureInfo | None
+
+
+class ModifyProperties(Command, frozen=True, kw_only=True):
+    """None takes a name away."""
+
+    upserted_memo: dict[str, Payload | None]
+
+
+class LocalActivityTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A local activity for the worker to run: this attempt, and those that follow it soon enough."""
+
+    activity_id: str
+    activity_type: str
+    input: Payloads
+    schedule_to_close_timeout_ms: int
+    schedule_to_start_timeout_ms: int
+    start_to_close_timeout_ms: int
+    retry_policy: RetryPolicy | None
+    local_retry_threshold_ms: int
+    attempt: int
+    scheduled_time_us: int  # the workflow's own time; of the first attempt
+
+
+class LocalActivityOutcome(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What became of one. `failure` is the attempt's own; `backoff_ms`: to be tried again after that."""
+
+    activity_id: str
+    attempt: int
+    result: Payloads = []
+    failure: FailureInfo | None = None
+    retry_state: RetryState | None = None
+    backoff_ms: int = 0
+
+
+class LocalWork(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What the worker must do beside the workflow's code. `waits`: the workflow task is not over."""
+
+    start: list[LocalActivityTask]
+    cancel: list[str]  # activity ids
+    waits: bool
+
+
 class QueryResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     query_token: bytes
     result: Payloads
@@ -270,6 +332,7 @@ class TaskSuccess(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     commands: list[Command]
     query_results: list[QueryResult]
     wake_rules: tuple[WakeRule, ...] = ()
+    local: LocalWork | None = None  # None: no local activities are in play
 
 
 class TaskFailure(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from perdure._definitions import HandlerDefinition, HandlerTable, find_handler
 from perdure._failures import exception_to_failure
 from perdure._replay.callsite import waiting_at
 from perdure._replay.messages import Query, QueryResult
@@ -13,6 +14,7 @@ from perdure._replay.run import WorkflowRun
 from perdure.errors import ApplicationError
 
 STACK_TRACE = "__stack_trace"
+METADATA = "__perdure_workflow_metadata"
 
 
 def answer(run: WorkflowRun, query: Query) -> QueryResult:
@@ -33,17 +35,56 @@ def refuse(query: Query, error: BaseException, run: WorkflowRun) -> QueryResult:
 def _handler(run: WorkflowRun, query: Query) -> Callable[[], Any]:
     if query.query_type == STACK_TRACE:
         return partial(_stack_trace, run)
-    definition = run.definition.queries.get(query.query_type)
+    if query.query_type == METADATA:
+        return partial(_metadata, run)
+    definition = query_handler(run, query.query_type) or query_handler(run, None)
     if definition is None:
-        known = ", ".join([*sorted(run.definition.queries), STACK_TRACE])
+        known = ", ".join([*sorted(_names(run.definition.queries, run.added_queries)), STACK_TRACE])
         raise ApplicationError(
             f"workflow {run.definition.name!r} has no query {query.query_type!r}; known: {known}",
             type="UnknownQuery",
         )
     if run.workflow is None:
         raise ApplicationError("the workflow has not begun", type="NotStarted")
-    args = definition.signature.decode(query.args, run.converter)
-    return partial(definition.function, run.workflow, *args)
+    args = definition.decode(query.query_type, query.args, run.converter)
+    return partial(definition.call, run.workflow, args)
+
+
+def query_handler(run: WorkflowRun, name: str | None) -> HandlerDefinition | None:
+    """That of exactly this name; None: the dynamic one."""
+    return find_handler(run.definition.queries, run.added_queries, name)
+
+
+def _names(
+    own: HandlerTable, added: Mapping[str | None, HandlerDefinition | None] | None
+) -> list[str]:
+    there = {**own, **(added or {})}
+    return [name for name, handler in there.items() if name is not None and handler is not None]
+
+
+def _metadata(run: WorkflowRun) -> dict[str, Any]:
+    definition = run.definition
+    started = run.started
+    return {
+        "definition": {
+            "type": started.workflow_type if started is not None else definition.name,
+            "signal_definitions": _described(definition.signals, run.signals.added),
+            "query_definitions": _described(definition.queries, run.added_queries),
+        },
+        "current_details": run.current_details,
+    }
+
+
+def _described(
+    own: HandlerTable, added: Mapping[str | None, HandlerDefinition | None] | None
+) -> list[dict[str, Any]]:
+    """The dynamic one has no name."""
+    there = {**own, **(added or {})}
+    return [
+        {"name": name, "description": handler.description}
+        for name, handler in sorted(there.items(), key=lambda one: one[0] or "")
+        if handler is not None
+    ]
 
 
 def _stack_trace(run: WorkflowRun) -> str:

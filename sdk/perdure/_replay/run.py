@@ -11,18 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random  # noqa: TID251 - seeded by the run id
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from typing import Any, cast
 
-from perdure._definitions import WorkflowDefinition
+from perdure._definitions import HandlerDefinition, WorkflowDefinition
 from perdure._failures import exception_to_failure
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
 from perdure._replay.conditions import Conditions
+from perdure._replay.eviction import close_task
 from perdure._replay.fan_outs import FanOuts
 from perdure._replay.interrupts import ContinueAsNewError, WorkflowEvicted
 from perdure._replay.ledger import Ledger
+from perdure._replay.local_activities import LocalActivities
 from perdure._replay.loop import DeterministicLoop, TimerHandle, WorkflowTask
 from perdure._replay.machines.activity import (
     ActivityCancellationType,
@@ -37,6 +39,7 @@ from perdure._replay.messages import (
     CancelWorkflow,
     Command,
     CompleteWorkflow,
+    Event,
     FailWorkflow,
     RequestCancelActivity,
     ScheduleActivity,
@@ -46,7 +49,7 @@ from perdure._replay.messages import (
 from perdure._replay.signals import Signals
 from perdure._replay.updates import Updates
 from perdure._replay.verdict import defect_cause, raised_at
-from perdure.converter import PayloadConverter
+from perdure.converter import Payload, PayloadConverter
 from perdure.errors import (
     ActivityError,
     CancelledError,
@@ -76,35 +79,49 @@ class WorkflowRun:
         "_random",
         "_timers_made",
         "activities",
+        "added_queries",
         "cancel_reason",
         "cancel_requested",
+        "completed_event_id",
         "completion",
         "conditions",
         "converter",
+        "current_details",
         "defect",
         "definition",
+        "failure_types",
         "fan_outs",
         "history_length",
         "history_size_bytes",
         "info",
         "ledger",
+        "local",
         "loop",
         "main",
+        "memo",
         "namespace",
         "now_us",
+        "patches",
         "replaying",
         "signals",
         "started",
         "suggest_continue_as_new",
+        "timer_summary",
         "timers",
+        "upcoming",
         "updates",
         "workflow",
     )
 
     def __init__(
-        self, definition: WorkflowDefinition, converter: PayloadConverter, namespace: str
+        self,
+        definition: WorkflowDefinition,
+        converter: PayloadConverter,
+        namespace: str,
+        failure_types: tuple[type[BaseException], ...] = (),
     ) -> None:
         self.definition = definition
+        self.failure_types = definition.failure_exception_types + failure_types
         self.converter = converter
         self.namespace = namespace
         self.loop = DeterministicLoop(self)  # type: ignore[abstract]  # the rest is never called
@@ -116,6 +133,13 @@ class WorkflowRun:
         self.updates = Updates(self)
         self.activities: dict[int, ActivityMachine] = {}  # by scheduled event id
         self.timers: dict[str, TimerMachine] = {}
+        # What few runs use is made when it is first used.
+        self.local: LocalActivities | None = None
+        self.patches: dict[str, bool] | None = None
+        self.memo: dict[str, Payload] | None = None  # None: as the run was started with
+        self.added_queries: dict[str | None, HandlerDefinition | None] | None = None
+        self.current_details = ""
+        self.timer_summary: Payload | None = None  # of the timer that is started next
         self.started: WorkflowExecutionStarted | None = None
         self.workflow: Any = None
         self.main: WorkflowTask[None] | None = None
@@ -132,11 +156,17 @@ class WorkflowRun:
         # Of the workflow task that is being processed.
         self.now_us = 0
         self.replaying = True
+        self.upcoming: Sequence[Event] = ()  # while it is replayed, with what follows
+        self.completed_event_id = 0  # likewise: what completed it
         self.history_length = 0
         self.history_size_bytes = 0
         self.suggest_continue_as_new = False
 
     # --- what the code may do ---------------------------------------------------------------------
+
+    @property
+    def is_evicted(self) -> bool:
+        return self._barred is _EVICTED
 
     def check_may_act(self) -> None:
         if self._barred is None:
@@ -185,7 +215,7 @@ class WorkflowRun:
     def begin(self, event: WorkflowExecutionStarted) -> None:
         self.started = event
         definition = self.definition
-        args = definition.signature.decode(event.input, self.converter)
+        args = definition.decode(event.input, self.converter)
         try:
             init_args = args if definition.init_takes_input else ()
             self.workflow = self._context.run(definition.cls, *init_args)
@@ -211,7 +241,7 @@ class WorkflowRun:
             return
         if isinstance(error, ContinueAsNewError):
             self._end(error.command, error)
-        elif defect_cause(error, self.definition.failure_exception_types) is not None:
+        elif defect_cause(error, self.failure_types) is not None:
             self.defect = error
         elif not isinstance(error, Exception | asyncio.CancelledError):
             self.defect = error  # SystemExit, KeyboardInterrupt: not the run's to decide
@@ -233,20 +263,13 @@ class WorkflowRun:
     def _close(self) -> None:
         self.completion.move(CompletionMove.COMMAND)
         self.loop.stop()
-        if self.signals.running and not self.replaying:
-            logger.warning(
-                "workflow %s ended while %d signal handler(s) ran; "
-                "wait for workflow.all_handlers_finished if they must not be cut off",
-                self.started.workflow_id if self.started else "?",
-                self.signals.running,
-            )
-        if self.updates.running and self.updates.unfinished and not self.replaying:
-            logger.warning(
-                "workflow %s ended while %d update handler(s) ran; their callers are told so; "
-                "wait for workflow.all_handlers_finished if they must not be cut off",
-                self.started.workflow_id if self.started else "?",
-                self.updates.unfinished,
-            )
+
+    def warn_unfinished(self, workflow_id: str) -> None:
+        """It has ended: says which handlers were cut off."""
+        if self.signals.running:
+            self.signals.warn_unfinished(workflow_id)
+        if self.updates.running:
+            self.updates.warn_unfinished(workflow_id)
 
     def request_cancel(self, reason: str) -> None:
         self.cancel_requested = True
@@ -347,7 +370,8 @@ class WorkflowRun:
         self._timers_made += 1
         machine = TimerMachine(str(self._timers_made), handle)
         handle.machine = machine
-        command = StartTimer(timer_id=machine.timer_id, start_to_fire_ms=delay_ms)
+        summary, self.timer_summary = self.timer_summary, None
+        command = StartTimer(timer_id=machine.timer_id, start_to_fire_ms=delay_ms, summary=summary)
         machine.entry = self.ledger.add(command, machine)
         self.timers[machine.timer_id] = machine
 
@@ -373,27 +397,12 @@ class WorkflowRun:
         self.replaying = True
         self.loop.stop()
         for task in self.loop.live_tasks():
-            self._context.run(_close_task, task)
+            self._context.run(close_task, task)
         self.loop.forget_tasks()
         # The rings that only the garbage collector would open otherwise.
         self.main = self.workflow = self.defect = None
         self.activities.clear()
         self.timers.clear()
+        self.local = None
+        self.upcoming = ()
         del self.ledger, self.conditions, self.signals, self.updates, self.fan_outs, self.loop
-
-
-# How often code may answer to being closed with another await. What goes on for longer is left to
-# the interpreter, which will say that it ignores being closed.
-_CLOSES_MAX = 10
-
-
-def _close_task(task: WorkflowTask[Any]) -> None:
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
-    coroutine: Any = task.get_coro()
-    for _ in range(_CLOSES_MAX):
-        try:
-            # Not `close`: when a coroutine further in awaits once more, close() gives up the outer
-            # ones and leaves that one behind, to run on when the garbage collector finds it.
-            coroutine.throw(WorkflowEvicted())
-        except BaseException:  # it has ended, by this or by what its cleaning up raised
-            return

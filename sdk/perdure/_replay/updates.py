@@ -25,9 +25,14 @@ from perdure._replay.interrupts import WorkflowEvicted
 from perdure._replay.ledger import Ledger
 from perdure._replay.loop import DeterministicLoop
 from perdure._replay.messages import AcceptUpdate, CompleteUpdate, RejectUpdate, Update
+from perdure._replay.signals import warn_cut_off
 from perdure._replay.verdict import defect_cause
 from perdure.converter import PayloadConverter
 from perdure.errors import ApplicationError, NondeterminismError
+
+
+class UnfinishedUpdateHandlersWarning(RuntimeWarning):
+    """A workflow ended while handlers of its updates were running; their callers are told so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +186,12 @@ class Updates:
         failure = exception_to_failure(error, run.converter)
         return CompleteUpdate(update_id=update_id, result=[], failure=failure)
 
-    @property
-    def unfinished(self) -> int:
-        """Of handlers whose policy wants a warning when they are cut off."""
+    def warn_unfinished(self, workflow_id: str) -> None:
+        """The run has ended: says which handlers were cut off, but for those that may be."""
         warn = HandlerUnfinishedPolicy.WARN_AND_ABANDON
-        return sum(one.unfinished_policy is warn for one in (self.running or {}).values())
+        cut_off = [
+            handler.name or update_id
+            for update_id, handler in (self.running or {}).items()
+            if handler.unfinished_policy is warn
+        ]
+        warn_cut_off(workflow_id, "update", cut_off, UnfinishedUpdateHandlersWarning)

@@ -10,7 +10,12 @@ from typing import Any, assert_never
 
 from perdure._replay import messages as replay
 from perdure._wire.failures import failure_to_message
-from perdure._wire.payloads import fields_to_bytes, payloads_to_bytes
+from perdure._wire.payloads import (
+    fields_to_bytes,
+    payload_to_bytes,
+    payloads_to_bytes,
+    upsert_to_bytes,
+)
 from perdure._wire.policies import retry_policy_to_message
 
 Fields = dict[str, Any]
@@ -27,6 +32,8 @@ _KnownCommand = (
     | replay.AcceptUpdate
     | replay.RejectUpdate
     | replay.CompleteUpdate
+    | replay.RecordMarker
+    | replay.ModifyProperties
 )
 
 
@@ -37,8 +44,8 @@ def command_fields(command: replay.Command) -> Fields:  # noqa: C901 - one case 
             return {"schedule_activity": _schedule_activity(command)}
         case replay.RequestCancelActivity(scheduled_event_id=scheduled_event_id):
             return {"request_cancel_activity": {"scheduled_event_id": scheduled_event_id}}
-        case replay.StartTimer(timer_id=timer_id, start_to_fire_ms=start_to_fire_ms):
-            return {"start_timer": {"timer_id": timer_id, "start_to_fire_ms": start_to_fire_ms}}
+        case replay.StartTimer():
+            return {"start_timer": _start_timer(command)}
         case replay.CancelTimer(timer_id=timer_id):
             return {"cancel_timer": {"timer_id": timer_id}}
         case replay.CompleteWorkflow(result=result):
@@ -53,6 +60,8 @@ def command_fields(command: replay.Command) -> Fields:  # noqa: C901 - one case 
             return {"accept_update": {"update_id": update_id}}
         case replay.RejectUpdate() | replay.CompleteUpdate():
             return _update(command)
+        case replay.RecordMarker() | replay.ModifyProperties():
+            return _said(command)
         case _:
             assert_never(command)
 
@@ -65,8 +74,30 @@ def _update(command: replay.RejectUpdate | replay.CompleteUpdate) -> Fields:
     return {"complete_update": {**fields, "result": payloads_to_bytes(command.result)}}
 
 
+def _said(command: replay.RecordMarker | replay.ModifyProperties) -> Fields:
+    if isinstance(command, replay.ModifyProperties):
+        return {"modify_properties": {"upserted_memo": upsert_to_bytes(command.upserted_memo)}}
+    failure = command.failure
+    marker = {
+        "marker_name": command.marker_name,
+        "details": payloads_to_bytes(command.details),
+        "failure": None if failure is None else failure_to_message(failure),
+    }
+    return {"record_marker": marker}
+
+
+def _start_timer(command: replay.StartTimer) -> Fields:
+    fields: Fields = {
+        "timer_id": command.timer_id,
+        "start_to_fire_ms": command.start_to_fire_ms,
+    }
+    if command.summary is not None:
+        fields["summary"] = payload_to_bytes(command.summary)
+    return fields
+
+
 def _schedule_activity(command: replay.ScheduleActivity) -> Fields:
-    return {
+    fields: Fields = {
         "activity_id": command.activity_id,
         "activity_type": command.activity_type,
         "task_queue": command.task_queue,
@@ -79,6 +110,9 @@ def _schedule_activity(command: replay.ScheduleActivity) -> Fields:
         "retry_policy": retry_policy_to_message(command.retry_policy),
         "priority": command.priority,
     }
+    if command.summary is not None:
+        fields["summary"] = payload_to_bytes(command.summary)
+    return fields
 
 
 def _continue_as_new(command: replay.ContinueAsNew) -> Fields:

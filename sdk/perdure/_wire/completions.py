@@ -27,12 +27,17 @@ class Completion:
         self.size = message.ByteSize()
 
 
-def workflow_task_success(token: bytes, success: replay.TaskSuccess, *, cached: bool) -> Completion:
-    """`cached`: the worker keeps the run and wants the next task with new events only."""
+def workflow_task_success(
+    token: bytes, success: replay.TaskSuccess, *, cached: bool, force_new_task: bool = False
+) -> Completion:
+    """`cached`: the worker keeps the run and wants the next task with new events only;
+    `force_new_task`: at once."""
     fields: Fields = {
         "commands": [command_fields(command) for command in success.commands],
         "cached": cached,
     }
+    if force_new_task:
+        fields["force_new_task"] = True
     if success.wake_rules:
         fields["wake_rules"] = [msgspec.structs.asdict(rule) for rule in success.wake_rules]
     return Completion(

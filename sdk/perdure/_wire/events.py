@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure._replay import messages as replay
+from perdure._replay.markers import marker_id
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import retry_policy_from_message
@@ -182,6 +183,22 @@ def _update_completed(event_id: int, time_us: int, message: Any) -> replay.Event
     return replay.UpdateCompleted(event_id=event_id, time_us=time_us, update_id=message.update_id)
 
 
+def _marker_recorded(event_id: int, time_us: int, message: Any) -> replay.Event:
+    details = payloads_from_bytes(message.details)
+    return replay.MarkerRecorded(
+        event_id=event_id,
+        time_us=time_us,
+        marker_name=message.marker_name,
+        marker_id=marker_id(details),
+        details=details,
+        failure=failure_from_message(message.failure) if message.HasField("failure") else None,
+    )
+
+
+def _workflow_properties_modified(event_id: int, time_us: int, message: Any) -> replay.Event:
+    return replay.WorkflowPropertiesModified(event_id=event_id, time_us=time_us)
+
+
 def _closed(kind: str) -> _Reader:
     def read(event_id: int, time_us: int, message: Any) -> replay.Event:
         return replay.WorkflowExecutionClosed(event_id=event_id, time_us=time_us, kind=kind)
@@ -214,4 +231,6 @@ _READERS: dict[str, _Reader] = {
     "workflow_execution_continued_as_new": _closed("WorkflowExecutionContinuedAsNew"),
     "workflow_execution_update_accepted": _update_accepted,
     "workflow_execution_update_completed": _update_completed,
+    "marker_recorded": _marker_recorded,
+    "workflow_properties_modified": _workflow_properties_modified,
 }

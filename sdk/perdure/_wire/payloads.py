@@ -76,6 +76,17 @@ def fields_to_bytes(fields: Mapping[str, Payload]) -> bytes:
     return message.SerializeToString()
 
 
+def upsert_to_bytes(upserted: Mapping[str, Payload | None]) -> bytes:
+    """A change of a Memo: None, an empty message, takes the name away."""
+    message = pb.Memo()
+    for name, payload in upserted.items():
+        if payload is None:
+            message.fields[name].SetInParent()
+        else:
+            message.fields[name].CopyFrom(_to_message(payload))
+    return message.SerializeToString()
+
+
 def fields_from_bytes(data: bytes) -> dict[str, Payload]:
     if not data:
         return {}

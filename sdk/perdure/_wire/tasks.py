@@ -30,6 +30,7 @@ class PolledWorkflowTask:
         "run_id",
         "started_event_id",
         "token",
+        "waited_s",
         "workflow_id",
         "workflow_type",
     )
@@ -44,9 +45,14 @@ class PolledWorkflowTask:
         self.started_event_id = message.started_event_id
         self.query_only = message.query_only
         self.next_page_token = message.next_page_token
+        self.waited_s = 0.0  # for the rest of its history
         events = message.events
         self.first_event_id = events[0].event_id if events else 0
         """0: it brings none."""
+
+    @property
+    def task_timeout_ms(self) -> int:
+        return self._message.task_timeout_ms
 
     @property
     def query_tokens(self) -> list[bytes]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
 
-from perdure._replay.messages import Task, TaskFailure, TaskSuccess
+from perdure._replay.messages import LocalActivityOutcome, Task, TaskFailure, TaskSuccess
 
 
 class Instance(Protocol):
@@ -17,6 +18,12 @@ class Instance(Protocol):
 
     def activate(self, task: Task) -> TaskSuccess | TaskFailure: ...
 
+    def resolve_local(self, outcome: LocalActivityOutcome) -> TaskSuccess | TaskFailure | None:
+        """None: no workflow task is open."""
+        ...
+
+    def yield_task(self) -> TaskSuccess: ...
+
     def evict(self) -> None:
         """Ends it without a trace. To be called once."""
         ...
@@ -25,17 +32,20 @@ class Instance(Protocol):
 class CachedRun:
     """A run in memory, in the cache or about to be put there."""
 
-    __slots__ = ("_is_evicted", "instance", "run_id")
+    __slots__ = ("instance", "is_evicted", "on_evict", "run_id")
 
     def __init__(self, run_id: str, instance: Instance) -> None:
         self.run_id = run_id
         self.instance = instance
-        self._is_evicted = False
+        self.is_evicted = False
+        self.on_evict: Callable[[CachedRun], None] | None = None
 
     def evict(self) -> None:
         """Evicting twice is fine: by the cache's limit, say, and by the engine's refusal."""
-        if not self._is_evicted:
-            self._is_evicted = True
+        if not self.is_evicted:
+            self.is_evicted = True
+            if self.on_evict is not None:
+                self.on_evict(self)
             self.instance.evict()
 
 
@@ -60,6 +70,11 @@ class RunCache:
         while len(self._runs) > self._size_max:
             _, oldest = self._runs.popitem(last=False)
             oldest.evict()
+
+    def take_out(self, run: CachedRun) -> None:
+        """Its workflow task goes on for longer: until it is put back it must not be evicted."""
+        if self._runs.get(run.run_id) is run:
+            del self._runs[run.run_id]
 
     def evict(self, run: CachedRun) -> None:
         """Whether it is still in the cache or not."""

@@ -46,6 +46,11 @@ class HeldTasks:
     def add(self, task: HeldTask) -> None:
         self._by_token[task.token] = task
 
+    def watch_loss(self, token: bytes, on_loss: Callable[[], None]) -> None:
+        held = self._by_token.get(token)
+        if held is not None:
+            held.on_loss = on_loss
+
     def remove(self, token: bytes) -> None:
         self._by_token.pop(token, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from perdure._worker.guard import GuardThread
 from perdure._worker.heartbeat import Heartbeats, LoopProbe
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
+from perdure._worker.local_activities import LocalActivities
 from perdure._worker.polling import Poller
 from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
@@ -55,6 +57,7 @@ class WorkerSettings:
     converter: PayloadConverter
     workflow_slots: int
     activity_slots: int
+    local_activities_at_once: int
     cached_runs_max: int
     graceful_shutdown_timeout: timedelta
 
@@ -89,6 +92,15 @@ class WorkerRooms:
             held=self._held,
             slots=self._poller.activity_slots,
         )
+        self._local = LocalActivities(
+            settings.activities,
+            namespace=identity.namespace,
+            task_queue=settings.task_queue,
+            converter=settings.converter,
+            executor=settings.executor,
+            at_once_max=settings.local_activities_at_once,
+            now_us=_now_us,
+        )
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
         self._workflow_tasks = WorkflowTasks(
             make_instance=settings.make_instance,
@@ -101,6 +113,7 @@ class WorkerRooms:
             held=self._held,
             slots=self._poller.workflow_slots,
             converter=settings.converter,
+            local=self._local,
         )
         probe = LoopProbe(loop, surroundings.monotonic_s)
         heartbeats = Heartbeats(
@@ -116,9 +129,12 @@ class WorkerRooms:
     async def stop(self) -> None:
         """Lets what runs end, asks what is still there to stop, gives back what has not."""
         self._activities.begin_shutdown()
-        await _at_most(self._graceful_s, self._activities.wait_ended())
+        self._local.begin_shutdown()
+        await _at_most(self._graceful_s, self._wait_ended())
         self._activities.give_up()
-        await _at_most(LAST_WORDS_S, self._activities.wait_ended())
+        self._workflow_tasks.give_up_open()
+        self._local.give_up()
+        await _at_most(LAST_WORDS_S, self._wait_ended())
         await _at_most(LAST_WORDS_S, self._completions.wait_settled())
         await self._completions.close()
         # In a thread, because a heartbeat may be under way. After it no other must follow the
@@ -127,6 +143,10 @@ class WorkerRooms:
         await self._say_goodbye()
         await self._workflow_tasks.close()
         self._blocking_service.close()
+
+    async def _wait_ended(self) -> None:
+        await self._activities.wait_ended()
+        await self._local.wait_ended()
 
     async def _say_goodbye(self) -> None:
         released = [task.token for task in self._held.all()]
@@ -159,6 +179,10 @@ class WorkerRooms:
         if task.token:
             completion = workflow_task_failure(task.token, "DEADLOCK", failure)
             self._blocking_service.complete_tasks([completion], _DEADLOCK_REPORT_TIMEOUT_S)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
 
 
 async def _at_most(limit_s: float, end: Coroutine[Any, Any, None]) -> None:

@@ -35,6 +35,8 @@ from perdure._worker.completions import Completions
 from perdure._worker.deadlock import DeadlockWatch
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTask, HeldTasks
+from perdure._worker.local_activities import LocalActivities
+from perdure._worker.open_tasks import OpenTasks
 from perdure._worker.slots import Slots
 from perdure.converter import PayloadConverter
 from perdure.errors import RPCError, RPCStatusCode
@@ -62,7 +64,15 @@ class WorkflowTasks:
         held: HeldTasks,
         slots: Slots,
         converter: PayloadConverter,
+        local: LocalActivities,
     ) -> None:
+        self._open_tasks = OpenTasks(
+            local,
+            guarded=self._guarded,
+            complete=self._complete,
+            abandon=self._settle,
+            can_yield=cache.keeps_runs,
+        )
         self._make_instance = make_instance
         self._cache = cache
         self._history = history
@@ -76,6 +86,8 @@ class WorkflowTasks:
     def take(self, polled: PolledWorkflowTask) -> None:
         if polled.token:
             self._held.add(HeldTask(polled.token))
+            if polled.run_id in self._open_tasks:
+                self._open_tasks.lose(polled.run_id)  # or we would not have got this one
         if polled.next_page_token or not self._try_to_run(polled, ()):
             fetching = asyncio.ensure_future(self._fetch_and_run(polled))
             self._fetching.add(fetching)
@@ -87,14 +99,23 @@ class WorkflowTasks:
             fetching.cancel()
         if self._fetching:
             await asyncio.wait(self._fetching)
+        self._open_tasks.close()
         self._cache.clear()
 
+    def give_up_open(self) -> None:
+        """Tasks that wait for local activities: no more is said of them."""
+        self._open_tasks.close()
+
     async def _fetch_and_run(self, polled: PolledWorkflowTask) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         try:
             after = await self._history.fetch_after(polled)
+            polled.waited_s = loop.time() - began_s
             if self._try_to_run(polled, after):
                 return
             before = await self._history.fetch_before(polled)
+            polled.waited_s = loop.time() - began_s
             task = polled.read(before, after)
             run = CachedRun(polled.run_id, self._make_instance(task))
         except Exception as error:
@@ -125,28 +146,37 @@ class WorkflowTasks:
         return True
 
     def _run(self, polled: PolledWorkflowTask, run: CachedRun, task: Task) -> None:
-        try:
-            outcome = self._activate(polled, run, task)
-        except DeadlockDetected as late:  # it hit just when the code had ended by itself
-            self._watch.leave(polled)
-            outcome = self._failure("DEADLOCK", late)
+        outcome = self._guarded(polled, partial(run.instance.activate, task))
         if polled.query_only:
             self._keep(run, keeps=isinstance(outcome, TaskSuccess))
             self._complete_queries(polled, outcome)
+        elif isinstance(outcome, TaskSuccess) and outcome.local is not None:
+            self._cache.take_out(run)
+            if self._open_tasks.take_in(polled, run, outcome):
+                self._held.watch_loss(
+                    polled.token, partial(self._open_tasks.lose, run.run_id, polled.token)
+                )
+            else:
+                self._complete(polled, run, outcome)
         else:
             self._complete(polled, run, outcome)
 
-    def _activate(
-        self, polled: PolledWorkflowTask, run: CachedRun, task: Task
+    def _guarded(
+        self, polled: PolledWorkflowTask, go_on: Callable[[], TaskSuccess | TaskFailure]
     ) -> TaskSuccess | TaskFailure:
-        self._watch.current = polled
+        """Lets the run's code go on, watched."""
         try:
-            return run.instance.activate(task)
-        except Exception as error:  # a defect of ours: never of the user's code
-            logger.exception("workflow task of %s could not be run", polled.workflow_id)
-            return self._failure("WORKER_FAILURE", error)
-        finally:
+            self._watch.current = polled
+            try:
+                return go_on()
+            except Exception as error:  # a defect of ours: never of the user's code
+                logger.exception("workflow task of %s could not be run", polled.workflow_id)
+                return self._failure("WORKER_FAILURE", error)
+            finally:
+                self._watch.leave(polled)
+        except DeadlockDetected as late:  # it hit just when the code had ended by itself
             self._watch.leave(polled)
+            return self._failure("DEADLOCK", late)
 
     def _keep(self, run: CachedRun, *, keeps: bool) -> None:
         if keeps and self._cache.keeps_runs:
@@ -155,7 +185,11 @@ class WorkflowTasks:
             self._cache.evict(run)
 
     def _complete(
-        self, polled: PolledWorkflowTask, run: CachedRun, outcome: TaskSuccess | TaskFailure
+        self,
+        polled: PolledWorkflowTask,
+        run: CachedRun,
+        outcome: TaskSuccess | TaskFailure,
+        yields: bool = False,
     ) -> None:
         if isinstance(outcome, TaskFailure):
             self._cache.evict(run)
@@ -168,7 +202,9 @@ class WorkflowTasks:
         closes = any(closes_workflow(command) for command in outcome.commands)
         keeps = not closes and self._cache.keeps_runs
         try:
-            completion = workflow_task_success(polled.token, outcome, cached=keeps)
+            completion = workflow_task_success(
+                polled.token, outcome, cached=keeps, force_new_task=yields
+            )
         except Exception as error:  # a value that fits no field: a text that is not UTF-8, say
             self._cache.evict(run)
             self._complete_failed(polled, error, "BAD_COMMAND")

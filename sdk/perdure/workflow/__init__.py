@@ -10,7 +10,8 @@ from perdure._definitions import HandlerUnfinishedPolicy
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.interrupts import ContinueAsNewError
 from perdure._replay.machines.activity import ActivityCancellationType
-from perdure._replay.updates import UpdateInfo
+from perdure._replay.signals import UnfinishedSignalHandlersWarning
+from perdure._replay.updates import UnfinishedUpdateHandlersWarning, UpdateInfo
 from perdure.errors import NondeterminismError, ReadOnlyContextError
 from perdure.workflow import unsafe
 from perdure.workflow._activities import (
@@ -31,7 +32,6 @@ from perdure.workflow._context import (
     LoggerAdapter,
     all_handlers_finished,
     cancellation_reason,
-    current_update_info,
     in_workflow,
     info,
     instance,
@@ -41,11 +41,9 @@ from perdure.workflow._context import (
     now,
     payload_converter,
     random,
-    set_dynamic_update_handler,
-    set_signal_handler,
-    set_update_handler,
     time,
     time_ns,
+    upsert_memo,
     uuid4,
 )
 from perdure.workflow._decorators import (
@@ -64,7 +62,32 @@ from perdure.workflow._fan_out import (
     map,
     parallel,
 )
+from perdure.workflow._handlers import (
+    current_update_info,
+    get_current_details,
+    get_dynamic_query_handler,
+    get_dynamic_signal_handler,
+    get_query_handler,
+    get_signal_handler,
+    set_current_details,
+    set_dynamic_query_handler,
+    set_dynamic_signal_handler,
+    set_dynamic_update_handler,
+    set_query_handler,
+    set_signal_handler,
+    set_update_handler,
+)
+from perdure.workflow._local_activities import (
+    LocalActivityOptions,
+    execute_local_activity,
+    execute_local_activity_class,
+    execute_local_activity_method,
+    start_local_activity,
+    start_local_activity_class,
+    start_local_activity_method,
+)
 from perdure.workflow._saga import Saga, saga
+from perdure.workflow._versions import deprecate_patch, patched
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
 __all__ = [
@@ -77,10 +100,13 @@ __all__ = [
     "FanOutRule",
     "HandlerUnfinishedPolicy",
     "Info",
+    "LocalActivityOptions",
     "LoggerAdapter",
     "NondeterminismError",
     "ReadOnlyContextError",
     "Saga",
+    "UnfinishedSignalHandlersWarning",
+    "UnfinishedUpdateHandlersWarning",
     "UpdateInfo",
     "UpdateMethodMultiParam",
     "all_handlers_finished",
@@ -89,10 +115,19 @@ __all__ = [
     "continue_as_new",
     "current_update_info",
     "defn",
+    "deprecate_patch",
     "execute_activity",
     "execute_activity_method",
+    "execute_local_activity",
+    "execute_local_activity_class",
+    "execute_local_activity_method",
+    "get_current_details",
+    "get_dynamic_query_handler",
+    "get_dynamic_signal_handler",
     "get_last_completion_result",
     "get_last_failure",
+    "get_query_handler",
+    "get_signal_handler",
     "has_last_completion_result",
     "in_workflow",
     "info",
@@ -104,22 +139,31 @@ __all__ = [
     "memo_value",
     "now",
     "parallel",
+    "patched",
     "payload_converter",
     "query",
     "random",
     "run",
     "saga",
+    "set_current_details",
+    "set_dynamic_query_handler",
+    "set_dynamic_signal_handler",
     "set_dynamic_update_handler",
+    "set_query_handler",
     "set_signal_handler",
     "set_update_handler",
     "signal",
     "sleep",
     "start_activity",
     "start_activity_method",
+    "start_local_activity",
+    "start_local_activity_class",
+    "start_local_activity_method",
     "time",
     "time_ns",
     "unsafe",
     "update",
+    "upsert_memo",
     "uuid4",
     "wait",
     "wait_condition",

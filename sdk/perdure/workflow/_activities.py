@@ -27,7 +27,7 @@ class ActivityOptions(TypedDict, total=False):
     """`start_to_close_timeout` or `schedule_to_close_timeout` is required.
 
     `task_queue` is the workflow's own unless given; `activity_id` is counted; `retry_policy` is
-    the engine's (1 s, doubling, without end).
+    the engine's (1 s, doubling, without end); `summary` is shown beside it to people.
     """
 
     task_queue: str | None
@@ -39,6 +39,7 @@ class ActivityOptions(TypedDict, total=False):
     cancellation_type: ActivityCancellationType
     activity_id: str | None
     priority: Priority | None
+    summary: str | None
 
 
 @overload
@@ -230,13 +231,14 @@ def _start(
 ) -> ActivityHandle[Any]:
     run = current_run()
     run.check_may_act()
-    schedule_to_close_ms = _to_ms(options.get("schedule_to_close_timeout"))
-    start_to_close_ms = _to_ms(options.get("start_to_close_timeout"))
+    schedule_to_close_ms = to_ms(options.get("schedule_to_close_timeout"))
+    start_to_close_ms = to_ms(options.get("start_to_close_timeout"))
     if not schedule_to_close_ms and not start_to_close_ms:
         raise ValueError(
             f"activity {name!r}: give start_to_close_timeout or schedule_to_close_timeout"
         )
     priority = options.get("priority")
+    summary = options.get("summary")
     activity_id = run.next_activity_id()
     command = ScheduleActivity(
         activity_id=options.get("activity_id") or activity_id,
@@ -245,17 +247,18 @@ def _start(
         input=run.converter.to_payloads(args),
         header=_NO_HEADER,
         schedule_to_close_timeout_ms=schedule_to_close_ms,
-        schedule_to_start_timeout_ms=_to_ms(options.get("schedule_to_start_timeout")),
+        schedule_to_start_timeout_ms=to_ms(options.get("schedule_to_start_timeout")),
         start_to_close_timeout_ms=start_to_close_ms,
-        heartbeat_timeout_ms=_to_ms(options.get("heartbeat_timeout")),
+        heartbeat_timeout_ms=to_ms(options.get("heartbeat_timeout")),
         retry_policy=options.get("retry_policy"),
         priority=(priority.priority_key or 0) if priority is not None else 0,
+        summary=None if summary is None else run.converter.to_payload(summary),
     )
     cancellation = options.get("cancellation_type", ActivityCancellationType.TRY_CANCEL)
     return run.start_activity(command, hint, cancellation)
 
 
-def _to_ms(duration: timedelta | None) -> int:
+def to_ms(duration: timedelta | None) -> int:
     """Rounded up, so that a short timeout never becomes 0, which is none at all."""
     if duration is None:
         return 0

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import random as random_module  # noqa: TID251 - only the type: the object is seeded by the run id
-from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from perdure._definitions import HandlerUnfinishedPolicy, handler_definition, update_handler
 from perdure._payload import Payload
 from perdure._replay.loop import DeterministicLoop
+from perdure._replay.memo import memo_of
+from perdure._replay.memo import upsert_memo as change_memo
 from perdure._replay.run import WorkflowRun, current_run
-from perdure._replay.updates import UpdateInfo, current_update
+from perdure._replay.updates import current_update
 from perdure.common import Priority, RetryPolicy
 
 _T = TypeVar("_T")
@@ -75,7 +76,7 @@ def _info(run: WorkflowRun) -> Info:
         headers=started.header,
         namespace=run.namespace,
         priority=Priority(priority_key=started.priority or None),
-        raw_memo=started.memo,
+        raw_memo=memo_of(run),
         retry_policy=started.retry_policy,
         run_id=started.run_id,
         run_timeout=_duration(started.run_timeout_ms),
@@ -127,8 +128,19 @@ def uuid4() -> UUID:
 def memo() -> Mapping[str, Any]:
     """The memo's values, decoded without hints; see `memo_value`."""
     run = current_run()
-    assert run.started is not None
-    return {key: run.converter.from_payload(value) for key, value in run.started.memo.items()}
+    return {key: run.converter.from_payload(value) for key, value in memo_of(run).items()}
+
+
+def upsert_memo(updates: Mapping[str, Any]) -> None:
+    """Changes the run's memo, for the code at once and for lists with the workflow task.
+
+    None takes a name away. Raises PayloadEncodeError for values that cannot travel.
+    """
+    run = current_run()
+    encode = run.converter.to_payload
+    changes = {name: None if one is None else encode(one) for name, one in updates.items()}
+    if changes:
+        change_memo(run, changes)
 
 
 _MISSING: Any = object()
@@ -145,8 +157,7 @@ def memo_value(key: str, default: _T = ..., *, type_hint: type[_T]) -> _T: ...
 def memo_value(key: str, default: Any = _MISSING, *, type_hint: Any = None) -> Any:
     """KeyError when there is none and no default."""
     run = current_run()
-    assert run.started is not None
-    payload = run.started.memo.get(key)
+    payload = memo_of(run).get(key)
     if payload is not None:
         return run.converter.from_payload(payload, type_hint or Any)
     if default is _MISSING:
@@ -168,69 +179,6 @@ def cancellation_reason() -> str | None:
     """What the request to cancel gave as its reason; None while there is none."""
     run = current_run()
     return run.cancel_reason if run.cancel_requested else None
-
-
-def set_signal_handler(name: str, handler: Callable[..., Any]) -> None:
-    """Signals of that name go to `handler`, first those that came before there was one."""
-    run = current_run()
-    run.check_may_act()
-    definition = handler_definition(handler, name, "signal", skip_first=False)
-
-    def without_self(_: Any, *args: Any) -> Any:
-        return handler(*args)
-
-    run.signals.add_handler(replace(definition, function=without_self))
-
-
-def current_update_info() -> UpdateInfo | None:
-    """Of the update that the code runs for: in its validator, its handler, and the tasks of that."""
-    current_run()
-    return current_update.get()
-
-
-def set_update_handler(
-    name: str | None,
-    handler: Callable[..., Any] | None,
-    *,
-    validator: Callable[..., None] | None = None,
-    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
-) -> None:
-    """From now on updates of that name go to `handler`; with None they are refused.
-
-    The name None is every name that has no handler of its own.
-    """
-    run = current_run()
-    run.check_may_act()
-    if handler is None:
-        run.updates.add_handler(name, None)
-        return
-    definition = update_handler(
-        handler, name, unfinished_policy, dynamic=name is None, skip_first=False
-    )
-
-    def without_self(_: Any, *args: Any) -> Any:
-        return handler(*args)
-
-    def validate(_: Any, *args: Any) -> None:
-        assert validator is not None
-        validator(*args)
-
-    run.updates.add_handler(
-        name,
-        replace(
-            definition,
-            function=without_self,
-            validator=None if validator is None else validate,
-        ),
-    )
-
-
-def set_dynamic_update_handler(
-    handler: Callable[..., Any] | None, *, validator: Callable[..., None] | None = None
-) -> None:
-    """From now on updates that no other handler takes go to this one, which takes a name and a
-    `Sequence[RawValue]`."""
-    set_update_handler(None, handler, validator=validator)
 
 
 def current_loop() -> DeterministicLoop:

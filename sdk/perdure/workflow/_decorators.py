@@ -38,6 +38,7 @@ def defn(cls: _Class, /) -> _Class: ...
 def defn(
     *,
     name: str | None = None,
+    dynamic: bool = False,
     failure_exception_types: Sequence[type[BaseException]] = (),
 ) -> Callable[[_Class], _Class]: ...
 
@@ -47,17 +48,20 @@ def defn(
     /,
     *,
     name: str | None = None,
+    dynamic: bool = False,
     failure_exception_types: Sequence[type[BaseException]] = (),
 ) -> Any:
     """Makes a class a workflow; its type is the class's name unless `name` says otherwise.
 
+    A `dynamic` one, at most one a worker, is run for all types that the worker does not know; it
+    takes one `Sequence[RawValue]`, and `info().workflow_type` is what was asked for.
     `failure_exception_types` are exceptions that fail the run although they are of a kind that
     only fails the workflow task and has it retried (NondeterminismError, PayloadDecodeError, …).
     Raises TypeError, with the reason, for a class that cannot be a workflow.
     """
 
     def decorate(decorated: type) -> type:
-        _definitions.define_workflow(decorated, name, failure_exception_types)
+        _definitions.define_workflow(decorated, name, failure_exception_types, dynamic=dynamic)
         return decorated
 
     return decorate if cls is None else decorate(cls)
@@ -78,14 +82,38 @@ def signal(fn: _Signal, /) -> _Signal: ...
 
 
 @overload
-def signal(*, name: str | None = None) -> Callable[[_Signal], _Signal]: ...
+def signal(
+    *,
+    name: str | None = None,
+    dynamic: bool = False,
+    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
+    description: str | None = None,
+) -> Callable[[_Signal], _Signal]: ...
 
 
-def signal(fn: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
-    """Marks a method, async or not, that is called for each signal of its name, in order."""
+def signal(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    dynamic: bool = False,
+    unfinished_policy: HandlerUnfinishedPolicy = HandlerUnfinishedPolicy.WARN_AND_ABANDON,
+    description: str | None = None,
+) -> Any:
+    """Marks a method, async or not, that is called for each signal of its name, in order.
+
+    A `dynamic` one takes the name and a `Sequence[RawValue]`, for all names without a handler.
+    `unfinished_policy` says whether a run that ends while it runs warns of that.
+    """
 
     def decorate(decorated: _Signal) -> _Signal:
-        return _definitions.mark_signal(decorated, name)
+        return _definitions.mark_signal(
+            decorated,
+            name,
+            dynamic=dynamic,
+            unfinished_policy=unfinished_policy,
+            description=description,
+        )
 
     return decorate if fn is None else decorate(fn)
 
@@ -95,14 +123,26 @@ def query(fn: _Query, /) -> _Query: ...
 
 
 @overload
-def query(*, name: str | None = None) -> Callable[[_Query], _Query]: ...
+def query(
+    *, name: str | None = None, dynamic: bool = False, description: str | None = None
+) -> Callable[[_Query], _Query]: ...
 
 
-def query(fn: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Any:
-    """Marks a plain method that answers from the workflow's state and changes nothing."""
+def query(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    dynamic: bool = False,
+    description: str | None = None,
+) -> Any:
+    """Marks a plain method that answers from the workflow's state and changes nothing.
+
+    A `dynamic` one takes the name and a `Sequence[RawValue]`, for all names without a handler.
+    """
 
     def decorate(decorated: _Query) -> _Query:
-        return _definitions.mark_query(decorated, name)
+        return _definitions.mark_query(decorated, name, dynamic=dynamic, description=description)
 
     return decorate if fn is None else decorate(fn)
 

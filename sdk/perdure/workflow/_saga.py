@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self
 
@@ -103,12 +103,8 @@ class Saga:
         )
         if not self._listens:
             self._listens = True
-            definition = handler_definition(self._hear, "saga", "signal", skip_first=False)
-
-            def hear(_: object, word: Mapping[str, str]) -> None:
-                self._hear(word)
-
-            current_run().signals.add_handler(replace(definition, name=SAGA_SIGNAL, function=hear))
+            definition = handler_definition(self._hear, "saga", "signal", free=True)
+            current_run().signals.set_handler(SAGA_SIGNAL, definition)
         await wait_condition(lambda: self._word is not None)
         word, self._word = self._word, None
         assert word is not None

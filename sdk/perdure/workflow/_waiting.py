@@ -12,26 +12,36 @@ from perdure._replay.run import current_run
 _T = TypeVar("_T")
 
 
-async def sleep(duration: float | timedelta) -> None:
-    """A durable timer. Nothing or less only lets others run, without a timer."""
-    await asyncio.sleep(_seconds(duration))  # noqa: TID251 - on the workflow's loop
+async def sleep(duration: float | timedelta, *, summary: str | None = None) -> None:
+    """A durable timer. Nothing or less only lets others run, without a timer.
+
+    `summary` is shown beside it to people.
+    """
+    seconds = _seconds(duration)
+    if summary is not None:
+        _name_next_timer(summary, seconds)
+    await asyncio.sleep(seconds)  # noqa: TID251 - on the workflow's loop
 
 
 async def wait_condition(
     fn: Callable[[], bool],
     *,
     timeout: timedelta | float | None = None,  # noqa: ASYNC109 - as users know it
+    timeout_summary: str | None = None,
 ) -> None:
     """Returns when `fn` is true; it is asked whenever all tasks of the workflow wait.
 
     Raises the built-in TimeoutError when that takes longer than `timeout`. `fn` must not change
-    anything.
+    anything. `timeout_summary` is shown beside the timer to people.
     """
     run = current_run()
     if timeout is None or run.ask(fn):
         await run.conditions.wait(fn)
         return
-    async with asyncio.timeout(_seconds(timeout)):
+    seconds = _seconds(timeout)
+    if timeout_summary is not None:
+        _name_next_timer(timeout_summary, seconds)
+    async with asyncio.timeout(seconds):
         await run.conditions.wait(fn)
 
 
@@ -68,6 +78,13 @@ def as_completed(
 
     for _ in futures:
         yield following()
+
+
+def _name_next_timer(summary: str, seconds: float) -> None:
+    """The caller starts it before anything else can run; no timer is started for nothing or less."""
+    run = current_run()
+    if seconds > 0:
+        run.timer_summary = run.converter.to_payload(summary)
 
 
 def _seconds(duration: float | timedelta) -> float:

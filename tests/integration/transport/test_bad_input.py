@@ -401,6 +401,47 @@ async def test_a_bad_command_reaches_history_only_as_a_failed_task(
     assert sent.cause == WorkflowTaskFailedCause.BAD_COMMAND
 
 
+@pytest.mark.parametrize(
+    ("command", "field"),
+    [
+        ({"record_marker": {"marker_name": ""}}, "record_marker.marker_name"),
+        ({"record_marker": {"marker_name": "__mine"}}, "record_marker.marker_name"),
+        (
+            {"record_marker": {"marker_name": "m", "details": bytes(2 * 1024 * 1024 + 1)}},
+            "record_marker.details",
+        ),
+        (
+            {"record_marker": {"marker_name": "m", "header": bytes(256 * 1024 + 1)}},
+            "record_marker.header",
+        ),
+        ({"modify_properties": {"upserted_memo": b"no memo"}}, "modify_properties.upserted_memo"),
+        (
+            {"modify_properties": {"upserted_memo": b"\x0a\x03\x0a\x01\xff"}},
+            "modify_properties.upserted_memo",
+        ),
+        (
+            {"start_timer": {"timer_id": "1", "summary": bytes(2 * 1024 * 1024 + 1)}},
+            "start_timer.summary",
+        ),
+    ],
+)
+async def test_what_a_workflow_says_of_itself_badly_is_a_failed_task(
+    served: Served, command: Any, field: str
+) -> None:
+    success = wpb.WorkflowTaskSuccess(commands=[wpb.Command(**command)])
+    token = served.room.sealer.seal_task(task_token())
+    completion = wpb.TaskCompletion(token=token, workflow_task_success=success)
+
+    response = await served.workers.CompleteTasks(complete(completion))
+
+    refused = refusal_in(response.failures[0].error)
+    path = f"workflow_task_success.commands[0].{field}"
+    assert (refused.code, refused.field) == (INVALID, path)
+    (sent,) = served.history.completed
+    assert isinstance(sent, FailWorkflowTask)
+    assert sent.cause == WorkflowTaskFailedCause.BAD_COMMAND
+
+
 async def test_a_command_of_a_newer_version_is_a_failed_task_too(served: Served) -> None:
     success = wpb.WorkflowTaskSuccess(commands=[wpb.Command()])
     token = served.room.sealer.seal_task(task_token())

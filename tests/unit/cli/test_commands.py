@@ -361,6 +361,23 @@ def test_an_update_that_comes_to_nothing(
     assert found.stdout == ""
 
 
+def test_stack_prints_where_each_task_waits(client: FakeClient) -> None:
+    client.value = "main:\n  a.py:7 in Order.run\n\n\x1b[31msignal pay:\n  a.py:9 in Order.pay"
+
+    found = run("workflow", "stack", "order-1")
+
+    assert found.exit_code == 0
+    assert ("query", "order-1", "__stack_trace", []) in client.asked
+    assert found.stdout.splitlines() == [
+        "main:",
+        "  a.py:7 in Order.run",
+        "",
+        "signal pay:",
+        "  a.py:9 in Order.pay",
+    ]
+    assert json.loads(run("workflow", "stack", "order-1", "-o", "json").stdout) == client.value
+
+
 def test_query_prints_the_answer_as_json(client: FakeClient) -> None:
     client.value = ["größe", STARTED]
 

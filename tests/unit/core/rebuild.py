@@ -32,6 +32,7 @@ FOLDED = {
     "request_marks": "history",
     "updates": "history",
     "updates_running": "history",
+    "memo": "history",
 }
 RUN = {
     "folded": "history",

@@ -100,6 +100,8 @@ commands = st.lists(
         st.builds(timer, some_name, st.sampled_from([0, 1, 10])),
         st.tuples(st.just("cancel timer"), st.integers(0, 3)),
         st.tuples(st.just("cancel activity"), st.integers(0, 3)),
+        st.just(cmd.RecordMarker("m", b"details", b"", None)),
+        st.just(cmd.ModifyProperties(b"\x0a\x07\x0a\x01k\x12\x02\x0a\x00")),
     ),
     min_size=1,
     max_size=4,

@@ -88,6 +88,7 @@ SCHEDULED = ev.ActivityTaskScheduled(
     workflow_task_completed_event_id=4,
     retry_policy=POLICY,
     priority=2,
+    summary=b"summary",
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
 
@@ -114,7 +115,7 @@ EVENTS: list[ev.Event] = [
     ev.ActivityTaskTimedOut(7, TIME_US, FAILURE, 5, 6, RetryState.TIMEOUT),
     ev.ActivityTaskCancelRequested(7, TIME_US, 5, 4),
     ev.ActivityTaskCanceled(8, TIME_US, b"details", 7, 5, 6, "worker-1@host"),
-    ev.TimerStarted(5, TIME_US, "t-1", 60_000, 4),
+    ev.TimerStarted(5, TIME_US, "t-1", 60_000, 4, b"summary"),
     ev.TimerFired(6, TIME_US, "t-1", 5),
     ev.TimerCanceled(6, TIME_US, "t-1", 5, 4, "worker-1@host"),
     ev.WorkflowExecutionCancelRequested(5, TIME_US, "unwanted", "cli@host", REQUEST, HASH),
@@ -142,6 +143,8 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowExecutionUpdateAdmitted(
         7, TIME_US, "u-1", "set address", b"input", b"h", "cli@host", HASH
     ),
+    ev.MarkerRecorded(5, TIME_US, "patch", b"details", 4, b"header", FAILURE),
+    ev.WorkflowPropertiesModified(5, TIME_US, 4, b"memo"),
 ]
 
 HEAD = Head(
@@ -199,6 +202,7 @@ FOLDED = Folded(
     request_marks=[(1, TIME_US)],
     updates={"u-1": Update(5, HASH, 6)},
     updates_running=1,
+    memo=b"changed memo",
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

@@ -125,9 +125,14 @@ def terminate(number: int = 250, **changes: Any) -> intents.TerminateWorkflow:
 
 
 def done(
-    token: TaskToken, *commands: cmd.Command, cached: bool = False
+    token: TaskToken,
+    *commands: cmd.Command,
+    cached: bool = False,
+    force_new_task: bool = False,
 ) -> intents.CompleteWorkflowTask:
-    return intents.CompleteWorkflowTask(token, list(commands), cached, WORKER, IDENTITY, "build-1")
+    return intents.CompleteWorkflowTask(
+        token, list(commands), cached, WORKER, IDENTITY, "build-1", force_new_task=force_new_task
+    )
 
 
 def task_failed(

@@ -60,10 +60,26 @@ def test_every_released_form_is_read(sample: Any) -> None:
     """Fields that a form did not have yet are at their defaults."""
     for golden in GOLDEN[type(sample).__name__]:
         payload = bytes.fromhex(golden)
-        known = len(msgspec.msgpack.decode(payload)) - (1 if is_event(sample) else 0)
-        fields = type(sample).__struct_fields__
-        expected = type(sample)(**{name: getattr(sample, name) for name in fields[:known]})
-        assert unpack(payload, type(sample)) == expected
+        array = msgspec.msgpack.decode(payload)
+        read = unpack(payload, type(sample))
+        assert begins_with(elements(read), array)
+        known = len(array) - (1 if is_event(sample) else 0)
+        for field in msgspec.structs.fields(type(sample))[known:]:
+            default = field.default
+            if field.default_factory is not msgspec.NODEFAULT:
+                default = field.default_factory()
+            assert getattr(read, field.name) == default
+
+
+def begins_with(written: Any, read: Any) -> bool:
+    """Is it what was read, with fields appended at the ends of its arrays, at any depth?"""
+    if isinstance(read, list):
+        return len(written) >= len(read) and all(map(begins_with, written, read))
+    if isinstance(read, dict):
+        return written.keys() == read.keys() and all(
+            begins_with(written[key], read[key]) for key in read
+        )
+    return bool(written == read)
 
 
 def test_every_type_has_golden_bytes() -> None:
@@ -123,6 +139,8 @@ def test_the_type_numbers_are_those_of_temporal() -> None:
         (41, "WORKFLOW_EXECUTION_UPDATE_ACCEPTED"),
         (43, "WORKFLOW_EXECUTION_UPDATE_COMPLETED"),
         (47, "WORKFLOW_EXECUTION_UPDATE_ADMITTED"),
+        (25, "MARKER_RECORDED"),
+        (46, "WORKFLOW_PROPERTIES_MODIFIED"),
     ]
 
 
@@ -220,10 +238,11 @@ def sample_of(type_: type) -> Any:
 
 @each_event
 def test_an_event_without_a_field_it_always_had_is_corrupt(event: ev.Event) -> None:
-    fields = msgspec.structs.fields(type(event))
-    always = sum(one.default is one.default_factory is msgspec.NODEFAULT for one in fields)
+    required = 1 + sum(field.required for field in msgspec.structs.fields(type(event)))  # the tag
+
+    CODEC.decode_events(b"\x00" + pack([elements(event)[:required]]))
     with pytest.raises(CorruptRow):
-        CODEC.decode_events(b"\x00" + pack([elements(event)[:always]]))  # one less, and the tag
+        CODEC.decode_events(b"\x00" + pack([elements(event)[: required - 1]]))
 
 
 # ---- corrupt bytes

@@ -105,6 +105,8 @@ EVENT: dict[E, Make] = {
     E.WORKFLOW_EXECUTION_UPDATE_ADMITTED: lambda n: ev.WorkflowExecutionUpdateAdmitted(
         n, TIME_US, "u", "set", b"", b"", "", b"h"
     ),
+    E.MARKER_RECORDED: lambda n: ev.MarkerRecorded(n, TIME_US, "m", b"", 4, b"", None),
+    E.WORKFLOW_PROPERTIES_MODIFIED: lambda n: ev.WorkflowPropertiesModified(n, TIME_US, 4, b""),
 }
 
 # The events that bring a new run into each phase of each automaton.

@@ -110,6 +110,7 @@ MEGABYTES = bytes(limits.PAYLOAD_BYTES_MAX + 1)
         (cancel_workflow, CancelWorkflow(**REQUEST, reason="x" * 5_000), "reason"),
         (terminate_workflow, TerminateWorkflow(**REQUEST, details=MEGABYTES), "details"),
         (query_workflow, query(query_type=" "), "query_type"),
+        (query_workflow, query(query_type="__mine"), "query_type"),
         (query_workflow, query(args=MEGABYTES), "args"),
     ],
 )

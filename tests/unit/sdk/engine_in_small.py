@@ -51,6 +51,14 @@ def new_instance(cls: type, *, guarded: bool = True) -> WorkflowInstance:
     return instance
 
 
+CLOSINGS: dict[type[m.Command], str] = {
+    m.CompleteWorkflow: "WorkflowExecutionCompleted",
+    m.FailWorkflow: "WorkflowExecutionFailed",
+    m.CancelWorkflow: "WorkflowExecutionCanceled",
+    m.ContinueAsNew: "WorkflowExecutionContinuedAsNew",
+}
+
+
 class PocketEngine:
     def __init__(
         self,
@@ -182,8 +190,12 @@ class PocketEngine:
         message = self.message(self.events[self.sent :], updates=self.updates)
         outcome = self.instance.activate(message)
         self.sent = started
-        if isinstance(outcome, m.TaskSuccess):
-            self.previous_started_event_id = started
+        return self.taken(outcome)
+
+    def taken(self, outcome: m.TaskSuccess | m.TaskFailure) -> m.TaskSuccess | m.TaskFailure:
+        """What the engine makes of it; nothing of a task that waits for local activities."""
+        if isinstance(outcome, m.TaskSuccess) and not (outcome.local and outcome.local.waits):
+            self.previous_started_event_id = self.sent
             self.completed_id = self.add(m.WorkflowTaskCompleted, build_id="")
             for command in outcome.commands:
                 self._write(command)
@@ -195,12 +207,34 @@ class PocketEngine:
         assert isinstance(outcome, m.TaskSuccess), outcome.failure
         return outcome.commands
 
+    def local(self, activity_id: str, value: Any = None, **changes: Any) -> m.TaskSuccess:
+        """A local activity's outcome, while its workflow task is open; it must not fail."""
+        result = [] if "failure" in changes else payloads(value)
+        outcome = self.instance.resolve_local(
+            m.LocalActivityOutcome(
+                **({"activity_id": activity_id, "attempt": 1, "result": result} | changes)
+            )
+        )
+        assert isinstance(outcome, m.TaskSuccess), outcome
+        self.taken(outcome)
+        return outcome
+
+    def early_local(self, activity_id: str, value: Any = None) -> None:
+        """The outcome comes between two workflow tasks."""
+        outcome = m.LocalActivityOutcome(activity_id=activity_id, attempt=1, result=payloads(value))
+        assert self.instance.resolve_local(outcome) is None
+
+    def yield_task(self) -> list[m.Command]:
+        outcome = self.instance.yield_task()
+        self.taken(outcome)
+        return outcome.commands
+
     def failed_task(self) -> m.TaskFailure:
         outcome = self.run_task()
         assert isinstance(outcome, m.TaskFailure), outcome
         return outcome
 
-    def _write(self, command: m.Command) -> None:
+    def _write(self, command: m.Command) -> None:  # noqa: C901 - one case for each command
         match command:
             case m.ScheduleActivity(activity_id=activity_id, activity_type=activity_type):
                 self.add(
@@ -213,6 +247,16 @@ class PocketEngine:
             case m.CancelTimer(timer_id=timer_id):
                 started = self.started_timer(timer_id)
                 self.add(m.TimerCanceled, timer_id=timer_id, started_event_id=started)
+            case m.RecordMarker():
+                self.add(
+                    m.MarkerRecorded,
+                    marker_name=command.marker_name,
+                    marker_id=command.marker_id,
+                    details=command.details,
+                    failure=command.failure,
+                )
+            case m.ModifyProperties():
+                self.add(m.WorkflowPropertiesModified)
             case m.AcceptUpdate() | m.RejectUpdate() | m.CompleteUpdate():
                 self._write_update(command)
             case m.CompleteWorkflow():
@@ -224,7 +268,7 @@ class PocketEngine:
             case m.ContinueAsNew():
                 self.close("WorkflowExecutionContinuedAsNew")
             case _:
-                raise AssertionError(command)
+                self.close(CLOSINGS[type(command)])
 
     def _write_update(self, command: m.AcceptUpdate | m.RejectUpdate | m.CompleteUpdate) -> None:
         match command:
@@ -332,5 +376,7 @@ def _telling(command: m.Command) -> tuple[Any, ...]:
             return (command.failure.message,)
         case m.AcceptUpdate() | m.RejectUpdate() | m.CompleteUpdate():
             return (command.update_id,)
+        case m.RecordMarker():
+            return command.marker_name, command.marker_id
         case _:
             return ()

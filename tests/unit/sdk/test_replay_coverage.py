@@ -6,17 +6,22 @@ from enum import IntEnum
 from typing import Any
 
 import pytest
-from tests.unit.sdk.engine_in_small import PocketEngine
+from tests.unit.sdk.engine_in_small import CONVERTER, PocketEngine
 
 from perdure import activity, workflow
+from perdure._failures import exception_to_failure
 from perdure._replay.machines import activity as activity_machine
 from perdure._replay.machines import completion as completion_machine
+from perdure._replay.machines import local_activity as local_machine
 from perdure._replay.machines import moves as moves_module
 from perdure._replay.machines import timer as timer_machine
+from perdure.errors import CancelledError
 from perdure.workflow import ActivityCancellationType as Type
 
 LIMIT = timedelta(seconds=10)
-MODULES = (activity_machine, completion_machine, timer_machine)
+CANCELED = exception_to_failure(CancelledError(), CONVERTER)
+FAILED = exception_to_failure(ValueError("no"), CONVERTER)
+MODULES = (activity_machine, completion_machine, timer_machine, local_machine)
 
 
 @activity.defn
@@ -50,6 +55,35 @@ class Everything:
         await self.gone_on.wait()
 
 
+@workflow.defn
+class EverythingLocal:
+    """Each is cancelled in another state; one tries again, one is waited for before it is given."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    @workflow.signal
+    def stop(self) -> None:
+        self.stopped = True
+
+    @workflow.run
+    async def run(self) -> None:
+        def begin(how: Type = Type.TRY_CANCEL) -> workflow.ActivityHandle[None]:
+            return workflow.start_local_activity(
+                work, start_to_close_timeout=LIMIT, cancellation_type=how
+            )
+
+        begin().cancel()  # 1: never given
+        begin(Type.WAIT_CANCELLATION_COMPLETED).cancel()  # 2
+        running, waited, resting = begin(), begin(Type.WAIT_CANCELLATION_COMPLETED), begin()
+        handles = [begin(), running, waited, resting]
+        await workflow.wait_condition(lambda: self.stopped)
+        for handle in handles[1:]:
+            handle.cancel()
+        await handles[0]
+        await asyncio.Event().wait()
+
+
 @pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch) -> set[tuple[type, IntEnum, IntEnum]]:
     taken: set[tuple[type, IntEnum, IntEnum]] = set()
@@ -77,6 +111,18 @@ def test_every_move_is_taken(moves: set[tuple[type, IntEnum, IntEnum]]) -> None:
     run.signal("go_on")
     run.task()
     run.replay_all()
+    local = PocketEngine(EverythingLocal)
+    local.run_task()
+    local.local("2", failure=CANCELED)
+    local.local("6", failure=FAILED, backoff_ms=1_000)
+    local.local("5", failure=FAILED, backoff_ms=5_000)
+    local.yield_task()
+    local.fire("1")
+    local.signal("stop")
+    local.run_task()
+    local.local("4", failure=CANCELED)
+    local.local("6", attempt=2)
+    local.replay_all()
     terminated = PocketEngine(Everything)
     terminated.task()
     terminated.close("WorkflowExecutionTerminated")

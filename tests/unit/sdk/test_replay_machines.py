@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from perdure._replay.machines import activity, completion, timer
+from perdure._replay.machines import activity, completion, local_activity, timer
 from perdure._replay.machines.moves import IllegalMoveError
+from perdure._replay.messages import LocalActivityTask
 
 UNUSED: Any = None
 
@@ -22,6 +23,23 @@ def timer_machine() -> timer.TimerMachine:
     return timer.TimerMachine("1", UNUSED)
 
 
+def local_activity_machine() -> local_activity.LocalActivityMachine:
+    how = activity.ActivityCancellationType.TRY_CANCEL
+    task = LocalActivityTask(
+        activity_id="1",
+        activity_type="charge",
+        input=[],
+        schedule_to_close_timeout_ms=0,
+        schedule_to_start_timeout_ms=0,
+        start_to_close_timeout_ms=1,
+        retry_policy=None,
+        local_retry_threshold_ms=1,
+        attempt=1,
+        scheduled_time_us=1,
+    )
+    return local_activity.LocalActivityMachine(task, None, how, UNUSED, UNUSED, None)
+
+
 MACHINES: list[tuple[Callable[[], Any], type[IntEnum], type[IntEnum], dict[Any, Any]]] = [
     (activity_machine, activity.ActivityState, activity.ActivityMove, activity.MOVES),
     (timer_machine, timer.TimerState, timer.TimerMove, timer.MOVES),
@@ -30,6 +48,12 @@ MACHINES: list[tuple[Callable[[], Any], type[IntEnum], type[IntEnum], dict[Any, 
         completion.CompletionState,
         completion.CompletionMove,
         completion.MOVES,
+    ),
+    (
+        local_activity_machine,
+        local_activity.LocalActivityState,
+        local_activity.LocalActivityMove,
+        local_activity.MOVES,
     ),
 ]
 ALL = [

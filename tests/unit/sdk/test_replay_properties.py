@@ -6,11 +6,13 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.sdk.engine_in_small import PocketEngine, new_instance
+from tests.unit.sdk.engine_in_small import CONVERTER, PocketEngine, new_instance
 
 from perdure import activity, workflow
+from perdure._failures import exception_to_failure
 from perdure._replay import messages as m
-from perdure.errors import ActivityError, ApplicationError
+from perdure._replay.machines.local_activity import LocalActivityState
+from perdure.errors import ActivityError, ApplicationError, CancelledError
 
 LIMIT = timedelta(seconds=10)
 Plan = list[Any]
@@ -45,6 +47,33 @@ class Planned:
             return await workflow.execute_activity(work, 1, start_to_close_timeout=LIMIT)
         except ActivityError as error:
             return type(error.cause).__name__
+
+    async def do_local(self, _: Plan) -> Any:
+        try:
+            return await workflow.execute_local_activity(work, 1, start_to_close_timeout=LIMIT)
+        except ActivityError as error:
+            return type(error.cause).__name__
+
+    async def do_local_changed_mind(self, how: Plan) -> Any:
+        handle = workflow.start_local_activity(
+            work,
+            2,
+            start_to_close_timeout=LIMIT,
+            cancellation_type=workflow.ActivityCancellationType(how[0]),
+        )
+        if how[1]:
+            await self.do_wait([])
+        handle.cancel()
+        try:
+            return await handle
+        except ActivityError as error:
+            return type(error.cause).__name__
+
+    async def do_patch(self, ids: Plan) -> Any:
+        if workflow.patched(ids[0]):
+            await workflow.sleep(2)
+        workflow.deprecate_patch("old")
+        workflow.upsert_memo({"patched": ids[0]})
 
     async def do_sleep(self, _: Plan) -> Any:
         await workflow.sleep(workflow.random().randint(1, 9))
@@ -115,6 +144,12 @@ simple = st.one_of(
     st.tuples(st.integers(0, 2), st.booleans()).map(lambda how: ["changed_mind", *how]),
 )
 plans = st.recursive(st.lists(simple, max_size=3), nested, max_leaves=8)
+local = st.one_of(
+    st.sampled_from([["local"], ["local"], ["work"], ["sleep"], ["wait"]]),
+    st.tuples(st.integers(0, 2), st.booleans()).map(lambda how: ["local_changed_mind", *how]),
+    st.sampled_from("ab").map(lambda one: ["patch", one]),
+)
+local_plans = st.recursive(st.lists(local, max_size=3), nested, max_leaves=8)
 
 
 def still_open(run: PocketEngine) -> list[m.ActivityTaskScheduled | m.TimerStarted]:
@@ -184,4 +219,84 @@ def test_replay_does_what_was_done(plan: Plan, data: st.DataObject) -> None:
         assert outcome.commands == commands
         fresh.evict()
     assert isinstance(run.replay_all(), m.TaskSuccess)
+    run.instance.evict()
+
+
+class LocalWorker:
+    """Has the local activities of a run, and ends them in whatever order and way."""
+
+    def __init__(self, run: PocketEngine, data: st.DataObject) -> None:
+        self.run = run
+        self.data = data
+        self.has: dict[str, int] = {}  # activity id -> attempt
+
+    def take(self, outcome: m.TaskSuccess | m.TaskFailure) -> bool:
+        """Is the task open still?"""
+        assert isinstance(outcome, m.TaskSuccess), outcome.failure
+        work = outcome.local
+        if work is None:
+            return False
+        for task in work.start:
+            assert task.activity_id not in self.has
+            self.has[task.activity_id] = task.attempt
+        for one in work.cancel:
+            self.has.setdefault(one, 1)  # never given: it is told that it was cancelled
+        return work.waits
+
+    def outcome(self) -> m.LocalActivityOutcome:
+        one = self.data.draw(st.sampled_from(sorted(self.has)))
+        attempt = self.has.pop(one)
+        how = self.data.draw(st.sampled_from(["done", "done", "failed", "again", "cancelled"]))
+        if how == "done":
+            result = CONVERTER.to_payloads([7])
+            return m.LocalActivityOutcome(activity_id=one, attempt=attempt, result=result)
+        error = CancelledError() if how == "cancelled" else ApplicationError("bad")
+        return m.LocalActivityOutcome(
+            activity_id=one,
+            attempt=attempt,
+            failure=exception_to_failure(error, CONVERTER),
+            backoff_ms=2_000 if how == "again" else 0,
+        )
+
+    def work_through(self, outcome: m.TaskSuccess | m.TaskFailure) -> None:
+        """Until the workflow task is over."""
+        waits = self.take(outcome)
+        while waits:
+            if self.data.draw(st.integers(0, 4)) == 0:
+                self.run.yield_task()
+                return
+            told = self.run.instance.resolve_local(self.outcome())
+            assert told is not None
+            waits = self.take(told)
+            self.run.taken(told)
+        local = self.run.instance._run.local
+        if local is not None and not self.run.instance.is_closed:
+            states = {machine.state for machine in local._machines.values()}
+            assert states <= {LocalActivityState.BACKING_OFF}, "it ended too early"
+
+    def between_tasks(self) -> None:
+        if self.has and self.data.draw(st.booleans()):
+            assert self.run.instance.resolve_local(self.outcome()) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(plan=local_plans, data=st.data())
+def test_replay_repeats_local_activities_and_patches(plan: Plan, data: st.DataObject) -> None:
+    run = PocketEngine(Planned, plan)
+    worker = LocalWorker(run, data)
+    ends: list[int] = []
+    for _ in range(12):
+        worker.work_through(run.run_task())
+        ends.append(len(run.events))
+        if run.instance.is_closed:
+            break
+        worker.between_tasks()
+        for _ in range(data.draw(st.integers(0, 2))):
+            happen(run, data)
+
+    for end in ends:  # from the commands of every workflow task on
+        fresh = new_instance(Planned)
+        outcome = fresh.activate(run.message(run.events[:end], query_only=True))
+        assert isinstance(outcome, m.TaskSuccess), outcome.failure
+        fresh.evict()
     run.instance.evict()

@@ -1,7 +1,7 @@
 """Updates: validated, accepted or refused without a trace, handled, and the same on every replay."""
 
 import asyncio
-import logging
+import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -316,7 +316,7 @@ def test_handlers_can_be_set_and_one_can_take_every_name() -> None:
 
 @pytest.mark.parametrize("policy", list(HandlerUnfinishedPolicy))
 def test_a_run_that_ends_before_its_handlers_says_so_unless_told_not_to(
-    policy: HandlerUnfinishedPolicy, caplog: pytest.LogCaptureFixture
+    policy: HandlerUnfinishedPolicy,
 ) -> None:
     @workflow.defn
     class Hasty:
@@ -335,10 +335,11 @@ def test_a_run_that_ends_before_its_handlers_says_so_unless_told_not_to(
     run = PocketEngine(Hasty)
     run.task()
     run.update("u-1", "slow")
-    with caplog.at_level(logging.WARNING):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         assert names(run.task())[-1] == "CompleteWorkflow None"
 
-    warned = "update handler(s) ran" in caplog.text
+    warned = workflow.UnfinishedUpdateHandlersWarning in [one.category for one in caught]
     assert warned == (policy is HandlerUnfinishedPolicy.WARN_AND_ABANDON)
 
 

@@ -35,11 +35,12 @@ from perdure.errors import (
     TimeoutType,
     WorkerLostInfo,
 )
-from perdure_api.v1 import event_pb2
+from perdure_api.v1 import common_pb2, event_pb2
 from perdure_api.v1 import worker_service_pb2 as worker_pb
 
 ONE = [Payload("json/plain", b"1")]
 ONE_BYTES = payloads_to_bytes(ONE)
+MARKER_DETAILS = [Payload("json/plain", b'{"id":"p"}'), *ONE]
 FAILURE = FailureInfo(message="m", stack_trace="s", source="PythonSDK")
 FAILURE_MESSAGE = failure_to_message(FAILURE)
 
@@ -189,6 +190,25 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             cron_schedule="@daily",
         ),
     ),
+    "marker_recorded": (
+        event_pb2.MarkerRecorded(
+            marker_name="patch",
+            details=payloads_to_bytes(MARKER_DETAILS),
+            failure=FAILURE_MESSAGE,
+        ),
+        replay.MarkerRecorded(
+            event_id=7,
+            time_us=8,
+            marker_name="patch",
+            marker_id="p",
+            details=MARKER_DETAILS,
+            failure=FAILURE,
+        ),
+    ),
+    "workflow_properties_modified": (
+        event_pb2.WorkflowPropertiesModified(),
+        replay.WorkflowPropertiesModified(event_id=7, time_us=8),
+    ),
     **{
         f"workflow_execution_{name}": (
             getattr(event_pb2, kind)(),
@@ -300,6 +320,10 @@ COMMANDS: dict[str, replay.Command] = {
     "accept_update": replay.AcceptUpdate(update_id="u"),
     "reject_update": replay.RejectUpdate(update_id="u", failure=FAILURE),
     "complete_update": replay.CompleteUpdate(update_id="u", result=ONE, failure=None),
+    "record_marker": replay.RecordMarker(
+        marker_name="patch", marker_id="p", details=MARKER_DETAILS, failure=FAILURE
+    ),
+    "modify_properties": replay.ModifyProperties(upserted_memo={"a": ONE[0], "b": None}),
 }
 
 
@@ -329,6 +353,13 @@ def test_every_command_travels() -> None:
     assert of["complete_update"].complete_update.result == ONE_BYTES
     assert not of["complete_update"].complete_update.HasField("failure")
     assert message.query_results[0].result == ONE_BYTES
+    marker = of["record_marker"].record_marker
+    assert (marker.marker_name, marker.failure) == ("patch", FAILURE_MESSAGE)
+    assert marker.details == payloads_to_bytes(MARKER_DETAILS)
+    upserted = common_pb2.Memo.FromString(
+        of["modify_properties"].modify_properties.upserted_memo
+    ).fields
+    assert (upserted["a"].data, upserted["b"].ByteSize()) == (ONE[0].data, 0)
     closing = [name for name, command in COMMANDS.items() if closes_workflow(command)]
     assert closing == ["complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new"]
     continued = of["continue_as_new"].continue_as_new

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perdure_engine.core import commands as cmd
+from perdure_engine.core import memo
 from perdure_engine.core.decide import settle_updates
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.fan_out import WakeRule
-from perdure_engine.core.limits import RunLimits
-from perdure_engine.core.state import RunState
+from perdure_engine.core.limits import MEMO_BYTES_MAX, RunLimits
+from perdure_engine.core.state import RunState, memo_of
 
 
 class Refusal(NamedTuple):
@@ -56,7 +57,7 @@ def _bad(message: str) -> Refusal:
 class _Checker:
     """Walks the list with the ids that the commands before have used."""
 
-    __slots__ = ("activities", "activity_ids", "limits", "state", "timers", "updates")
+    __slots__ = ("activities", "activity_ids", "limits", "memo", "state", "timers", "updates")
 
     def __init__(self, state: RunState, limits: RunLimits) -> None:
         self.state = state
@@ -65,6 +66,7 @@ class _Checker:
         self.activity_ids: set[str] | None = None  # built when a command needs it
         self.timers: set[str] | None = None
         self.updates: settle_updates.UpdateChecker | None = None
+        self.memo: bytes | None = None
 
     def check_rules(self, rules: tuple[WakeRule, ...]) -> str | None:
         """A rule about an activity that is not pending would never be met, and the run never woken."""
@@ -95,14 +97,20 @@ class _Checker:
                 return self._start_timer(command)
             case cmd.CancelTimer():
                 return self._cancel_timer(command)
-            case cmd.CompleteWorkflow() | cmd.FailWorkflow() | cmd.CancelWorkflow():
-                return None
-            case cmd.ContinueAsNew():
+            case (
+                cmd.CompleteWorkflow()
+                | cmd.FailWorkflow()
+                | cmd.CancelWorkflow()
+                | cmd.ContinueAsNew()
+                | cmd.RecordMarker()
+            ):
                 return None
             case cmd.AcceptUpdate() | cmd.RejectUpdate() | cmd.CompleteUpdate():
                 if self.updates is None:
                     self.updates = settle_updates.UpdateChecker(self.state)
                 return self.updates.check(command)
+            case cmd.ModifyProperties():
+                return self._modify_properties(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         activity_ids = self._pending_activity_ids()
@@ -112,6 +120,17 @@ class _Checker:
         self.activities += 1
         if self.activities > self.limits.pending_activities_max:
             return f"more than {self.limits.pending_activities_max} pending activities"
+        return None
+
+    def _modify_properties(self, command: cmd.ModifyProperties) -> str | None:
+        """Each upsert is small enough (the frontend saw to it); all of them together must be too."""
+        before = memo_of(self.state.folded) if self.memo is None else self.memo
+        try:
+            self.memo = memo.merged(before, command.upserted_memo)
+        except memo.MalformedMemo as error:  # what the run was started with is never looked at
+            return f"the memo cannot be changed: {error}"
+        if len(self.memo) > MEMO_BYTES_MAX:
+            return f"the memo would have {len(self.memo)} bytes; at most {MEMO_BYTES_MAX}"
         return None
 
     def _pending_activity_ids(self) -> set[str]:

@@ -62,7 +62,7 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
         _PERFORM[type(command)](draft, command, completed_id, intent)
     if not draft.state.open:
         draft.drop_buffered()  # cancellations of what waited, asked for by this task itself
-    elif draft.number_buffered() or _unseen_updates(draft, intent):
+    elif draft.number_buffered() or intent.force_new_task or _unseen_updates(draft, intent):
         draft.schedule_workflow_task()
 
 
@@ -147,6 +147,7 @@ def _schedule_activity(
             completed_id,
             command.retry_policy or DEFAULT_ACTIVITY_RETRY,
             priority,
+            command.summary,
         )
     )
     record = draft.new_task(TaskKind.ACTIVITY, queue, event_id, event_id)
@@ -184,7 +185,14 @@ def _request_cancel_activity(
 def _start_timer(draft: Draft, command: cmd.StartTimer, completed_id: int, _: Any) -> None:
     event_id, time_us = draft.stamp()
     draft.emit(
-        ev.TimerStarted(event_id, time_us, command.timer_id, command.start_to_fire_ms, completed_id)
+        ev.TimerStarted(
+            event_id,
+            time_us,
+            command.timer_id,
+            command.start_to_fire_ms,
+            completed_id,
+            command.summary,
+        )
     )
     draft.put_timer(TimerKind.USER, event_id, time_us + command.start_to_fire_ms * 1000)
 
@@ -235,6 +243,31 @@ def _continue_as_new(draft: Draft, command: cmd.ContinueAsNew, completed_id: int
     next_run.continue_as_new(draft, command, completed_id)
 
 
+def _record_marker(draft: Draft, command: cmd.RecordMarker, completed_id: int, _: Any) -> None:
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.MarkerRecorded(
+            event_id,
+            time_us,
+            command.marker_name,
+            command.details,
+            completed_id,
+            command.header,
+            command.failure,
+        )
+    )
+
+
+def _modify_properties(
+    draft: Draft, command: cmd.ModifyProperties, completed_id: int, _: Any
+) -> None:
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.WorkflowPropertiesModified(event_id, time_us, completed_id, command.upserted_memo)
+    )
+    draft.listed = True
+
+
 _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = {
     cmd.ScheduleActivity: _schedule_activity,
     cmd.RequestCancelActivity: _request_cancel_activity,
@@ -247,4 +280,6 @@ _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = 
     cmd.AcceptUpdate: settle_updates.accept,
     cmd.RejectUpdate: settle_updates.reject,
     cmd.CompleteUpdate: settle_updates.complete,
+    cmd.RecordMarker: _record_marker,
+    cmd.ModifyProperties: _modify_properties,
 }

@@ -20,7 +20,7 @@ from perdure_engine.core.events import Initiator, WorkflowExecutionSignaled
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.ids import next_run_id
 from perdure_engine.core.retry import next_attempt
-from perdure_engine.core.state import RunState
+from perdure_engine.core.state import RunState, memo_of
 from perdure_engine.core.tasks import TimerKind
 
 TIMED_OUT = Failure(
@@ -76,7 +76,7 @@ def continue_as_new(draft: Draft, command: cmd.ContinueAsNew, completed_id: int)
         "task_queue": command.task_queue or started.task_queue,
         "input": command.input,
         "header": command.header,
-        "memo": command.memo or started.memo,
+        "memo": command.memo or memo_of(draft.state.folded),
         "run_timeout_ms": command.run_timeout_ms or started.run_timeout_ms,
         "task_timeout_ms": command.task_timeout_ms or started.task_timeout_ms,
         "retry_policy": command.retry_policy or started.retry_policy,

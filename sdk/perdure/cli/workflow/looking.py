@@ -1,4 +1,4 @@
-"""`describe`, `why`, `show` and `query`: one workflow, as the engine and its own code see it."""
+"""`describe`, `why`, `show`, `query` and `stack`: a workflow, as engine and code see it."""
 
 from __future__ import annotations
 
@@ -102,6 +102,19 @@ async def query(
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     answer = await handle.query(name, args=args, rpc_timeout=session.call_timeout)
     session.out.document(to_jsonable(answer, client.core.decode_or_keep))
+
+
+@connected(app, "stack")
+async def stack(session: Session, workflow_id: WorkflowId, run_id: RunId = None) -> None:
+    """Show where a workflow's code waits: the stack of each of its tasks. A worker must be there."""
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    text: str = await handle.query("__stack_trace", args=[], rpc_timeout=session.call_timeout)
+    if session.out.is_json:
+        session.out.document(text)
+    else:
+        for line in text.splitlines() or ["(nothing waits)"]:
+            session.out.line(line)
 
 
 def _event_line(event: HistoryEvent, attributes: Any) -> str:

@@ -37,6 +37,7 @@ def _schedule_activity(_: str, message: pb.ScheduleActivity) -> core.ScheduleAct
         message.heartbeat_timeout_ms,
         policy_of(message.retry_policy) if message.HasField("retry_policy") else None,
         message.priority or PRIORITY_DEFAULT,
+        message.summary,
     )
 
 
@@ -47,7 +48,7 @@ def _request_cancel_activity(
 
 
 def _start_timer(_: str, message: pb.StartTimer) -> core.StartTimer:
-    return core.StartTimer(message.timer_id, message.start_to_fire_ms)
+    return core.StartTimer(message.timer_id, message.start_to_fire_ms, message.summary)
 
 
 def _cancel_timer(_: str, message: pb.CancelTimer) -> core.CancelTimer:
@@ -95,6 +96,17 @@ def _complete_update(field: str, message: pb.CompleteUpdate) -> core.CompleteUpd
     return core.CompleteUpdate(message.update_id, message.result, failure)
 
 
+def _record_marker(field: str, message: pb.RecordMarker) -> core.RecordMarker:
+    failure = None
+    if message.HasField("failure"):
+        failure = failure_of(f"{field}.record_marker.failure", message.failure)
+    return core.RecordMarker(message.marker_name, message.details, message.header, failure)
+
+
+def _modify_properties(_: str, message: pb.ModifyProperties) -> core.ModifyProperties:
+    return core.ModifyProperties(message.upserted_memo)
+
+
 COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "schedule_activity": _schedule_activity,
     "request_cancel_activity": _request_cancel_activity,
@@ -107,4 +119,6 @@ COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "accept_update": _accept_update,
     "reject_update": _reject_update,
     "complete_update": _complete_update,
+    "record_marker": _record_marker,
+    "modify_properties": _modify_properties,
 }

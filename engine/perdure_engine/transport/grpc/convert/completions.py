@@ -61,7 +61,14 @@ def _workflow_task_success(
             for rule in message.wake_rules
         )
     done = CompleteWorkflowTask(
-        token, [], message.cached, worker.worker_id, worker.identity, worker.build_id, rules
+        token,
+        [],
+        message.cached,
+        worker.worker_id,
+        worker.identity,
+        worker.build_id,
+        rules,
+        message.force_new_task,
     )
     try:
         done.commands.extend(commands_of(message.commands))

@@ -151,6 +151,7 @@ def _activity_task_scheduled(e: core.ActivityTaskScheduled) -> Fields:
         "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
         "retry_policy": policy_fields(e.retry_policy),
         "priority": e.priority,
+        "summary": e.summary,
     }
 
 
@@ -213,6 +214,7 @@ def _timer_started(e: core.TimerStarted) -> Fields:
         "timer_id": e.timer_id,
         "start_to_fire_ms": e.start_to_fire_ms,
         "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+        "summary": e.summary,
     }
 
 
@@ -311,6 +313,23 @@ def _workflow_execution_update_admitted(e: core.WorkflowExecutionUpdateAdmitted)
     }
 
 
+def _marker_recorded(e: core.MarkerRecorded) -> Fields:
+    return {
+        "marker_name": e.marker_name,
+        "details": e.details,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+        "header": e.header,
+        "failure": failure_fields(e.failure),
+    }
+
+
+def _workflow_properties_modified(e: core.WorkflowPropertiesModified) -> Fields:
+    return {
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+        "upserted_memo": e.upserted_memo,
+    }
+
+
 ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
     core.WorkflowExecutionCompleted: (
@@ -365,5 +384,10 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionUpdateAdmitted: (
         "workflow_execution_update_admitted",
         _workflow_execution_update_admitted,
+    ),
+    core.MarkerRecorded: ("marker_recorded", _marker_recorded),
+    core.WorkflowPropertiesModified: (
+        "workflow_properties_modified",
+        _workflow_properties_modified,
     ),
 }
