@@ -7,6 +7,7 @@ import msgspec
 from perdure_engine.core.events import ClosingEvent
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.status import Status
+from perdure_engine.core.tasks import ActivityOptions
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -44,6 +45,11 @@ class PendingActivity(msgspec.Struct, frozen=True, gc=False):
     worker_identity: str
     last_failure: Failure | None
     progress: bytes
+    paused: bool = False
+    pause_us: int = 0
+    pause_identity: str = ""
+    pause_reason: str = ""
+    options: ActivityOptions | None = None  # that an operator has given it
 
 
 class PendingTimer(msgspec.Struct, frozen=True, gc=False):
@@ -88,4 +94,12 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     buffered_events: int
 
 
-Reply = Started | Closed | QueryAnswer | EventsReady | Description | None
+class ActivityHeard(msgspec.Struct, frozen=True, gc=False):
+    """To a heartbeat of one attempt: it is saved, and this is what the attempt should know."""
+
+    cancel_requested: bool
+    paused: bool
+    reset: bool
+
+
+Reply = Started | Closed | QueryAnswer | EventsReady | Description | ActivityHeard | None

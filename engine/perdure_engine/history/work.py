@@ -10,11 +10,15 @@ from perdure_engine.core.commands import Command, CompleteWorkflow, ScheduleActi
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.intents import (
+    ActivityCompleted,
     CompleteActivity,
     CompleteWorkflowTask,
     FailActivity,
+    HandOverActivity,
+    HeartbeatActivity,
     Intent,
     QueryWorkflow,
+    ReportActivity,
     ShardIntent,
     SignalWorkflow,
     StartWorkflow,
@@ -57,8 +61,12 @@ def size_of(intent: Intent) -> int:
             return len(intent.details)
         case CompleteActivity():
             return len(intent.result)
-        case FailActivity():
+        case FailActivity() | HandOverActivity():
             return len(intent.progress)
+        case HeartbeatActivity(details=details) if details is not None:
+            return len(details)
+        case ReportActivity(report=ActivityCompleted(result=result)):
+            return len(result)
         case CompleteWorkflowTask():
             return sum(_command_size(command) for command in intent.commands)
         case _:

@@ -7,7 +7,14 @@ from perdure_engine.core.failures import Failure, FailureKind, RetryState, Timeo
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.state import Activity, Folded, Head, Timer
 from perdure_engine.core.status import Status
-from perdure_engine.core.tasks import TaskKind, TaskPayload, TimerKind
+from perdure_engine.core.tasks import (
+    ActivityOptions,
+    Aside,
+    Pause,
+    TaskKind,
+    TaskPayload,
+    TimerKind,
+)
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
 
@@ -131,6 +138,16 @@ TASK = TaskPayload(
     progress_version=4,
     ready_us=TIME_US - 1,
     next_attempt_us=TIME_US + 1,
+    aside=Aside(
+        Pause(TIME_US, "operator@host", "provider is down"),
+        ActivityOptions(
+            "cards-2", 60_000, 10_000, 5_000, 2_000, RetryPolicy(500, 1.5, 9_000, 3), 2
+        ),
+        True,
+        REQUEST,
+        TIME_US + 2,
+        TIME_US + 3,
+    ),
 )
 FOLDED = Folded(
     STARTED,

@@ -11,6 +11,7 @@ from perdure_engine.frontend.handlers.count_workflows import count_workflows
 from perdure_engine.frontend.handlers.get_history import get_history
 from perdure_engine.frontend.handlers.get_result import get_result
 from perdure_engine.frontend.handlers.list_workflows import list_workflows
+from perdure_engine.transport.grpc.activity_calls import ActivityCalls
 from perdure_engine.transport.grpc.batch import batch_call
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert import intents, requests
@@ -21,7 +22,7 @@ from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.wait_results import WaitStream
 
 
-class WorkflowService:
+class WorkflowService(ActivityCalls):
     """One function per RPC, by its name: message in, message out, errors raised."""
 
     def __init__(self, frontend: Frontend, errors: Errors) -> None:
