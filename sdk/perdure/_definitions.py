@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, get_type_hints
 
 from perdure._payload import Payload
+from perdure.common import RawValue
 from perdure.converter import PayloadConverter
 from perdure.errors import PayloadDecodeError
 
@@ -93,9 +94,16 @@ class ActivityDefinition:
     function: Function
     is_async: bool
     signature: Signature = field(repr=False)
+    is_dynamic: bool = False
+    """It takes the calls of every name that is not registered; its own name is empty."""
+
+    def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
+        if self.is_dynamic:
+            return [[RawValue(payload) for payload in payloads]]
+        return self.signature.decode(payloads, converter)
 
     @staticmethod
-    def attach(decorated: Function, name: str | None) -> None:
+    def attach(decorated: Function, name: str | None, *, dynamic: bool = False) -> None:
         """Raises TypeError for what cannot be an activity."""
         target = decorated
         if isinstance(decorated, type):
@@ -105,11 +113,14 @@ class ActivityDefinition:
         if not inspect.isfunction(target) or inspect.isasyncgenfunction(target):
             raise TypeError(f"{decorated!r} cannot be an activity: it is not a function")
         _refuse_keyword_only(target, "activity")
+        if dynamic and name is not None:
+            raise TypeError(f"{decorated!r}: a dynamic activity has no name of its own")
         definition = ActivityDefinition(
-            name=_checked_name(name or decorated.__name__),
+            name="" if dynamic else _checked_name(name or decorated.__name__),
             function=decorated,
             is_async=inspect.iscoroutinefunction(target),
             signature=Signature(target, skip_first=isinstance(decorated, type)),
+            is_dynamic=dynamic,
         )
         setattr(decorated, _ACTIVITY, definition)
 
@@ -125,11 +136,23 @@ class ActivityDefinition:
 def activity_definition(function: Function) -> ActivityDefinition:
     """For workers: of a function, bound method or object that can be called as it is."""
     attached = ActivityDefinition.attached_to(function)
+    found = attached
     if attached.function is function:
         if isinstance(function, type):
             raise TypeError(f"activity class {function.__qualname__}: register an object of it")
-        return attached
-    return ActivityDefinition(attached.name, function, attached.is_async, Signature(function))
+    else:
+        found = replace(attached, function=function, signature=Signature(function))
+    if found.is_dynamic:
+        _check_dynamic(found)
+    return found
+
+
+def _check_dynamic(definition: ActivityDefinition) -> None:
+    if definition.signature.hints != (Sequence[RawValue],):
+        raise TypeError(
+            f"dynamic activity {_qualname(definition.function)} must take one parameter, "
+            "of type Sequence[perdure.common.RawValue]"
+        )
 
 
 # --- workflows ------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from perdure._client.async_activity import AsyncActivities, AsyncActivityHandle
 from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle, WorkflowHistory
 from perdure._client.operator import Operator
@@ -34,6 +35,7 @@ from perdure._client.options import (
     workflow_filter,
 )
 from perdure._definitions import workflow_definition
+from perdure._wire.activity_service import ActivityOptionsUpdate
 from perdure._wire.calls import signal_with_start_workflow, start_workflow
 from perdure._wire.connection import Connection
 from perdure._wire.errors import EngineError
@@ -57,6 +59,7 @@ from perdure._wire.workflow_info import (
 from perdure.common import WorkflowStatus
 from perdure.converter import DataConverter
 from perdure.errors import (
+    AsyncActivityCancelledError,
     RPCError,
     RPCStatusCode,
     WorkflowAlreadyStartedError,
@@ -65,6 +68,9 @@ from perdure.errors import (
 )
 
 __all__ = [
+    "ActivityOptionsUpdate",
+    "AsyncActivityCancelledError",
+    "AsyncActivityHandle",
     "Client",
     "ClusterInfo",
     "HistoryEvent",
@@ -110,7 +116,7 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client:
+class Client(AsyncActivities):
     """A connection to one namespace of an engine. Made by `connect`."""
 
     def __init__(self, core: ClientCore) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 
+from perdure._payload import Payload
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:
@@ -43,6 +45,13 @@ class Priority:
     def __post_init__(self) -> None:
         if self.priority_key is not None and self.priority_key < 1:
             raise ValueError("priority_key must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class RawValue:
+    """A value that is not converted: what dynamic functions are given, for them to read."""
+
+    payload: Payload
 
 
 class WorkflowIdReusePolicy(IntEnum):

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, TypeVar, get_args
 import msgspec
 
 from perdure._payload import NO_METADATA, Payload
+from perdure.common import RawValue
 from perdure.errors import PayloadDecodeError, PayloadEncodeError, UnknownEncodingError
 
 __all__ = ["NO_METADATA", "DataConverter", "Payload", "PayloadConverter"]
@@ -74,6 +75,8 @@ class PayloadConverter:
         ]
 
     def from_payload(self, payload: Payload, hint: Any = Any) -> Any:
+        if hint is RawValue:
+            return RawValue(payload)
         try:
             match payload.encoding:
                 case "json/plain":
@@ -119,6 +122,8 @@ DataConverter.default = DataConverter(PayloadConverter())
 
 
 def _encoder_for(kind: type) -> _Encode:
+    if kind is RawValue:
+        return _encode_raw
     if issubclass(kind, bytes | bytearray):
         return _encode_bytes
     if _is_pydantic(kind):
@@ -130,6 +135,10 @@ def _encoder_for(kind: type) -> _Encode:
 
 def _encode_bytes(value: bytes | bytearray) -> Payload:
     return Payload("binary/plain", bytes(value))
+
+
+def _encode_raw(value: RawValue) -> Payload:
+    return value.payload
 
 
 def _encode_message(value: Any) -> Payload:

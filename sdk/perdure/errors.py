@@ -12,6 +12,8 @@ PerdureError
 │   └── WorkflowAlreadyStartedError   an open run has that id
 ├── WorkflowFailureError              the run that was waited for did not complete (client)
 ├── WorkflowQueryFailedError          the query's code raised (client)
+├── AsyncActivityCancelledError       the workflow no longer wants the activity (client)
+├── AttemptLostError                  the attempt is over or has another owner (activity)
 ├── RPCError                          the engine refused a call, or did not answer it
 ├── PayloadError                      a value and its bytes do not fit together
 │   ├── PayloadEncodeError
@@ -276,6 +278,22 @@ class WorkflowQueryFailedError(PerdureError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class AsyncActivityCancelledError(PerdureError):
+    """Told by a heartbeat of `AsyncActivityHandle`: `report_cancellation` ends the activity."""
+
+    def __init__(self, message: str = "activity cancelled", *, paused: bool = False) -> None:
+        super().__init__(message)
+        self.paused = paused
+        """An operator holds the activity back; the workflow has not asked for anything."""
+
+
+class AttemptLostError(PerdureError):
+    """What the attempt says is not saved any more: it is over, or has another owner. Stop."""
+
+    def __init__(self) -> None:
+        super().__init__("the attempt is over or has another owner")
 
 
 class RPCError(PerdureError):

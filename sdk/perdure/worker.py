@@ -16,7 +16,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -31,6 +31,7 @@ from perdure._replay import guard
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Task
 from perdure._wire.worker_service import WorkerIdentity
+from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings
 from perdure.client import Client
 from perdure.errors import UnknownWorkflowTypeError
@@ -80,7 +81,9 @@ class Worker:
         """Raises TypeError or ValueError for what cannot be run.
 
         Sync activities run in `activity_executor`, by default threads of the worker's own, as many
-        as `max_concurrent_activities`.
+        as `max_concurrent_activities`. In a `ProcessPoolExecutor` they can be heartbeating,
+        checkpointing and cancelled as well; function, arguments and result must be picklable. Make
+        the pool with the start method "forkserver" or "spawn": gRPC does not survive a fork.
         """
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
@@ -89,6 +92,8 @@ class Worker:
         self._client = client
         self._workflows = _by_name([workflow_definition(one) for one in workflows])
         self._activities = _by_name([activity_definition(one) for one in activities])
+        if isinstance(activity_executor, ProcessPoolExecutor):
+            check_picklable(self._activities.values(), client.data_converter.payload_converter)
         self._own_executor: ThreadPoolExecutor | None = None
         if activity_executor is None:
             self._own_executor = activity_executor = ThreadPoolExecutor(
@@ -216,6 +221,6 @@ def _by_name(definitions: list[D]) -> dict[str, D]:
     by_name = {definition.name: definition for definition in definitions}
     if len(by_name) < len(definitions):
         names = [definition.name for definition in definitions]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted({name or "dynamic" for name in names if names.count(name) > 1})
         raise ValueError(f"registered twice: {', '.join(twice)}")
     return by_name

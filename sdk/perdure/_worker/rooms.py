@@ -27,6 +27,7 @@ from perdure._worker.heartbeat import Heartbeats, LoopProbe
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
 from perdure._worker.polling import Poller
+from perdure._worker.progress import ProgressDoor
 from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
 from perdure.converter import PayloadConverter
@@ -88,6 +89,7 @@ class WorkerRooms:
             completions=self._completions,
             held=self._held,
             slots=self._poller.activity_slots,
+            save_progress=ProgressDoor(connection, identity, surroundings).save,
         )
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
         self._workflow_tasks = WorkflowTasks(
@@ -123,6 +125,7 @@ class WorkerRooms:
         await self._completions.close()
         # In a thread, because a heartbeat may be under way. After it no other must follow the
         # farewell, or the engine would take us for alive.
+        self._activities.close()
         await asyncio.to_thread(self._guard.stop)
         await self._say_goodbye()
         await self._workflow_tasks.close()

@@ -13,8 +13,10 @@ from perdure.workflow import unsafe
 from perdure.workflow._activities import (
     ActivityOptions,
     execute_activity,
+    execute_activity_class,
     execute_activity_method,
     start_activity,
+    start_activity_class,
     start_activity_method,
 )
 from perdure.workflow._context import (
@@ -52,6 +54,7 @@ __all__ = [
     "cancellation_reason",
     "defn",
     "execute_activity",
+    "execute_activity_class",
     "execute_activity_method",
     "in_workflow",
     "info",
@@ -69,6 +72,7 @@ __all__ = [
     "signal",
     "sleep",
     "start_activity",
+    "start_activity_class",
     "start_activity_method",
     "time",
     "time_ns",

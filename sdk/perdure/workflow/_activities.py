@@ -110,6 +110,8 @@ def start_activity(  # type: ignore[misc]  # mypy does not match *Ts with *Any
     if isinstance(activity, str):
         return _start(activity, result_type or Any, arguments or args, options)
     definition = ActivityDefinition.attached_to(activity)
+    if definition.is_dynamic:
+        raise TypeError(f"{activity!r} is dynamic: call it by the name that it shall see")
     hint = result_type or definition.signature.result
     return _start(definition.name, hint, arguments or args, options)
 
@@ -218,6 +220,52 @@ async def execute_activity_method(  # type: ignore[misc]  # as above
     activity: Any, *arguments: Any, **options: Any
 ) -> Any:
     """`start_activity_method`, waited for."""
+    return await start_activity(activity, *arguments, **options)
+
+
+@overload
+def start_activity_class(
+    activity: Callable[..., Callable[[*_Ts], Awaitable[_R]]],
+    *arguments: *_Ts,
+    **options: Unpack[ActivityOptions],
+) -> ActivityHandle[_R]: ...
+
+
+@overload
+def start_activity_class(
+    activity: Callable[..., Callable[[*_Ts], _R]],
+    *arguments: *_Ts,
+    **options: Unpack[ActivityOptions],
+) -> ActivityHandle[_R]: ...
+
+
+def start_activity_class(  # type: ignore[misc]  # as above
+    activity: Any, *arguments: Any, **options: Any
+) -> ActivityHandle[Any]:
+    """`start_activity` of a class with `__call__`, whose object only the worker has."""
+    return start_activity(activity, *arguments, **options)
+
+
+@overload
+async def execute_activity_class(
+    activity: Callable[..., Callable[[*_Ts], Awaitable[_R]]],
+    *arguments: *_Ts,
+    **options: Unpack[ActivityOptions],
+) -> _R: ...
+
+
+@overload
+async def execute_activity_class(
+    activity: Callable[..., Callable[[*_Ts], _R]],
+    *arguments: *_Ts,
+    **options: Unpack[ActivityOptions],
+) -> _R: ...
+
+
+async def execute_activity_class(  # type: ignore[misc]  # as above
+    activity: Any, *arguments: Any, **options: Any
+) -> Any:
+    """`start_activity_class`, waited for."""
     return await start_activity(activity, *arguments, **options)
 
 

@@ -7,7 +7,7 @@ is saved already.
 from __future__ import annotations
 
 from perdure_engine.core.decide.activity_outcome import keep_progress
-from perdure_engine.core.decide.attempts import activity_of, holder
+from perdure_engine.core.decide.attempts import activity_of, holder, stops_for_pause
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.intents import HeartbeatActivity
@@ -40,6 +40,6 @@ def decide(draft: Draft, intent: HeartbeatActivity) -> ActivityHeard:
 def heard(activity: Activity, record: TaskRecord) -> ActivityHeard:
     return ActivityHeard(
         bool(activity.cancel_requested_event_id),
-        record.paused,
+        stops_for_pause(activity, record),
         record.aside is not None and record.aside.reset,
     )
