@@ -35,7 +35,6 @@ from perdure._client.options import (
     workflow_filter,
 )
 from perdure._definitions import workflow_definition
-from perdure._wire.activity_service import ActivityOptionsUpdate
 from perdure._wire.calls import signal_with_start_workflow, start_workflow
 from perdure._wire.connection import Connection
 from perdure._wire.errors import EngineError
@@ -68,7 +67,6 @@ from perdure.errors import (
 )
 
 __all__ = [
-    "ActivityOptionsUpdate",
     "AsyncActivityCancelledError",
     "AsyncActivityHandle",
     "Client",

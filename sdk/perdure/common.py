@@ -47,6 +47,19 @@ class Priority:
             raise ValueError("priority_key must be at least 1")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityOptionsUpdate:
+    """Other options for a pending activity. What is None stays as it is. A timeout of zero takes it away."""
+
+    task_queue: str | None = None
+    schedule_to_close_timeout: timedelta | None = None
+    schedule_to_start_timeout: timedelta | None = None
+    start_to_close_timeout: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
+    retry_policy: RetryPolicy | None = None
+    priority: Priority | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RawValue:
     """A value that is not converted: what dynamic functions are given, for them to read."""

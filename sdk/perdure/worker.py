@@ -140,7 +140,8 @@ class Worker:
     async def run(self) -> None:
         """Returns after `shutdown`, when everything has ended.
 
-        Raises RPCError when polling makes no sense, such as NOT_FOUND for the namespace. While the
+        Raises RPCError when polling makes no sense, such as NOT_FOUND for the namespace, and
+        BrokenExecutor when a process of `activity_executor` has died. While the
         engine is away it keeps trying.
         """
         self._claim()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from perdure._client.core import ClientCore
-from perdure._wire.activity_service import ActivityOptionsUpdate, PendingAddress
+from perdure._wire.activity_service import PendingAddress
+from perdure.common import ActivityOptionsUpdate
 
 
 class ActivityOperations:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -19,7 +18,7 @@ from perdure._wire.policies import (
     retry_policy_from_message,
     retry_policy_to_message,
 )
-from perdure.common import Priority, RetryPolicy
+from perdure.common import ActivityOptionsUpdate, Priority
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -75,19 +74,6 @@ class Heard:
     cancel_requested: bool
     paused: bool
     reset: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActivityOptionsUpdate:
-    """What is None stays as it is. A timeout of zero takes it away."""
-
-    task_queue: str | None = None
-    schedule_to_close_timeout: timedelta | None = None
-    schedule_to_start_timeout: timedelta | None = None
-    start_to_close_timeout: timedelta | None = None
-    heartbeat_timeout: timedelta | None = None
-    retry_policy: RetryPolicy | None = None
-    priority: Priority | None = None
 
 
 class ActivityService:

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
-from perdure._wire.activity_service import ActivityOptionsUpdate, options_from_message
+from perdure._wire.activity_service import options_from_message
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us, instant_to_us
-from perdure.common import WorkflowStatus
+from perdure.common import ActivityOptionsUpdate, WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
 from perdure_api.v1 import common_pb2

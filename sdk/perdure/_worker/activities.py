@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -77,6 +77,8 @@ class Activities:
         self._running: set[Attempt] = set()
         self._stopping = False
         self._given_up = False
+        # Failed when the executor is: it will never run anything again.
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._all_ended = asyncio.Event()
         self._all_ended.set()
 
@@ -149,6 +151,10 @@ class Activities:
         except CancelledError as error:
             details = self.converter.to_payloads(error.details)
             completion = self._stopped(attempt, error, details, canceled=attempt.cancel_requested)
+        except BrokenExecutor as error:
+            if not self.broken.done():
+                self.broken.set_exception(error)
+            return None  # the worker's farewell hands it out again
         except Exception as error:
             logger.warning(
                 "activity %s failed: %s: %s", polled.activity_type, type(error).__name__, error

@@ -112,8 +112,19 @@ class WorkerRooms:
         self._guard.start()
 
     async def poll(self) -> None:
-        """Never returns. Raises RPCError when polling makes no sense (no such namespace)."""
-        await self._poller.run()
+        """Never returns. Raises RPCError when polling makes no sense (no such namespace), and
+        BrokenExecutor when activities can run no more."""
+        polling = asyncio.ensure_future(self._poller.run())
+        broken = self._activities.broken
+        try:
+            await asyncio.wait((polling, broken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not polling.done():
+                polling.cancel()
+                await asyncio.wait((polling,))
+        if broken.done():
+            broken.result()
+        await polling
 
     async def stop(self) -> None:
         """Lets what runs end, asks what is still there to stop, gives back what has not."""
