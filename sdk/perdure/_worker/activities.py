@@ -135,6 +135,7 @@ class Activities:
     async def _outcome(self, attempt: Attempt, polled: PolledActivityTask) -> Completion | None:
         """None: nothing to report."""
         token = polled.token
+        completion: Completion | None
         try:
             result = await self._call(attempt, polled)
             completion = activity_success(token, [self.converter.to_payload(result)])

@@ -133,7 +133,7 @@ def reset_activity(message: pb.ResetActivityRequest, namespace_id: bytes) -> Res
 def update_activity_options(
     message: pb.UpdateActivityOptionsRequest, namespace_id: bytes
 ) -> UpdateActivityOptions:
-    options = message.options
+    options: Any = message.options  # its fields are asked for by their names
     given = {name: getattr(options, name) for name in _OPTIONS if options.HasField(name)}
     if options.HasField("retry_policy"):
         given["retry_policy"] = policy_of(options.retry_policy)
