@@ -36,6 +36,7 @@ from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskState, TimerKind
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.history.leases import may_adopt
+from perdure_engine.history.loading import _reattach
 
 ENDS = ["6 ActivityTaskStarted", "7 ActivityTaskCompleted", "8 WorkflowTaskScheduled"]
 HEARD = ActivityHeard(cancel_requested=False, paused=False, reset=False)
@@ -98,6 +99,18 @@ def test_inv16_no_lease_puts_it_back_and_no_worker_adopts_it() -> None:
 
     assert run.task("a").state is TaskState.ASYNC
     assert run.when(completed(token)).events == ENDS
+
+
+def test_inv16_a_hand_out_that_memory_kept_aside_is_not_attached_to_it_again() -> None:
+    """Invariant 16: the run was evicted while the hand-over was on its way to the database, and it landed."""
+    run, token = given()
+    handout = run.task("a").handout
+    assert handout is not None
+    run.when(handed_over(token))
+    run.reload()
+
+    _reattach(run.state, {5: (1, handout)})
+    assert run.task("a").handout is None
 
 
 def test_inv30_it_ends_once() -> None:

@@ -169,3 +169,5 @@ async def test_invariant_33_a_late_heartbeat_does_not_replace_a_checkpoint(room:
         assert node.history.heartbeat(worker, [HeldTask(task.token, b"first", 1)]) == [None]
     saved = room.codec.decode_task(room.tasks(TaskKind.ACTIVITY)[0])
     assert (saved.progress, saved.progress_version) == (b"second", 2)
+    again = await node.activity_task(room.worker("w2"), timeout_s=120)
+    assert (again.attempt, again.progress, again.progress_version) == (1, b"second", 2)
