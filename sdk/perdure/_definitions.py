@@ -7,9 +7,10 @@ resolved when they are first needed, because a hint may name a class that is def
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
 from perdure._payload import Payload
@@ -23,6 +24,11 @@ _RUN = "__perdure_workflow_run__"
 _INIT = "__perdure_workflow_init__"
 _SIGNAL = "__perdure_signal__"
 _QUERY = "__perdure_query__"
+
+# Names of activities of which this process has seen a version past the first.
+VERSIONED_NAMES: set[str] = set()
+NO_VERSIONS: Mapping[str, int] = MappingProxyType({})
+_VERSION_MAX = 1_000_000
 
 Function = Callable[..., Any]
 _Decorated = TypeVar("_Decorated", bound=Function)
@@ -96,6 +102,7 @@ class ActivityDefinition:
     signature: Signature = field(repr=False)
     is_dynamic: bool = False
     """It takes the calls of every name that is not registered; its own name is empty."""
+    version: int = 1
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         if self.is_dynamic:
@@ -103,7 +110,9 @@ class ActivityDefinition:
         return self.signature.decode(payloads, converter)
 
     @staticmethod
-    def attach(decorated: Function, name: str | None, *, dynamic: bool = False) -> None:
+    def attach(
+        decorated: Function, name: str | None, *, dynamic: bool = False, version: int = 1
+    ) -> None:
         """Raises TypeError for what cannot be an activity."""
         target = decorated
         if isinstance(decorated, type):
@@ -115,13 +124,18 @@ class ActivityDefinition:
         _refuse_keyword_only(target, "activity")
         if dynamic and name is not None:
             raise TypeError(f"{decorated!r}: a dynamic activity has no name of its own")
+        if not 1 <= version <= _VERSION_MAX or (dynamic and version > 1):
+            raise TypeError(f"{decorated!r}: a version counts from 1; a dynamic activity has none")
         definition = ActivityDefinition(
             name="" if dynamic else _checked_name(name or decorated.__name__),
             function=decorated,
             is_async=inspect.iscoroutinefunction(target),
             signature=Signature(target, skip_first=isinstance(decorated, type)),
             is_dynamic=dynamic,
+            version=version,
         )
+        if version > 1:
+            VERSIONED_NAMES.add(definition.name)
         setattr(decorated, _ACTIVITY, definition)
 
     @staticmethod

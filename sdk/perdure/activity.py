@@ -50,7 +50,9 @@ def defn(fn: _Activity, /) -> _Activity: ...
 
 
 @overload
-def defn(*, name: str | None = None, dynamic: bool = False) -> Callable[[_Activity], _Activity]: ...
+def defn(
+    *, name: str | None = None, dynamic: bool = False, version: int = 1
+) -> Callable[[_Activity], _Activity]: ...
 
 
 def defn(
@@ -59,16 +61,21 @@ def defn(
     *,
     name: str | None = None,
     dynamic: bool = False,
+    version: int = 1,
 ) -> Callable[..., Any]:
     """Makes a function, a method or a class with `__call__` an activity; `name` is the function's
     unless given. Raises TypeError for what cannot be one.
 
     A `dynamic` one takes the calls of every name that the worker does not know: its parameter is
     a `Sequence[RawValue]`, to be read with `payload_converter`; `info().activity_type` is the name.
+
+    `version` tells functions of one name apart, and a worker takes several: a run keeps the
+    version that its history names first, and one that has not called the activity yet takes the
+    newest. Register the old ones as long as runs use them.
     """
 
     def decorate(decorated: _Activity) -> _Activity:
-        ActivityDefinition.attach(decorated, name, dynamic=dynamic)
+        ActivityDefinition.attach(decorated, name, dynamic=dynamic, version=version)
         return decorated
 
     return decorate if fn is None else decorate(fn)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from perdure._definitions import (
     ActivityDefinition,
@@ -37,8 +37,6 @@ from perdure.client import Client
 from perdure.errors import UnknownWorkflowTypeError
 
 __all__ = ["Worker", "tune_garbage_collector"]
-
-D = TypeVar("D", WorkflowDefinition, ActivityDefinition)
 
 _WORKER_ID_BYTES = 16
 
@@ -91,9 +89,13 @@ class Worker:
             raise ValueError("a worker needs at least one place for each kind of task")
         self._client = client
         self._workflows = _by_name([workflow_definition(one) for one in workflows])
-        self._activities = _by_name([activity_definition(one) for one in activities])
+        every = [activity_definition(one) for one in activities]
+        self._activities, others = _by_version(every)
+        self._newest = {
+            name: one.version for name, one in self._activities.items() if one.version > 1
+        }
         if isinstance(activity_executor, ProcessPoolExecutor):
-            check_picklable(self._activities.values(), client.data_converter.payload_converter)
+            check_picklable(every, client.data_converter.payload_converter)
         self._own_executor: ThreadPoolExecutor | None = None
         if activity_executor is None:
             self._own_executor = activity_executor = ThreadPoolExecutor(
@@ -108,6 +110,7 @@ class Worker:
                 build_id=build_id,
             ),
             activities=self._activities,
+            activity_versions=others,
             make_instance=self._make_instance,
             executor=activity_executor,
             converter=client.data_converter.payload_converter,
@@ -215,13 +218,35 @@ class Worker:
             definition,
             namespace=self._client.namespace,
             data_converter=self._client.data_converter,
+            newest_activities=self._newest,
         )
 
 
-def _by_name(definitions: list[D]) -> dict[str, D]:
+def _by_version(
+    definitions: list[ActivityDefinition],
+) -> tuple[dict[str, ActivityDefinition], dict[tuple[str, int], ActivityDefinition]]:
+    """The newest of each name, and the others by name and version."""
+    told = [
+        (one.name or "dynamic") + (f" version {one.version}" if one.version > 1 else "")
+        for one in definitions
+    ]
+    twice = sorted({one for one in told if told.count(one) > 1})
+    if twice:
+        raise ValueError(f"registered twice: {', '.join(twice)}")
+    newest: dict[str, ActivityDefinition] = {}
+    others: dict[tuple[str, int], ActivityDefinition] = {}
+    for one in sorted(definitions, key=lambda one: one.version):
+        older = newest.get(one.name)
+        if older is not None:
+            others[older.name, older.version] = older
+        newest[one.name] = one
+    return newest, others
+
+
+def _by_name(definitions: list[WorkflowDefinition]) -> dict[str, WorkflowDefinition]:
     by_name = {definition.name: definition for definition in definitions}
     if len(by_name) < len(definitions):
         names = [definition.name for definition in definitions]
-        twice = sorted({name or "dynamic" for name in names if names.count(name) > 1})
+        twice = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"registered twice: {', '.join(twice)}")
     return by_name

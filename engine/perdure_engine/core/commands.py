@@ -20,6 +20,7 @@ class ScheduleActivity(msgspec.Struct, frozen=True, gc=False):
     heartbeat_timeout_ms: int
     retry_policy: RetryPolicy | None
     priority: int
+    version: int = 0
 
 
 class RequestCancelActivity(msgspec.Struct, frozen=True, gc=False):

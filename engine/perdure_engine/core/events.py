@@ -146,6 +146,7 @@ class ActivityTaskScheduled(EventBase, frozen=True, array_like=True, tag=10):
     workflow_task_completed_event_id: int
     retry_policy: RetryPolicy
     priority: int
+    version: int = 0  # of the activity; 0: the first
 
 
 class ActivityTaskStarted(EventBase, frozen=True, array_like=True, tag=11):

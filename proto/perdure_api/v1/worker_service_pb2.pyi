@@ -233,6 +233,7 @@ class ActivityTask(_message.Message):
     RETRY_POLICY_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """sealed"""
@@ -256,6 +257,8 @@ class ActivityTask(_message.Message):
     idempotency_key: _builtins.str
     """the same for every attempt"""
     priority: _builtins.int
+    version: _builtins.int
+    """of the activity; 0: the first"""
     progress_version: _builtins.int
     """the worker counts what the attempt says of its progress on from here"""
     @_builtins.property
@@ -281,11 +284,12 @@ class ActivityTask(_message.Message):
         retry_policy: _common_pb2.RetryPolicy | None = ...,
         idempotency_key: _builtins.str = ...,
         priority: _builtins.int = ...,
+        version: _builtins.int = ...,
         progress_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "header", b"header", "heartbeat_details", b"heartbeat_details", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "run_id", b"run_id", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "scheduled_time_us", b"scheduled_time_us", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "started_time_us", b"started_time_us", "token", b"token", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "header", b"header", "heartbeat_details", b"heartbeat_details", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "run_id", b"run_id", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "scheduled_time_us", b"scheduled_time_us", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "started_time_us", b"started_time_us", "token", b"token", "version", b"version", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -352,6 +356,7 @@ class ScheduleActivity(_message.Message):
     HEARTBEAT_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     RETRY_POLICY_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     activity_id: _builtins.str
     activity_type: _builtins.str
     task_queue: _builtins.str
@@ -365,6 +370,8 @@ class ScheduleActivity(_message.Message):
     start_to_close_timeout_ms: _builtins.int
     heartbeat_timeout_ms: _builtins.int
     priority: _builtins.int
+    version: _builtins.int
+    """of the activity; 0: the first"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -381,10 +388,11 @@ class ScheduleActivity(_message.Message):
         heartbeat_timeout_ms: _builtins.int = ...,
         retry_policy: _common_pb2.RetryPolicy | None = ...,
         priority: _builtins.int = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "task_queue", b"task_queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "task_queue", b"task_queue", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

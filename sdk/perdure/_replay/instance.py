@@ -11,7 +11,9 @@ An object that has failed a task stays where it stopped, between two events; it 
 
 from __future__ import annotations
 
-from perdure._definitions import WorkflowDefinition
+from collections.abc import Mapping
+
+from perdure._definitions import NO_VERSIONS, WorkflowDefinition
 from perdure._failures import exception_to_failure
 from perdure._replay.applying import HAPPENED, RECORDED
 from perdure._replay.machines.completion import CompletionState
@@ -55,9 +57,12 @@ class WorkflowInstance:
         namespace: str,
         data_converter: DataConverter,
         guarded: bool = True,
+        newest_activities: Mapping[str, int] = NO_VERSIONS,
     ) -> None:
+        """`newest_activities`: by name, those of whose versions the newest is not the first."""
         self._run = WorkflowRun(definition, data_converter.payload_converter, namespace)
         self._run.loop.guarded = guarded
+        self._run.newest_activities = newest_activities
         self._unseen: list[Event] = []  # what happened, and the code has not been told
         self._started: WorkflowTaskStarted | None = None  # neither completed nor failed
         self._ran_event_id = 0  # of the Started event of the last workflow task that was run

@@ -55,6 +55,7 @@ class WorkflowTaskFailedOrTimedOut(Event, frozen=True, kw_only=True):
 class ActivityTaskScheduled(Event, frozen=True, kw_only=True):
     activity_id: str
     activity_type: str
+    version: int = 0
 
 
 class ActivityTaskCompleted(Event, frozen=True, kw_only=True):
@@ -154,6 +155,7 @@ class ScheduleActivity(Command, frozen=True, kw_only=True):
     heartbeat_timeout_ms: int
     retry_policy: RetryPolicy | None
     priority: int
+    version: int = 0
 
 
 class RequestCancelActivity(Command, frozen=True, kw_only=True):

@@ -109,6 +109,11 @@ class PolledActivityTask:
         return self._message.activity_type
 
     @property
+    def version(self) -> int:
+        """Of the activity; 0: the first."""
+        return self._message.version
+
+    @property
     def progress_version(self) -> int:
         """What the attempt's sayings are counted on from."""
         return self._message.progress_version

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from perdure import activity
@@ -36,6 +37,8 @@ from perdure.errors import ApplicationError, CancelledError, RPCError, RPCStatus
 
 logger = logging.getLogger(__name__)
 
+NO_OTHERS: Mapping[tuple[str, int], ActivityDefinition] = MappingProxyType({})
+
 # The engine's refusals of what a completion says, as opposed to its coming too late.
 _REFUSED = frozenset((RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED))
 
@@ -55,8 +58,10 @@ class Activities:
         held: HeldTasks,
         slots: Slots,
         save_progress: SaveProgress,
+        versions: Mapping[tuple[str, int], ActivityDefinition] = NO_OTHERS,
     ) -> None:
-        """A definition under the empty name takes the calls of every name that is not there."""
+        """`definitions` has the newest of each name, `versions` the others. One under the empty
+        name takes the calls of every name that is not there."""
         self.converter = converter
         self.held = held
         self._room = AttemptRoom(
@@ -67,6 +72,7 @@ class Activities:
             save_progress=save_progress,
         )
         self._dynamic = definitions.get("")
+        self._versions = versions
         self._processes: Processes | None = None
         if isinstance(executor, ProcessPoolExecutor):
             self._processes = Processes(executor, converter)
@@ -178,13 +184,7 @@ class Activities:
         return None
 
     async def _call(self, attempt: Attempt, polled: PolledActivityTask) -> Any:
-        definition = self._definitions.get(polled.activity_type) or self._dynamic
-        if definition is None:
-            known = ", ".join(sorted(self._definitions)) or "none"
-            raise ApplicationError(
-                f"activity {polled.activity_type!r} is not registered here; known: {known}",
-                type="NotFoundError",
-            )
+        definition = self._definition_of(polled)
         task = polled.read()
         attempt.task = task
         args = definition.decode(task.input, self.converter)
@@ -199,6 +199,22 @@ class Activities:
             return await self._processes.run(attempt, definition.function, args)
         call = partial(contextvars.copy_context().run, definition.function, *args)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    def _definition_of(self, polled: PolledActivityTask) -> ActivityDefinition:
+        name, version = polled.activity_type, polled.version or 1
+        definition = self._definitions.get(name)
+        if definition is not None and definition.version != version:
+            definition = self._versions.get((name, version))
+        elif definition is None:
+            definition = self._dynamic
+        if definition is None:
+            known = sorted(self._definitions) + [f"{a} version {b}" for a, b in self._versions]
+            what = f"activity {name!r}" + (f" version {version}" if version > 1 else "")
+            raise ApplicationError(
+                f"{what} is not registered here; known: {', '.join(known) or 'none'}",
+                type="NotFoundError",
+            )
+        return definition
 
     def _failure(self, attempt: Attempt, error: BaseException) -> Completion:
         progress = attempt.held.progress

@@ -51,6 +51,7 @@ class WorkerSettings:
     task_queue: str
     identity: WorkerIdentity
     activities: Mapping[str, ActivityDefinition]
+    activity_versions: Mapping[tuple[str, int], ActivityDefinition]
     make_instance: MakeInstance
     executor: Executor
     converter: PayloadConverter
@@ -89,6 +90,7 @@ class WorkerRooms:
             completions=self._completions,
             held=self._held,
             slots=self._poller.activity_slots,
+            versions=settings.activity_versions,
             save_progress=ProgressDoor(connection, identity, surroundings).save,
         )
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)

@@ -14,6 +14,7 @@ from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 from perdure._definitions import ActivityDefinition
 from perdure._payload import Payload
 from perdure._replay.activity_handle import ActivityHandle
+from perdure._replay.activity_versions import version_to_schedule
 from perdure._replay.machines.activity import ActivityCancellationType
 from perdure._replay.messages import ScheduleActivity
 from perdure._replay.run import current_run
@@ -108,12 +109,12 @@ def start_activity(  # type: ignore[misc]  # mypy does not match *Ts with *Any
     be converted. The handle raises ActivityError when the activity does not succeed.
     """
     if isinstance(activity, str):
-        return _start(activity, result_type or Any, arguments or args, options)
+        return _start(activity, None, result_type or Any, arguments or args, options)
     definition = ActivityDefinition.attached_to(activity)
     if definition.is_dynamic:
         raise TypeError(f"{activity!r} is dynamic: call it by the name that it shall see")
     hint = result_type or definition.signature.result
-    return _start(definition.name, hint, arguments or args, options)
+    return _start(definition.name, definition.version, hint, arguments or args, options)
 
 
 @overload
@@ -274,7 +275,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def _start(
-    name: str, hint: Any, args: Sequence[Any], options: ActivityOptions
+    name: str, version: int | None, hint: Any, args: Sequence[Any], options: ActivityOptions
 ) -> ActivityHandle[Any]:
     run = current_run()
     run.check_may_act()
@@ -298,6 +299,7 @@ def _start(
         heartbeat_timeout_ms=_to_ms(options.get("heartbeat_timeout")),
         retry_policy=options.get("retry_policy"),
         priority=(priority.priority_key or 0) if priority is not None else 0,
+        version=version_to_schedule(run, name, version),
     )
     cancellation = options.get("cancellation_type", ActivityCancellationType.TRY_CANCEL)
     return run.start_activity(command, hint, cancellation)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.retry import RetryPolicy
@@ -84,6 +86,7 @@ SCHEDULED = ev.ActivityTaskScheduled(
     workflow_task_completed_event_id=4,
     retry_policy=POLICY,
     priority=2,
+    version=3,
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
 
@@ -156,7 +159,12 @@ FOLDED = Folded(
     last_time_us=TIME_US,
     closed=TERMINATED,
     cancel_requested=True,
-    activities={5: Activity(SCHEDULED, ActivityPhase.CANCEL_REQUESTED, 7)},
+    # as the forms before it had a version are read
+    activities={
+        5: Activity(
+            msgspec.structs.replace(SCHEDULED, version=0), ActivityPhase.CANCEL_REQUESTED, 7
+        )
+    },
     timers={"t-1": Timer(6, "t-1", TIME_US, TimerPhase.PENDING)},
     workflow_task=WorkflowTaskPhase.STARTED,
     workflow_task_scheduled_id=8,

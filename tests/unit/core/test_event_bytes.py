@@ -216,8 +216,9 @@ def sample_of(type_: type) -> Any:
 
 @each_event
 def test_an_event_without_a_field_it_always_had_is_corrupt(event: ev.Event) -> None:
+    always = sum(field.required for field in msgspec.structs.fields(type(event)))
     with pytest.raises(CorruptRow):
-        CODEC.decode_events(b"\x00" + pack([elements(event)[:-1]]))
+        CODEC.decode_events(b"\x00" + pack([elements(event)[:always]]))  # the tag is one of them
 
 
 # ---- corrupt bytes

@@ -125,6 +125,7 @@ def _schedule_activity(
             completed_id,
             command.retry_policy or DEFAULT_ACTIVITY_RETRY,
             priority,
+            command.version,
         )
     )
     record = draft.new_task(TaskKind.ACTIVITY, queue, event_id, event_id)

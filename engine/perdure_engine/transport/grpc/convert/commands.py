@@ -37,6 +37,7 @@ def _schedule_activity(_: str, message: pb.ScheduleActivity) -> core.ScheduleAct
         message.heartbeat_timeout_ms,
         policy_of(message.retry_policy) if message.HasField("retry_policy") else None,
         message.priority or PRIORITY_DEFAULT,
+        message.version,
     )
 
 

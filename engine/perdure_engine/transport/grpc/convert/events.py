@@ -128,6 +128,7 @@ def _activity_task_scheduled(e: core.ActivityTaskScheduled) -> Fields:
         "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
         "retry_policy": policy_fields(e.retry_policy),
         "priority": e.priority,
+        "version": e.version,
     }
 
 

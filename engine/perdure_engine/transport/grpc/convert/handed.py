@@ -71,6 +71,7 @@ def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields
         "idempotency_key": f"{run_id}:{scheduled.event_id}",
         "priority": scheduled.priority,
         "progress_version": task.progress_version,
+        "version": scheduled.version,
     }
 
 
