@@ -323,6 +323,74 @@ async def test_a_worker_whose_pool_is_broken_ends(
             await shown(run, PendingActivityState.SCHEDULED)
 
 
+def prices(*versions: int) -> list[Callable[..., Any]]:
+    """The functions of one activity, a version each."""
+
+    def of(number: int) -> Callable[..., Any]:
+        @activity.defn(name="price", version=number)
+        async def price(_: str) -> int:
+            return number
+
+        return price
+
+    return [of(number) for number in versions]
+
+
+@workflow.defn
+class Pricing:
+    """Calls an activity twice, and waits in between."""
+
+    def __init__(self) -> None:
+        self.may_go_on = False
+
+    @workflow.run
+    async def run(self) -> list[int]:
+        first = await workflow.execute_activity("price", "a", start_to_close_timeout=MINUTE)
+        await workflow.wait_condition(lambda: self.may_go_on)
+        return [
+            first,
+            await workflow.execute_activity("price", "b", start_to_close_timeout=MINUTE),
+        ]
+
+    @workflow.signal
+    def go_on(self) -> None:
+        self.may_go_on = True
+
+    @workflow.query
+    def waits(self) -> bool:
+        return not self.may_go_on
+
+
+async def test_a_run_ends_with_the_activity_version_that_it_began_with(database_dsn: str) -> None:
+    async with running_node(database_dsn) as node, await Client.connect(node.address) as client:
+
+        async def begin(id: str) -> WorkflowHandle[Any, Any]:
+            run = await client.start_workflow("Pricing", id=id, task_queue=QUEUE)
+            async with asyncio.timeout(20):
+                while not (await run.query("waits")):
+                    pass
+            while (await run.describe()).pending_activities:
+                pass
+            return run
+
+        def worker(*versions: int) -> Worker:
+            return Worker(
+                client,
+                task_queue=QUEUE,
+                workflows=[Pricing],
+                activities=prices(*versions),
+                graceful_shutdown_timeout=timedelta(0),
+            )
+
+        async with worker(1):
+            old = await begin("old")
+        async with worker(1, 2):
+            new = await begin("new")
+            for run in (old, new):
+                await run.signal("go_on")
+            assert (await old.result(), await new.result()) == ([1, 1], [2, 2])
+
+
 # --- operating pending activities -----------------------------------------------------------------
 
 
