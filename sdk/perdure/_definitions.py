@@ -103,6 +103,8 @@ class ActivityDefinition:
     is_dynamic: bool = False
     """It takes the calls of every name that is not registered; its own name is empty."""
     version: int = 1
+    cancel_raises: bool = True
+    """In its thread, when it is not async."""
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         if self.is_dynamic:
@@ -111,7 +113,12 @@ class ActivityDefinition:
 
     @staticmethod
     def attach(
-        decorated: Function, name: str | None, *, dynamic: bool = False, version: int = 1
+        decorated: Function,
+        name: str | None,
+        *,
+        dynamic: bool = False,
+        version: int = 1,
+        cancel_raises: bool = True,
     ) -> None:
         """Raises TypeError for what cannot be an activity."""
         target = decorated
@@ -133,6 +140,7 @@ class ActivityDefinition:
             signature=Signature(target, skip_first=isinstance(decorated, type)),
             is_dynamic=dynamic,
             version=version,
+            cancel_raises=cancel_raises,
         )
         if version > 1:
             VERSIONED_NAMES.add(definition.name)

@@ -1,15 +1,17 @@
 """What the code of an activity uses: its decorator, and its context while it runs.
 
 An activity is a plain function, async (it runs on the worker's event loop and hears of its
-cancellation as asyncio.CancelledError) or not (it runs in a thread and asks: `is_cancelled`,
-`raise_if_cancelled`, `wait_for_cancelled_sync`). Decorating leaves it callable as it was.
+cancellation as asyncio.CancelledError) or not: then it runs in a thread, in which CancelledError is
+raised, or in a process, where it asks: `is_cancelled`, `raise_if_cancelled`,
+`wait_for_cancelled_sync`. Decorating leaves it callable as it was.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +20,7 @@ from typing import Any, NoReturn, TypeVar, overload
 from perdure._definitions import ActivityDefinition
 from perdure._definitions import activity_definition as activity_definition
 from perdure._payload import Payload
+from perdure._thread_cancel import ThreadCancel
 from perdure.common import Priority, RetryPolicy
 from perdure.converter import PayloadConverter
 from perdure.errors import CancelledError
@@ -38,6 +41,7 @@ __all__ = [
     "payload_converter",
     "raise_complete_async",
     "raise_if_cancelled",
+    "shield_thread_cancel_exception",
     "wait_for_cancelled_sync",
     "wait_for_worker_shutdown_sync",
 ]
@@ -51,7 +55,11 @@ def defn(fn: _Activity, /) -> _Activity: ...
 
 @overload
 def defn(
-    *, name: str | None = None, dynamic: bool = False, version: int = 1
+    *,
+    name: str | None = None,
+    dynamic: bool = False,
+    version: int = 1,
+    no_thread_cancel_exception: bool = False,
 ) -> Callable[[_Activity], _Activity]: ...
 
 
@@ -62,6 +70,7 @@ def defn(
     name: str | None = None,
     dynamic: bool = False,
     version: int = 1,
+    no_thread_cancel_exception: bool = False,
 ) -> Callable[..., Any]:
     """Makes a function, a method or a class with `__call__` an activity; `name` is the function's
     unless given. Raises TypeError for what cannot be one.
@@ -72,10 +81,18 @@ def defn(
     `version` tells functions of one name apart, and a worker takes several: a run keeps the
     version that its history names first, and one that has not called the activity yet takes the
     newest. Register the old ones as long as runs use them.
+
+    With `no_thread_cancel_exception` a sync activity has to ask whether it was cancelled.
     """
 
     def decorate(decorated: _Activity) -> _Activity:
-        ActivityDefinition.attach(decorated, name, dynamic=dynamic, version=version)
+        ActivityDefinition.attach(
+            decorated,
+            name,
+            dynamic=dynamic,
+            version=version,
+            cancel_raises=not no_thread_cancel_exception,
+        )
         return decorated
 
     return decorate if fn is None else decorate(fn)
@@ -145,6 +162,7 @@ class _Context:
         "save_progress_sync",
         "send_heartbeat",
         "shutdown",
+        "thread_cancel",
     )
 
     def __init__(
@@ -163,6 +181,7 @@ class _Context:
         self.save_progress = save_progress
         self.save_progress_sync = save_progress_sync
         self.cancellation: CancellationDetails | None = None
+        self.thread_cancel: ThreadCancel | None = None
         self.cancel = _Flag()
         self.shutdown = _Flag()
 
@@ -175,6 +194,8 @@ class _Context:
     def request_cancel(self, why: CancellationDetails | None = None) -> None:
         self.cancellation = why
         self.cancel.set()
+        if self.thread_cancel is not None:
+            self.thread_cancel.request()
 
     def begin_shutdown(self) -> None:
         self.shutdown.set()
@@ -286,6 +307,18 @@ def raise_if_cancelled() -> None:
     """Raises perdure.errors.CancelledError once the activity's cancellation was requested."""
     if _context().cancel.is_set:
         raise CancelledError
+
+
+@contextmanager
+def shield_thread_cancel_exception() -> Iterator[None]:
+    """In a thread: what is in the block is not torn apart by a cancellation, which is raised after
+    it. Elsewhere it does nothing."""
+    thread_cancel = _context().thread_cancel
+    if thread_cancel is None:
+        yield
+        return
+    with thread_cancel.shield():
+        yield
 
 
 def wait_for_cancelled_sync(timeout: timedelta | float | None = None) -> bool:

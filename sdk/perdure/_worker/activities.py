@@ -19,6 +19,7 @@ from typing import Any
 from perdure import activity
 from perdure._definitions import ActivityDefinition
 from perdure._failures import exception_to_failure
+from perdure._thread_cancel import ThreadCancel
 from perdure._wire.completions import (
     Completion,
     activity_async,
@@ -197,7 +198,12 @@ class Activities:
             return await definition.function(*args)
         if self._processes is not None:
             return await self._processes.run(attempt, definition.function, args)
-        call = partial(contextvars.copy_context().run, definition.function, *args)
+        function = definition.function
+        if definition.cancel_raises:
+            attempt.context.thread_cancel = thread_cancel = ThreadCancel()
+            call = partial(contextvars.copy_context().run, thread_cancel.call, function, args)
+        else:
+            call = partial(contextvars.copy_context().run, function, *args)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def _definition_of(self, polled: PolledActivityTask) -> ActivityDefinition:

@@ -183,6 +183,32 @@ async def test_cancellation_reaches_who_completes_from_outside(database_dsn: str
     assert isinstance(failed.value.cause, CancelledError)
 
 
+async def test_a_cancellation_is_raised_in_a_thread_and_not_in_a_shield(database_dsn: str) -> None:
+    begun, told = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    @activity.defn
+    def spins(_: str) -> None:
+        try:
+            with activity.shield_thread_cancel_exception():
+                begun.set()
+                activity.wait_for_cancelled_sync()
+                done.append("whole")
+        finally:
+            told.set()
+        done.append("never")
+
+    async with running_node(database_dsn) as node, working(node.address, spins) as client:
+        run = await start(client, "spins")
+        await asyncio.to_thread(begun.wait)
+        await run.cancel()
+        with pytest.raises(WorkflowFailureError) as failed:
+            await run.result()
+    assert isinstance(failed.value.cause, CancelledError)
+    assert told.is_set()
+    assert done == ["whole"]
+
+
 # --- progress -------------------------------------------------------------------------------------
 
 
