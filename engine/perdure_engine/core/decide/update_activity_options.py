@@ -1,4 +1,4 @@
-"""An operator gives a pending activity other options. An attempt that runs keeps its start-to-close.
+"""An operator gives a pending activity other options. An attempt that a worker has keeps its timeouts.
 
 They are saved in the task's row: what history says it was scheduled with stays as it is.
 """
