@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,7 +47,7 @@ class ThreadCancel:
                 _raise_in(self._thread_id, CancelledError)
 
     @contextmanager
-    def shield(self) -> Iterator[None]:
+    def shield(self) -> Generator[None]:
         """The exception waits until the block has ended."""
         with self._lock:
             self._shields += 1

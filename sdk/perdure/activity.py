@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -310,7 +310,7 @@ def raise_if_cancelled() -> None:
 
 
 @contextmanager
-def shield_thread_cancel_exception() -> Iterator[None]:
+def shield_thread_cancel_exception() -> Generator[None]:
     """In a thread: what is in the block is not torn apart by a cancellation, which is raised after
     it. Elsewhere it does nothing."""
     thread_cancel = _context().thread_cancel

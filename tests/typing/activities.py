@@ -120,7 +120,7 @@ async def classes() -> None:
     )
     handle = workflow.start_activity_class(Translate, "a", "de", start_to_close_timeout=LIMIT)
     assert_type(handle, workflow.ActivityHandle[bytes])
-    await workflow.execute_activity_class(Translate, 1, "de", start_to_close_timeout=LIMIT)  # type: ignore[arg-type]
+    await workflow.execute_activity_class(Translate, 1, "de", start_to_close_timeout=LIMIT)  # type: ignore[call-arg,arg-type]
 
 
 @activity.defn(dynamic=True)

@@ -29,6 +29,6 @@ def remember_version(run: WorkflowRun, event: ActivityTaskScheduled) -> None:
 
 def version_to_schedule(run: WorkflowRun, name: str, asked: int | None) -> int:
     """`asked` None: the activity is called by its name. 0 stands for the first version."""
-    kept = run.activity_versions and run.activity_versions.get(name)
+    kept = 0 if run.activity_versions is None else run.activity_versions.get(name, 0)
     version = kept or asked or run.newest_activities.get(name, FIRST)
     return 0 if version == FIRST else version

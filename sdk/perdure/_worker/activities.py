@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from functools import partial
 from types import MappingProxyType
@@ -198,12 +198,11 @@ class Activities:
             return await definition.function(*args)
         if self._processes is not None:
             return await self._processes.run(attempt, definition.function, args)
-        function = definition.function
+        inside = contextvars.copy_context().run
+        call: Callable[[], Any] = partial(inside, definition.function, *args)
         if definition.cancel_raises:
             attempt.context.thread_cancel = thread_cancel = ThreadCancel()
-            call = partial(contextvars.copy_context().run, thread_cancel.call, function, args)
-        else:
-            call = partial(contextvars.copy_context().run, function, *args)
+            call = partial(inside, thread_cancel.call, definition.function, args)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def _definition_of(self, polled: PolledActivityTask) -> ActivityDefinition:
