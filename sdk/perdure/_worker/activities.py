@@ -198,7 +198,7 @@ class Activities:
             return await definition.function(*args)
         if self._processes is not None:
             return await self._processes.run(attempt, definition.function, args)
-        inside = contextvars.copy_context().run
+        inside: Callable[..., Any] = contextvars.copy_context().run
         call: Callable[[], Any] = partial(inside, definition.function, *args)
         if definition.cancel_raises:
             attempt.context.thread_cancel = thread_cancel = ThreadCancel()
