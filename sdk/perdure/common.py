@@ -9,6 +9,10 @@ from enum import IntEnum
 
 from perdure._payload import Payload
 
+SAGA_SIGNAL = "__perdure_saga"
+"""What a run hears whose saga has a compensation that failed: {"action": "retry" or "skip"}, and
+a "reason" for people. Sent by `perdure workflow saga`."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core.events import ClosingEvent
+from perdure_engine.core.explain import Explanation
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import ActivityOptions
@@ -102,4 +103,6 @@ class ActivityHeard(msgspec.Struct, frozen=True, gc=False):
     reset: bool
 
 
-Reply = Started | Closed | QueryAnswer | EventsReady | Description | ActivityHeard | None
+Reply = (
+    Started | Closed | QueryAnswer | EventsReady | Description | Explanation | ActivityHeard | None
+)

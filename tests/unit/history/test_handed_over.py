@@ -14,11 +14,13 @@ from tests.unit.history.room import (
     intents,
     outcomes,
     pass_time,
+    turns,
 )
 
 from perdure_engine.core.errors import Code
 from perdure_engine.core.tasks import TaskKind, TaskState
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.history.stillness import Stillness, stillness
 from perdure_engine.ports.history import HeldTask
 from perdure_engine.ports.store import OutcomeUnknown
 from perdure_engine.store.memory import Moment
@@ -171,3 +173,12 @@ async def test_invariant_33_a_late_heartbeat_does_not_replace_a_checkpoint(room:
     assert (saved.progress, saved.progress_version) == (b"second", 2)
     again = await node.activity_task(room.worker("w2"), timeout_s=120)
     assert (again.attempt, again.progress, again.progress_version) == (1, b"second", 2)
+
+
+@in_room()
+async def test_time_does_not_jump_over_an_outcome_that_is_to_come(room: Room) -> None:
+    node = await room.node(1)
+    _, task = await held_activity(room, node, room.worker(), start_to_close_timeout_ms=600_000)
+    await hand_over(node, task.token)
+    await turns()
+    assert stillness(node.history.shards()) is Stillness.WORKING
