@@ -44,6 +44,7 @@ LANE_BYTES_MAX = (1 << 62, 64 * 1024 * 1024, 64 * 1024 * 1024)
 _LANE_OF: dict[type, int] = {
     **dict.fromkeys((*get_args(WorkerIntent), *get_args(ShardIntent)), LANE_FIRST),
     StartWorkflow: LANE_START,
+    HeartbeatActivity: LANE_CLIENT,  # its number is not bounded by what was handed out (B40)
 }
 
 

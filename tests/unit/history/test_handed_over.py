@@ -1,5 +1,6 @@
 """Activities that no lease watches, and those that an operator holds back: across leases and take-overs."""
 
+import asyncio
 from typing import Any
 
 from tests.unit.history.room import (
@@ -17,7 +18,7 @@ from tests.unit.history.room import (
     turns,
 )
 
-from perdure_engine.core.errors import Code
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.tasks import TaskKind, TaskState
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.history.stillness import Stillness, stillness
@@ -182,3 +183,21 @@ async def test_time_does_not_jump_over_an_outcome_that_is_to_come(room: Room) ->
     await hand_over(node, task.token)
     await turns()
     assert stillness(node.history.shards()) is Stillness.WORKING
+
+
+@in_room(seeds=[0])
+async def test_b40_who_says_too_much_is_told_to_come_back(room: Room) -> None:
+    """Progress of 2 MiB again and again: the shard's memory has an end, and its other work goes on."""
+    node = await room.node(1)
+    _, task = await held_activity(room, node, room.worker(), start_to_close_timeout_ms=600_000)
+    hold = node.holds.hold("commit")
+    details = bytes(2 * 1024 * 1024)
+    beats_sent = [
+        node.history.complete(intents.HeartbeatActivity(task.token, details)) for _ in range(60)
+    ]
+    hold.release()
+    answers = await asyncio.gather(*beats_sent, return_exceptions=True)
+    refused = [one.code for one in answers if isinstance(one, Rejected)]
+    assert set(refused) == {Code.RESOURCE_EXHAUSTED}
+    assert len(refused) < len(beats_sent)
+    await node.complete_activity(task.token)
