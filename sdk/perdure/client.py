@@ -64,6 +64,7 @@ from perdure.errors import (
     RPCError,
     RPCStatusCode,
     WorkflowAlreadyStartedError,
+    WorkflowContinuedAsNewError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "WaitKind",
     "WaitReason",
     "WorkflowAlreadyStartedError",
+    "WorkflowContinuedAsNewError",
     "WorkflowExecution",
     "WorkflowExecutionDescription",
     "WorkflowFailureError",

@@ -84,17 +84,29 @@ class ClientCore:
     def query(self, call: Call[T], rpc_timeout: timedelta | None) -> asyncio.Future[T]:
         return self._queries.submit(call, seconds(rpc_timeout))
 
-    async def result(self, target: Target, rpc_timeout: timedelta | None) -> RunResult:
-        """Waits as long as it takes, or until the timeout: RPCError DEADLINE_EXCEEDED."""
-        wait = self._waits.wait(target.namespace, target.workflow_id, target.run_id)
+    async def result(
+        self, target: Target, rpc_timeout: timedelta | None, *, follow_runs: bool = False
+    ) -> RunResult:
+        """Waits as long as it takes, or until the timeout: RPCError DEADLINE_EXCEEDED.
+
+        `follow_runs`: of the last run of the chain that begins with the one that is waited for.
+        """
         if rpc_timeout is None:
-            return await wait
+            return await self._result(target, follow_runs)
         try:
             async with asyncio.timeout(rpc_timeout.total_seconds()):
-                return await wait
+                return await self._result(target, follow_runs)
         except TimeoutError:
             message = f"workflow {target.workflow_id!r} has not closed in time"
             raise RPCError(message, RPCStatusCode.DEADLINE_EXCEEDED) from None
+
+    async def _result(self, target: Target, follow_runs: bool) -> RunResult:
+        run_id = target.run_id
+        while True:
+            outcome = await self._waits.wait(target.namespace, target.workflow_id, run_id)
+            if not follow_runs or not outcome.next_run_id:
+                return outcome
+            run_id = outcome.next_run_id
 
     async def unary(
         self, send: Callable[[float], Awaitable[T]], rpc_timeout: timedelta | None

@@ -20,7 +20,9 @@ class RunResult:
     result: list[Payload]
     """Of a completed run."""
     failure: FailureInfo | None
-    """Of every other closed run."""
+    """Of every other closed run, but one that continued as new."""
+    next_run_id: str = ""
+    """The run that follows; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ def _outcome(message: pb.WaitedResult) -> RunResult | RPCError:
             run_id=result.run_id,
             result=payloads_from_bytes(result.result),
             failure=failure_from_message(result.failure) if result.HasField("failure") else None,
+            next_run_id=result.next_run_id,
         )
     except (ValueError, PayloadDecodeError) as error:
         return RPCError(f"a result that cannot be read: {error}", RPCStatusCode.INTERNAL)
