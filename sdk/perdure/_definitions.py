@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
 from perdure._payload import Payload
@@ -25,6 +26,11 @@ _INIT = "__perdure_workflow_init__"
 _SIGNAL = "__perdure_signal__"
 _QUERY = "__perdure_query__"
 _UPDATE = "__perdure_update__"
+
+# Names of activities of which this process has seen a version past the first.
+VERSIONED_NAMES: set[str] = set()
+NO_VERSIONS: Mapping[str, int] = MappingProxyType({})
+_VERSION_MAX = 1_000_000
 
 Function = Callable[..., Any]
 _Decorated = TypeVar("_Decorated", bound=Function)
@@ -107,9 +113,26 @@ class ActivityDefinition:
     function: Function
     is_async: bool
     signature: Signature = field(repr=False)
+    is_dynamic: bool = False
+    """It takes the calls of every name that is not registered; its own name is empty."""
+    version: int = 1
+    cancel_raises: bool = True
+    """In its thread, when it is not async."""
+
+    def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
+        if self.is_dynamic:
+            return [[RawValue(payload) for payload in payloads]]
+        return self.signature.decode(payloads, converter)
 
     @staticmethod
-    def attach(decorated: Function, name: str | None) -> None:
+    def attach(
+        decorated: Function,
+        name: str | None,
+        *,
+        dynamic: bool = False,
+        version: int = 1,
+        cancel_raises: bool = True,
+    ) -> None:
         """Raises TypeError for what cannot be an activity."""
         target = decorated
         if isinstance(decorated, type):
@@ -119,12 +142,21 @@ class ActivityDefinition:
         if not inspect.isfunction(target) or inspect.isasyncgenfunction(target):
             raise TypeError(f"{decorated!r} cannot be an activity: it is not a function")
         _refuse_keyword_only(target, "activity")
+        if dynamic and name is not None:
+            raise TypeError(f"{decorated!r}: a dynamic activity has no name of its own")
+        if not 1 <= version <= _VERSION_MAX or (dynamic and version > 1):
+            raise TypeError(f"{decorated!r}: a version counts from 1; a dynamic activity has none")
         definition = ActivityDefinition(
-            name=_checked_name(name or decorated.__name__),
+            name="" if dynamic else _checked_name(name or decorated.__name__),
             function=decorated,
             is_async=inspect.iscoroutinefunction(target),
             signature=Signature(target, skip_first=isinstance(decorated, type)),
+            is_dynamic=dynamic,
+            version=version,
+            cancel_raises=cancel_raises,
         )
+        if version > 1:
+            VERSIONED_NAMES.add(definition.name)
         setattr(decorated, _ACTIVITY, definition)
 
     @staticmethod
@@ -139,11 +171,23 @@ class ActivityDefinition:
 def activity_definition(function: Function) -> ActivityDefinition:
     """For workers: of a function, bound method or object that can be called as it is."""
     attached = ActivityDefinition.attached_to(function)
+    found = attached
     if attached.function is function:
         if isinstance(function, type):
             raise TypeError(f"activity class {function.__qualname__}: register an object of it")
-        return attached
-    return ActivityDefinition(attached.name, function, attached.is_async, Signature(function))
+    else:
+        found = replace(attached, function=function, signature=Signature(function))
+    if found.is_dynamic:
+        _check_dynamic(found)
+    return found
+
+
+def _check_dynamic(definition: ActivityDefinition) -> None:
+    if definition.signature.hints != (Sequence[RawValue],):
+        raise TypeError(
+            f"dynamic activity {_qualname(definition.function)} must take one parameter, "
+            "of type Sequence[perdure.common.RawValue]"
+        )
 
 
 # --- workflows ------------------------------------------------------------------------------------

@@ -17,3 +17,11 @@ class Payload(msgspec.Struct, frozen=True):
     data: bytes
     # Shared: nearly all payloads have none, and a dict for each would be most of their memory.
     metadata: Mapping[str, bytes] = NO_METADATA
+
+    def __reduce__(self) -> tuple[type[Payload], tuple[object, ...]]:
+        """For activities in other processes: what metadata is shared by cannot be pickled."""
+        return Payload, (
+            self.encoding,
+            self.data,
+            *([dict(self.metadata)] if self.metadata else []),
+        )

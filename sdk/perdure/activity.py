@@ -1,29 +1,36 @@
 """What the code of an activity uses: its decorator, and its context while it runs.
 
 An activity is a plain function, async (it runs on the worker's event loop and hears of its
-cancellation as asyncio.CancelledError) or not (it runs in a thread and asks: `is_cancelled`,
-`raise_if_cancelled`, `wait_for_cancelled_sync`). Decorating leaves it callable as it was.
+cancellation as asyncio.CancelledError) or not: then it runs in a thread, in which CancelledError is
+raised, or in a process, where it asks: `is_cancelled`, `raise_if_cancelled`,
+`wait_for_cancelled_sync`. Decorating leaves it callable as it was.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 from perdure._definitions import ActivityDefinition
 from perdure._definitions import activity_definition as activity_definition
 from perdure._payload import Payload
+from perdure._thread_cancel import ThreadCancel
 from perdure.common import Priority, RetryPolicy
 from perdure.converter import PayloadConverter
 from perdure.errors import CancelledError
 
 __all__ = [
+    "CancellationDetails",
     "Info",
+    "cancellation_details",
+    "checkpoint",
+    "checkpoint_sync",
     "defn",
     "heartbeat",
     "in_activity",
@@ -32,7 +39,9 @@ __all__ = [
     "is_worker_shutdown",
     "logger",
     "payload_converter",
+    "raise_complete_async",
     "raise_if_cancelled",
+    "shield_thread_cancel_exception",
     "wait_for_cancelled_sync",
     "wait_for_worker_shutdown_sync",
 ]
@@ -45,16 +54,45 @@ def defn(fn: _Activity, /) -> _Activity: ...
 
 
 @overload
-def defn(*, name: str | None = None) -> Callable[[_Activity], _Activity]: ...
+def defn(
+    *,
+    name: str | None = None,
+    dynamic: bool = False,
+    version: int = 1,
+    no_thread_cancel_exception: bool = False,
+) -> Callable[[_Activity], _Activity]: ...
 
 
-def defn(fn: Callable[..., Any] | None = None, /, *, name: str | None = None) -> Callable[..., Any]:
+def defn(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    dynamic: bool = False,
+    version: int = 1,
+    no_thread_cancel_exception: bool = False,
+) -> Callable[..., Any]:
     """Makes a function, a method or a class with `__call__` an activity; `name` is the function's
     unless given. Raises TypeError for what cannot be one.
+
+    A `dynamic` one takes the calls of every name that the worker does not know: its parameter is
+    a `Sequence[RawValue]`, to be read with `payload_converter`; `info().activity_type` is the name.
+
+    `version` tells functions of one name apart, and a worker takes several: a run keeps the
+    version that its history names first, and one that has not called the activity yet takes the
+    newest. Register the old ones as long as runs use them.
+
+    With `no_thread_cancel_exception` a sync activity has to ask whether it was cancelled.
     """
 
     def decorate(decorated: _Activity) -> _Activity:
-        ActivityDefinition.attach(decorated, name)
+        ActivityDefinition.attach(
+            decorated,
+            name,
+            dynamic=dynamic,
+            version=version,
+            cancel_raises=not no_thread_cancel_exception,
+        )
         return decorated
 
     return decorate if fn is None else decorate(fn)
@@ -87,16 +125,45 @@ class Info:
     headers: Mapping[str, Payload]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CancellationDetails:
+    """Why the attempt was asked to stop."""
+
+    cancel_requested: bool = False
+    """By the workflow."""
+    paused: bool = False
+    """An operator holds the activity back. An attempt that stops now is not counted."""
+    not_found: bool = False
+    """It is over or has another owner: nothing that it does counts any more."""
+    worker_shutdown: bool = False
+
+
+class _CompleteAsyncError(BaseException):
+    """Leaves the activity's code without an outcome; not an Exception, so that no handler takes it."""
+
+
 class _Context:
     """One attempt, as its code sees it. Made by the worker, one for each attempt.
 
     The worker runs the activity in a contextvars context in which `_enter` was called. It calls
     `request_cancel` and `begin_shutdown` from any thread, each at most once; it is called back
-    through `send_heartbeat(details)` from the thread of the activity, and must not block there.
+    through `send_heartbeat(details)` from the thread of the activity, and must not block there,
+    and through `save_progress(details)` on its loop or `save_progress_sync(details)` elsewhere.
     `info` is a function, so that an activity that never asks costs nothing.
     """
 
-    __slots__ = ("_info", "_make_info", "cancel", "payload_converter", "send_heartbeat", "shutdown")
+    __slots__ = (
+        "_info",
+        "_make_info",
+        "cancel",
+        "cancellation",
+        "payload_converter",
+        "save_progress",
+        "save_progress_sync",
+        "send_heartbeat",
+        "shutdown",
+        "thread_cancel",
+    )
 
     def __init__(
         self,
@@ -104,11 +171,17 @@ class _Context:
         info: Callable[[], Info],
         payload_converter: PayloadConverter,
         send_heartbeat: Callable[[tuple[Any, ...]], None],
+        save_progress: Callable[[tuple[Any, ...]], Awaitable[None]] | None = None,
+        save_progress_sync: Callable[[tuple[Any, ...]], None] | None = None,
     ) -> None:
         self._make_info = info
         self._info: Info | None = None
         self.payload_converter = payload_converter
         self.send_heartbeat = send_heartbeat
+        self.save_progress = save_progress
+        self.save_progress_sync = save_progress_sync
+        self.cancellation: CancellationDetails | None = None
+        self.thread_cancel: ThreadCancel | None = None
         self.cancel = _Flag()
         self.shutdown = _Flag()
 
@@ -118,8 +191,11 @@ class _Context:
             self._info = self._make_info()
         return self._info
 
-    def request_cancel(self) -> None:
+    def request_cancel(self, why: CancellationDetails | None = None) -> None:
+        self.cancellation = why
         self.cancel.set()
+        if self.thread_cancel is not None:
+            self.thread_cancel.request()
 
     def begin_shutdown(self) -> None:
         self.shutdown.set()
@@ -185,6 +261,44 @@ def heartbeat(*details: Any) -> None:
     _context().send_heartbeat(details)
 
 
+async def checkpoint(*details: Any) -> None:
+    """Saves how far the attempt has come, now: what this returned for is never done again because
+    a worker died, as the next attempt finds it in `info().heartbeat_details`.
+
+    For async activities; in threads and processes there is `checkpoint_sync`. Raises
+    AttemptLostError, and the activity is asked to stop, when the attempt is over or has another
+    owner; RPCError when the engine does not take the details.
+    """
+    save = _context().save_progress
+    if save is None:
+        raise RuntimeError("not on the worker's event loop: use activity.checkpoint_sync")
+    await save(details)
+
+
+def checkpoint_sync(*details: Any) -> None:
+    """`checkpoint` for activities that run in threads or processes: blocks until it is saved."""
+    save = _context().save_progress_sync
+    if save is None:
+        raise RuntimeError("it would block the event loop: await activity.checkpoint")
+    save(details)
+
+
+def raise_complete_async() -> NoReturn:
+    """Ends the function without an outcome: it comes from elsewhere, by `info().task_token` or the
+    ids, through `client.get_async_activity_handle`.
+
+    From now on the worker does not watch over the attempt; its timeouts do, so give it a
+    start-to-close or a heartbeat timeout that is long enough.
+    """
+    _context()
+    raise _CompleteAsyncError
+
+
+def cancellation_details() -> CancellationDetails | None:
+    """Why the attempt was asked to stop; None while it was not."""
+    return _context().cancellation
+
+
 def is_cancelled() -> bool:
     return _context().cancel.is_set
 
@@ -193,6 +307,18 @@ def raise_if_cancelled() -> None:
     """Raises perdure.errors.CancelledError once the activity's cancellation was requested."""
     if _context().cancel.is_set:
         raise CancelledError
+
+
+@contextmanager
+def shield_thread_cancel_exception() -> Generator[None]:
+    """In a thread: what is in the block is not torn apart by a cancellation, which is raised after
+    it. Elsewhere it does nothing."""
+    thread_cancel = _context().thread_cancel
+    if thread_cancel is None:
+        yield
+        return
+    with thread_cancel.shield():
+        yield
 
 
 def wait_for_cancelled_sync(timeout: timedelta | float | None = None) -> bool:

@@ -23,6 +23,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from perdure._client.async_activity import AsyncActivities, AsyncActivityHandle
 from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle
 from perdure._client.history import WorkflowHistory
@@ -62,6 +63,7 @@ from perdure._wire.workflow_info import (
 from perdure.common import WorkflowStatus
 from perdure.converter import DataConverter
 from perdure.errors import (
+    AsyncActivityCancelledError,
     RPCError,
     RPCStatusCode,
     RPCTimeoutOrCancelledError,
@@ -74,6 +76,8 @@ from perdure.errors import (
 )
 
 __all__ = [
+    "AsyncActivityCancelledError",
+    "AsyncActivityHandle",
     "Client",
     "ClusterInfo",
     "HistoryEvent",
@@ -128,7 +132,7 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client(ClientUpdates):
+class Client(ClientUpdates, AsyncActivities):
     """A connection to one namespace of an engine. Made by `connect`."""
 
     def __init__(self, core: ClientCore) -> None:

@@ -59,6 +59,19 @@ class RawValue:
     payload: Payload
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityOptionsUpdate:
+    """Other options for a pending activity. What is None stays as it is. A timeout of zero takes it away."""
+
+    task_queue: str | None = None
+    schedule_to_close_timeout: timedelta | None = None
+    schedule_to_start_timeout: timedelta | None = None
+    start_to_close_timeout: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
+    retry_policy: RetryPolicy | None = None
+    priority: Priority | None = None
+
+
 class WorkflowIdReusePolicy(IntEnum):
     """May a new run take the id of a closed one?"""
 

@@ -49,6 +49,10 @@ class PayloadConverter:
         self._encoders: dict[type, _Encode] = {}
         self._json_decoders: dict[Any, _Decode] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For activities in other processes, which remember their own."""
+        return {**self.__dict__, "_encoders": {}, "_json_decoders": {}}
+
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
         return [self.to_payload(value) for value in values]
 

@@ -16,6 +16,8 @@ PerdureError
 ├── WorkflowUpdateFailedError         the update was refused, or failed; its cause says why (client)
 ├── RPCTimeoutOrCancelledError        a wait is over before what was waited for (client)
 │   └── WorkflowUpdateRPCTimeoutOrCancelledError
+├── AsyncActivityCancelledError       the workflow no longer wants the activity (client)
+├── AttemptLostError                  the attempt is over or has another owner (activity)
 ├── RPCError                          the engine refused a call, or did not answer it
 ├── PayloadError                      a value and its bytes do not fit together
 │   ├── PayloadEncodeError
@@ -312,6 +314,22 @@ class WorkflowUpdateRPCTimeoutOrCancelledError(RPCTimeoutOrCancelledError):
 
     def __init__(self) -> None:
         super().__init__("Timeout or cancellation waiting for update")
+
+
+class AsyncActivityCancelledError(PerdureError):
+    """Told by a heartbeat of `AsyncActivityHandle`: `report_cancellation` ends the activity."""
+
+    def __init__(self, message: str = "activity cancelled", *, paused: bool = False) -> None:
+        super().__init__(message)
+        self.paused = paused
+        """An operator holds the activity back; the workflow has not asked for anything."""
+
+
+class AttemptLostError(PerdureError):
+    """What the attempt says is not saved any more: it is over, or has another owner. Stop."""
+
+    def __init__(self) -> None:
+        super().__init__("the attempt is over or has another owner")
 
 
 class RPCError(PerdureError):

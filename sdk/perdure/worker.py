@@ -16,10 +16,10 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from perdure._definitions import (
     ActivityDefinition,
@@ -32,6 +32,7 @@ from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
 from perdure._wire.worker_service import WorkerIdentity
+from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings
 from perdure.client import Client
 from perdure.errors import UnknownWorkflowTypeError
@@ -43,8 +44,6 @@ __all__ = [
     "WorkflowReplayResults",
     "tune_garbage_collector",
 ]
-
-D = TypeVar("D", WorkflowDefinition, ActivityDefinition)
 
 _WORKER_ID_BYTES = 16
 
@@ -89,9 +88,12 @@ class Worker:
         """Raises TypeError or ValueError for what cannot be run.
 
         Sync activities run in `activity_executor`, by default threads of the worker's own, as many
-        as `max_concurrent_activities`. `workflow_failure_exception_types` are, for all workflows of
-        this worker, exceptions that fail the run although by their kind they would only fail the
-        workflow task and have it retried.
+        as `max_concurrent_activities`. In a `ProcessPoolExecutor` they can be heartbeating,
+        checkpointing and cancelled as well; function, arguments and result must be picklable. Make
+        the pool with the start method "forkserver" or "spawn": gRPC does not survive a fork.
+        `workflow_failure_exception_types` are, for all workflows of this worker, exceptions that
+        fail the run although by their kind they would only fail the workflow task and have it
+        retried.
         """
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
@@ -107,7 +109,13 @@ class Worker:
         self._workflows = _by_name([one for one in definitions if not one.dynamic])
         self._dynamic_workflow = _only_dynamic(definitions)
         self._failure_exception_types = tuple(workflow_failure_exception_types)
-        self._activities = _by_name([activity_definition(one) for one in activities])
+        every = [activity_definition(one) for one in activities]
+        self._activities, others = _by_version(every)
+        self._newest = {
+            name: one.version for name, one in self._activities.items() if one.version > 1
+        }
+        if isinstance(activity_executor, ProcessPoolExecutor):
+            check_picklable(every, client.data_converter.payload_converter)
         self._own_executor: ThreadPoolExecutor | None = None
         if activity_executor is None:
             self._own_executor = activity_executor = ThreadPoolExecutor(
@@ -122,6 +130,7 @@ class Worker:
                 build_id=build_id,
             ),
             activities=self._activities,
+            activity_versions=others,
             make_instance=self._make_instance,
             executor=activity_executor,
             converter=client.data_converter.payload_converter,
@@ -155,7 +164,8 @@ class Worker:
     async def run(self) -> None:
         """Returns after `shutdown`, when everything has ended.
 
-        Raises RPCError when polling makes no sense, such as NOT_FOUND for the namespace. While the
+        Raises RPCError when polling makes no sense, such as NOT_FOUND for the namespace, and
+        BrokenExecutor when a process of `activity_executor` has died. While the
         engine is away it keeps trying.
         """
         self._claim()
@@ -230,6 +240,7 @@ class Worker:
             namespace=self._client.namespace,
             data_converter=self._client.data_converter,
             failure_exception_types=self._failure_exception_types,
+            newest_activities=self._newest,
         )
 
 
@@ -240,7 +251,28 @@ def _only_dynamic(definitions: list[WorkflowDefinition]) -> WorkflowDefinition |
     return dynamic[0] if dynamic else None
 
 
-def _by_name(definitions: list[D]) -> dict[str, D]:
+def _by_version(
+    definitions: list[ActivityDefinition],
+) -> tuple[dict[str, ActivityDefinition], dict[tuple[str, int], ActivityDefinition]]:
+    """The newest of each name, and the others by name and version."""
+    told = [
+        (one.name or "dynamic") + (f" version {one.version}" if one.version > 1 else "")
+        for one in definitions
+    ]
+    twice = sorted({one for one in told if told.count(one) > 1})
+    if twice:
+        raise ValueError(f"registered twice: {', '.join(twice)}")
+    newest: dict[str, ActivityDefinition] = {}
+    others: dict[tuple[str, int], ActivityDefinition] = {}
+    for one in sorted(definitions, key=lambda one: one.version):
+        older = newest.get(one.name)
+        if older is not None:
+            others[older.name, older.version] = older
+        newest[one.name] = one
+    return newest, others
+
+
+def _by_name(definitions: list[WorkflowDefinition]) -> dict[str, WorkflowDefinition]:
     by_name = {definition.name: definition for definition in definitions}
     if len(by_name) < len(definitions):
         names = [definition.name for definition in definitions]

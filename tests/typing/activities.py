@@ -6,12 +6,13 @@ the ignore is not needed.
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_type
 
 from perdure import activity, workflow
-from perdure.common import RetryPolicy
+from perdure.common import RawValue, RetryPolicy
 
 LIMIT = timedelta(seconds=10)
 
@@ -104,3 +105,25 @@ async def wrong_calls() -> None:
     await workflow.execute_activity_method(Mail.deliver, "bob", start_to_close_timeout=LIMIT)  # type: ignore[arg-type]
     workflow.start_activity(send, 1, start_to_close_timeout=LIMIT)  # type: ignore[arg-type]
     workflow.start_activity(3, start_to_close_timeout=LIMIT)  # type: ignore[call-overload]
+
+
+@activity.defn
+class Translate:
+    async def __call__(self, text: str, to: str) -> bytes:
+        return text.encode()
+
+
+async def classes() -> None:
+    assert_type(
+        await workflow.execute_activity_class(Translate, "a", "de", start_to_close_timeout=LIMIT),
+        bytes,
+    )
+    handle = workflow.start_activity_class(Translate, "a", "de", start_to_close_timeout=LIMIT)
+    assert_type(handle, workflow.ActivityHandle[bytes])
+    await workflow.execute_activity_class(Translate, 1, "de", start_to_close_timeout=LIMIT)  # type: ignore[call-arg,arg-type]
+
+
+@activity.defn(dynamic=True)
+async def anything(args: Sequence[RawValue]) -> str:
+    await activity.checkpoint(len(args))
+    activity.raise_complete_async()

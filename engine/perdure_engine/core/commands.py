@@ -21,6 +21,7 @@ class ScheduleActivity(msgspec.Struct, frozen=True, gc=False):
     retry_policy: RetryPolicy | None
     priority: int
     summary: bytes = b""
+    version: int = 0
 
 
 class RequestCancelActivity(msgspec.Struct, frozen=True, gc=False):

@@ -19,7 +19,7 @@ from perdure_engine.core.replies import (
     RunInfo,
 )
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState, memo_of
-from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
+from perdure_engine.core.tasks import NO_ASIDE, TaskRecord, TaskState, TimerKind
 
 
 def describe(state: RunState) -> Description:
@@ -89,26 +89,34 @@ def closed_reply(state: RunState) -> Closed:
 
 def _activity(activity: Activity, record: TaskRecord | None) -> PendingActivity:
     scheduled = activity.scheduled
-    handout = record.handout if record is not None else None
+    aside = (record.aside if record is not None else None) or NO_ASIDE
+    pause, options = aside.pause, aside.options or scheduled
     if activity.cancel_requested_event_id:
         state = "CANCEL_REQUESTED"
-    elif record is None or handout is not None or record.state is TaskState.STARTED:
-        state = "STARTED"
+    elif record is None or record.running:
+        state = "PAUSE_REQUESTED" if pause is not None else "STARTED"
+    elif pause is not None:
+        state = "PAUSED"
     else:
         state = "BACKING_OFF" if record.state is TaskState.BACKOFF else "SCHEDULED"
     return PendingActivity(
         activity_id=scheduled.activity_id,
         activity_type=scheduled.activity_type,
-        task_queue=scheduled.task_queue,
+        task_queue=options.task_queue,
         state=state,
         attempt=record.attempt if record is not None else 1,
-        maximum_attempts=scheduled.retry_policy.maximum_attempts,
+        maximum_attempts=options.retry_policy.maximum_attempts,
         scheduled_us=scheduled.time_us,
         started_us=record.started_us if record is not None else 0,
         next_attempt_us=record.next_attempt_us if record is not None else 0,
         worker_identity=record.identity if record is not None else "",
         last_failure=record.last_failure if record is not None else None,
         progress=record.progress if record is not None else b"",
+        paused=pause is not None,
+        pause_us=pause.time_us if pause is not None else 0,
+        pause_identity=pause.identity if pause is not None else "",
+        pause_reason=pause.reason if pause is not None else "",
+        options=aside.options,
     )
 
 

@@ -189,10 +189,15 @@ class Draft:
         """The old row is marked gone and a new one, with a new id, becomes ready: the key says its age."""
         old = self.state.tasks[key]
         self.drop_task(key)
+        queue_no, aside = old.queue_no, old.aside
+        if aside is not None and aside.options is not None:
+            queue = aside.options.task_queue
+        if queue and queue != old.queue:
+            queue_no = queue_number(self.state.folded.started.namespace_id, old.kind, queue)
         record = TaskRecord(
             old.kind,
             queue or old.queue,
-            old.queue_no,
+            queue_no,
             self.env.new_number(),
             old.scheduled_event_id,
             attempt=old.attempt,
@@ -202,7 +207,13 @@ class Draft:
             progress=old.progress,
             progress_version=old.progress_version,
             ready_us=self.env.now_us,
+            aside=aside,
         )
+        if aside is not None:
+            if aside.pause is not None:
+                record.state = TaskState.PAUSED
+            if aside.options is not None:
+                record.priority = aside.options.priority
         self.put_task(record, key)
 
     def new_task(

@@ -177,6 +177,7 @@ class ActivityTaskScheduled(EventBase, frozen=True, array_like=True, tag=10):
     retry_policy: RetryPolicy
     priority: int
     summary: bytes = b""  # Payload
+    version: int = 0  # of the activity; 0: the first
 
 
 class ActivityTaskStarted(EventBase, frozen=True, array_like=True, tag=11):

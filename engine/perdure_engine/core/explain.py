@@ -8,7 +8,7 @@ import msgspec
 
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState
-from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
+from perdure_engine.core.tasks import NO_ASIDE, TaskKind, TaskRecord, TaskState, TimerKind
 
 
 class WaitKind(enum.IntEnum):
@@ -22,6 +22,7 @@ class WaitKind(enum.IntEnum):
     ACTIVITY_BACKOFF = 8
     TIMER = 9
     EVENT = 10  # a signal, a cancel: nothing of its own is under way
+    ACTIVITY_PAUSED = 11  # an operator holds it back
 
 
 class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,15 +108,19 @@ def _of_activities(state: RunState) -> list[WaitReason]:
 
 def _of_activity(activity: Activity, record: TaskRecord) -> WaitReason:
     scheduled = activity.scheduled
-    end_us = _after(scheduled.time_us, scheduled.schedule_to_close_timeout_ms)
+    aside = record.aside or NO_ASIDE
+    options = aside.options or scheduled
+    end_us = _after(scheduled.time_us, options.schedule_to_close_timeout_ms)
     if _is_out(record):
         kind, since_us = WaitKind.ACTIVITY, _started_us(record)
-        until_us = _first(_after(since_us, scheduled.start_to_close_timeout_ms), end_us)
+        until_us = _first(_after(since_us, options.start_to_close_timeout_ms), end_us)
+    elif aside.pause is not None:
+        kind, since_us, until_us = WaitKind.ACTIVITY_PAUSED, aside.pause.time_us, end_us
     elif record.state is TaskState.BACKOFF:
         kind, since_us, until_us = WaitKind.ACTIVITY_BACKOFF, 0, record.next_attempt_us
     else:
         kind, since_us = WaitKind.WORKER_FOR_ACTIVITY, record.ready_us
-        until_us = _first(_after(scheduled.time_us, scheduled.schedule_to_start_timeout_ms), end_us)
+        until_us = _first(_after(scheduled.time_us, options.schedule_to_start_timeout_ms), end_us)
     return WaitReason(
         kind=kind,
         since_us=since_us,
@@ -148,7 +153,7 @@ def waits_for_a_worker(reason: WaitReason) -> TaskKind | None:
 
 
 def _is_out(record: TaskRecord) -> bool:
-    return record.handout is not None or record.state is TaskState.STARTED
+    return record.running
 
 
 def _started_us(record: TaskRecord) -> int:

@@ -196,6 +196,90 @@ class PollUpdate(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     wait_stage: UpdateStage = UpdateStage.ADMITTED
 
 
+class ActivityCompleted(msgspec.Struct, frozen=True, gc=False):
+    result: bytes
+
+
+class ActivityFailed(msgspec.Struct, frozen=True, gc=False):
+    failure: Failure
+    progress: bytes
+
+
+class ActivityCanceled(msgspec.Struct, frozen=True, gc=False):
+    details: bytes
+
+
+class ActivityLives(msgspec.Struct, frozen=True, gc=False):
+    details: bytes | None
+
+
+ActivityReport = ActivityCompleted | ActivityFailed | ActivityCanceled | ActivityLives
+
+
+class ReportActivity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What became of an activity that is named by its ids, not by a token."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    activity_id: str
+    request_id: bytes
+    report: ActivityReport
+    identity: str = ""
+
+
+class PauseActivity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """`activity_id` "": all pending ones of `activity_type`; so in the three intents below."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    activity_id: str
+    activity_type: str
+    identity: str = ""
+    reason: str = ""
+
+
+class UnpauseActivity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    activity_id: str
+    activity_type: str
+    reset_attempts: bool = False
+    reset_heartbeat: bool = False
+
+
+class ResetActivity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    activity_id: str
+    activity_type: str
+    request_id: bytes
+    reset_heartbeat: bool = False
+    keep_paused: bool = False
+    restore_original_options: bool = False
+
+
+class UpdateActivityOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """None: as it is. `restore_original`: back to what it was scheduled with, and nothing else is given."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    activity_id: str
+    activity_type: str
+    restore_original: bool = False
+    task_queue: str | None = None
+    schedule_to_close_timeout_ms: int | None = None
+    schedule_to_start_timeout_ms: int | None = None
+    start_to_close_timeout_ms: int | None = None
+    heartbeat_timeout_ms: int | None = None
+    retry_policy: RetryPolicy | None = None
+    priority: int | None = None
+
+
 ClientIntent = (
     StartWorkflow
     | SignalWorkflow
@@ -209,6 +293,11 @@ ClientIntent = (
     | WaitEvents
     | UpdateWorkflow
     | PollUpdate
+    | ReportActivity
+    | PauseActivity
+    | UnpauseActivity
+    | ResetActivity
+    | UpdateActivityOptions
 )
 
 
@@ -244,6 +333,7 @@ class FailActivity(msgspec.Struct, frozen=True, gc=False):
     failure: Failure
     progress: bytes
     identity: str
+    progress_version: int = 0  # of `progress`, see SaveProgress
 
 
 class CancelActivity(msgspec.Struct, frozen=True, gc=False):
@@ -252,8 +342,35 @@ class CancelActivity(msgspec.Struct, frozen=True, gc=False):
     identity: str
 
 
+class HandOverActivity(msgspec.Struct, frozen=True, gc=False):
+    """The worker's function has returned, and somebody else will report the outcome: no lease watches it now."""
+
+    token: TaskToken
+    progress: bytes
+    identity: str
+    progress_version: int = 0
+
+
+class HeartbeatActivity(msgspec.Struct, frozen=True, gc=False):
+    """Of one attempt: it lives, and what it has come to is saved before this is answered. `details` None: nothing new.
+
+    `progress_version` counts the attempt's own sayings, from what it was handed: an older one is refused. 0: it does
+    not count.
+    """
+
+    token: TaskToken
+    details: bytes | None
+    progress_version: int = 0
+
+
 WorkerIntent = (
-    CompleteWorkflowTask | FailWorkflowTask | CompleteActivity | FailActivity | CancelActivity
+    CompleteWorkflowTask
+    | FailWorkflowTask
+    | CompleteActivity
+    | FailActivity
+    | CancelActivity
+    | HandOverActivity
+    | HeartbeatActivity
 )
 
 
@@ -279,6 +396,7 @@ class SaveStart(msgspec.Struct, frozen=True, gc=False):
 class SaveProgress(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     details: bytes
+    version: int = 0  # what progress_version becomes; 0: one more
 
 
 class PutBackTask(msgspec.Struct, frozen=True, gc=False):

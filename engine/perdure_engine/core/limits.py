@@ -22,6 +22,7 @@ REASON_BYTES_MAX = 4 * 1024
 IDENTITY_BYTES_MAX = 500
 
 DURATION_MS_MAX = 10 * 365 * 24 * 3600 * 1000  # ten years: beyond it a timeout is a typing error
+ACTIVITY_VERSION_MAX = 1_000_000  # versions count up; what is beyond is a time or a hash
 TASK_TIMEOUT_MS_DEFAULT = 10_000
 TASK_TIMEOUT_MS_MAX = 120_000
 

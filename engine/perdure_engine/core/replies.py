@@ -9,6 +9,7 @@ from perdure_engine.core.explain import Explanation
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.intents import UpdateStage
 from perdure_engine.core.status import Status
+from perdure_engine.core.tasks import ActivityOptions
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -46,6 +47,11 @@ class PendingActivity(msgspec.Struct, frozen=True, gc=False):
     worker_identity: str
     last_failure: Failure | None
     progress: bytes
+    paused: bool = False
+    pause_us: int = 0
+    pause_identity: str = ""
+    pause_reason: str = ""
+    options: ActivityOptions | None = None  # that an operator has given it
 
 
 class PendingTimer(msgspec.Struct, frozen=True, gc=False):
@@ -108,6 +114,22 @@ class UpdateStatus(msgspec.Struct, frozen=True, gc=False):
     started: bool = False  # of an update-with-start: the run began with it
 
 
+class ActivityHeard(msgspec.Struct, frozen=True, gc=False):
+    """To a heartbeat of one attempt: it is saved, and this is what the attempt should know."""
+
+    cancel_requested: bool
+    paused: bool
+    reset: bool
+
+
 Reply = (
-    Started | Closed | QueryAnswer | EventsReady | Description | Explanation | UpdateStatus | None
+    Started
+    | Closed
+    | QueryAnswer
+    | EventsReady
+    | Description
+    | Explanation
+    | UpdateStatus
+    | ActivityHeard
+    | None
 )

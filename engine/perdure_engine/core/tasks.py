@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.retry import RetryPolicy
 
 
 class TaskKind(enum.IntEnum):
@@ -18,6 +19,8 @@ class TaskState(enum.IntEnum):
     READY = 1
     STARTED = 2
     BACKOFF = 3
+    ASYNC = 4  # an activity whose worker said that somebody else will report its outcome
+    PAUSED = 5  # an activity that no worker gets before it is unpaused
     GONE = 9  # ports.rows.ROW_GONE
 
 
@@ -31,6 +34,40 @@ class TimerKind(enum.IntEnum):
     SCHEDULE_TO_START = 7
     SCHEDULE_TO_CLOSE = 8
     CRON_OR_RETRY_BACKOFF = 9  # before the first workflow task of a run that follows another one
+    ASYNC_TIMEOUT = 10  # start-to-close and heartbeat timeout of an attempt that no lease watches
+
+
+class ActivityOptions(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What an operator may change of a pending activity, by the names of ActivityTaskScheduled. Appended to only."""
+
+    task_queue: str
+    schedule_to_close_timeout_ms: int
+    schedule_to_start_timeout_ms: int
+    start_to_close_timeout_ms: int
+    heartbeat_timeout_ms: int
+    retry_policy: RetryPolicy
+    priority: int
+
+
+class Pause(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    time_us: int
+    identity: str
+    reason: str
+
+
+class Aside(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What few tasks have, kept apart so that all others pay one byte for it. Appended to only; replaced, never
+    changed in place."""
+
+    pause: Pause | None = None
+    options: ActivityOptions | None = None  # instead of those it was scheduled with
+    reset: bool = False  # the next attempt is the first one again
+    request_id: bytes = b""  # of the last report or reset that was applied
+    deadline_us: int = 0  # ASYNC: start-to-close
+    beat_us: int = 0  # ASYNC: the last heartbeat
+
+
+NO_ASIDE = Aside()
 
 
 class TaskPayload(msgspec.Struct, frozen=True, array_like=True):
@@ -50,6 +87,7 @@ class TaskPayload(msgspec.Struct, frozen=True, array_like=True):
     progress_version: int = 0
     ready_us: int = 0  # when it became ready (backlog age)
     next_attempt_us: int = 0  # BACKOFF: when it becomes ready
+    aside: Aside | None = None
 
 
 class TaskRecord(msgspec.Struct, eq=False, gc=False):
@@ -77,6 +115,21 @@ class TaskRecord(msgspec.Struct, eq=False, gc=False):
     next_attempt_us: int = 0
     version: int = 0
     handout: Handout | None = None
+    aside: Aside | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether somebody has the attempt: a worker, or whoever it was handed over to."""
+        return self.handout is not None or self.state in (TaskState.STARTED, TaskState.ASYNC)
+
+    @property
+    def paused(self) -> bool:
+        return self.aside is not None and self.aside.pause is not None
+
+    def set_aside(self, **changes: object) -> None:
+        """Change what is kept aside; nothing is kept when nothing is left of it."""
+        aside = msgspec.structs.replace(self.aside or NO_ASIDE, **changes)
+        self.aside = None if aside == NO_ASIDE else aside
 
 
 class Handout(msgspec.Struct, eq=False, gc=False):

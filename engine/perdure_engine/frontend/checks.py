@@ -83,6 +83,17 @@ def duration(field: str, value_ms: int, ms_max: int = limits.DURATION_MS_MAX) ->
         raise invalid(field, f"must lie between 0 and {ms_max} ms")
 
 
+def pending_activity(workflow: str, activity_id: str, activity_type: str) -> None:
+    """Which pending activities of a run are meant: one by its id, or all of a type."""
+    workflow_id("workflow_id", workflow)
+    if activity_id and activity_type:
+        raise invalid("activity_type", "cannot be given with activity_id")
+    if activity_type:
+        type_name("activity_type", activity_type)
+    else:
+        name("activity_id", activity_id)
+
+
 def instant(field: str, value_us: int) -> None:
     if value_us < 0:
         raise invalid(field, "must not be negative")

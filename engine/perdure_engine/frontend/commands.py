@@ -104,6 +104,8 @@ def _check_activity(command: ScheduleActivity) -> None:
     checks.retry_policy(f"{at}.retry_policy", command.retry_policy)
     checks.priority(f"{at}.priority", command.priority)
     checks.size(f"{at}.summary", command.summary)
+    if not 0 <= command.version <= limits.ACTIVITY_VERSION_MAX:
+        raise invalid(f"{at}.version", f"must lie between 0 and {limits.ACTIVITY_VERSION_MAX}")
 
 
 def _check_update(command: AcceptUpdate | RejectUpdate | CompleteUpdate) -> None:

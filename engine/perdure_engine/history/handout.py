@@ -189,6 +189,10 @@ def _start_activity(
 ) -> Handed | asyncio.Future[Handed | None]:
     activity = run.state.folded.activities[record.scheduled_event_id]
     scheduled = activity.scheduled
+    if record.aside is not None and record.aside.options is not None:
+        scheduled = msgspec.structs.replace(
+            scheduled, **msgspec.structs.asdict(record.aside.options)
+        )
     token = _hand_out(shard, run, record, worker, scheduled.start_to_close_timeout_ms, 0)
     started = run.state.folded.started
     handed = HandedActivityTask(
@@ -201,6 +205,7 @@ def _start_activity(
         record.attempt,
         token.started_us,
         record.progress,
+        record.progress_version,
     )
     if scheduled.retry_policy.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure_engine.core.decide.attempts import key_of
+from perdure_engine.core.decide.attempts import key_of, options_of, stops_for_pause
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import TimeoutType
 from perdure_engine.core.intents import (
@@ -39,6 +39,7 @@ SUSPECT_LEASE_S = 4.0  # two heartbeats: what a worker keeps whose connection br
 
 LOST = HeldVerdict(lost=True, cancel_requested=False)
 CANCEL = HeldVerdict(lost=False, cancel_requested=True)
+PAUSED = HeldVerdict(lost=False, cancel_requested=False, paused=True)
 
 
 class Held(msgspec.Struct, eq=False):
@@ -55,6 +56,7 @@ class Held(msgspec.Struct, eq=False):
     progress_saved_at: float
     token: TaskToken
     details: bytes | None = None  # progress that is not saved yet
+    details_version: int = 0
     save_told_at: float = -1e9  # when the shard was last asked to save the start
     ending: bool = False  # an intent about it is under way
 
@@ -79,7 +81,9 @@ class LeaseBook:
         assert handout is not None
         now = self._shard.rooms.clock.monotonic()
         activity = run.state.folded.activities.get(key)
-        heartbeat_ms = activity.scheduled.heartbeat_timeout_ms if activity is not None else 0
+        heartbeat_ms = (
+            options_of(activity, record).heartbeat_timeout_ms if activity is not None else 0
+        )
         held = Held(
             run.state.run_id,
             key,
@@ -131,7 +135,7 @@ class LeaseBook:
                 held.ending = False
                 held.save_told_at = -1e9
                 if held.details is not None:
-                    record.progress = held.details
+                    self._remember(held, record)
             else:
                 self.drop(held.handout.start_no)
 
@@ -143,7 +147,7 @@ class LeaseBook:
     # ---- heartbeats
 
     def renew(
-        self, worker: WorkerRef, token: TaskToken, details: bytes | None
+        self, worker: WorkerRef, token: TaskToken, details: bytes | None, version: int = 0
     ) -> HeldVerdict | None:
         held = self._held.get(token.start_no)
         if held is None:
@@ -153,29 +157,41 @@ class LeaseBook:
         )
         run = self._shard.runs.get(held.run_id)
         if details is not None:
-            self._progress(run, held, details)
+            self._progress(run, held, details, version)
         if run is None or held.kind is not TaskKind.ACTIVITY:
             return None
         activity = run.state.folded.activities.get(held.key)
         if activity is not None and activity.cancel_requested_event_id and not run.busy:
             return CANCEL
+        record = run.state.tasks.get(held.key)
+        if record is not None and record.aside is not None and activity is not None:
+            return PAUSED if stops_for_pause(activity, record) and not run.busy else None
         return None
 
-    def _progress(self, run: Run | None, held: Held, details: bytes) -> None:
+    def _progress(self, run: Run | None, held: Held, details: bytes, version: int) -> None:
         """Remember it at once; save it now and then. An attempt that ends saves what is remembered."""
         held.handout.beat_us = self._shard.rooms.database_clock.low_us()
-        held.details = details
+        held.details, held.details_version = details, version
         record = run.state.tasks.get(held.key) if run is not None else None
-        if record is not None:
-            record.progress = details
+        if record is not None and not self._remember(held, record):
+            return
         now = self._shard.rooms.clock.monotonic()
         if now - held.progress_saved_at >= PROGRESS_EVERY_S:
             self._save_progress(held, details, now)
 
+    def _remember(self, held: Held, record: TaskRecord) -> bool:
+        """False: a checkpoint has saved newer progress than this."""
+        assert held.details is not None
+        if held.details_version and held.details_version <= record.progress_version:
+            held.details = None
+            return False
+        record.progress = held.details
+        return True
+
     def _save_progress(self, held: Held, details: bytes, now: float) -> None:
         held.progress_saved_at = now
         held.details = None
-        self._shard.tell(SaveProgress(held.token, details))
+        self._shard.tell(SaveProgress(held.token, details, held.details_version))
 
     def listed(self, worker_id: bytes, start_nos: set[int]) -> None:
         """The worker said what it holds: whatever it was given but does not list, it never got."""
@@ -373,7 +389,7 @@ def may_adopt(state: RunState, record: TaskRecord, token: TaskToken) -> bool:
         return False
     if record.scheduled_event_id != token.scheduled_event_id or token.start_no < record.start_no:
         return False
-    if record.state is TaskState.BACKOFF:
+    if record.state in (TaskState.BACKOFF, TaskState.ASYNC):
         return False
     if record.kind is TaskKind.WORKFLOW:
         expected = state.folded.next_event_id + (0 if record.scheduled_event_id else 1)

@@ -305,7 +305,7 @@ def _reattach(state: RunState, kept: dict[int, tuple[int, Handout]]) -> None:
     """Hand-outs that the memory before an eviction knew of are still out."""
     for key, (attempt, handout) in kept.items():
         record = state.tasks.get(key)
-        if record is None or record.state is TaskState.BACKOFF:
+        if record is None or record.state in (TaskState.BACKOFF, TaskState.ASYNC):
             continue
         if record.attempt == attempt and handout.start_no >= record.start_no:
             handout.saved = (

@@ -104,7 +104,7 @@ class HistoryService:
                 continue
             start_nos.add(token.start_no)
             leases = self._shards[token.shard_id].leases
-            verdicts.append(leases.renew(worker, token, task.details))
+            verdicts.append(leases.renew(worker, token, task.details, task.progress_version))
         for shard_id, start_nos in listed.items():
             self._shards[shard_id].leases.listed(worker.worker_id, start_nos)
         return verdicts

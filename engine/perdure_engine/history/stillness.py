@@ -10,13 +10,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
+from perdure_engine.core.tasks import TaskState
 from perdure_engine.history.shard import Shard
 
 
 class Stillness(enum.Enum):
     STILL = enum.auto()  # only time, or somebody outside, can change anything
     UNATTENDED = enum.auto()  # tasks are ready, and no worker asks for them
-    WORKING = enum.auto()  # a worker has a task
+    WORKING = enum.auto()  # a worker has a task, or whoever its outcome was handed over to
     MOVING = enum.auto()  # in a moment it will be one of the others
 
 
@@ -25,7 +26,7 @@ def stillness(shards: Iterable[Shard]) -> Stillness:
     for shard in shards:
         if _moves(shard):
             return Stillness.MOVING
-        if len(shard.leases):
+        if len(shard.leases) or _handed_over(shard):
             found = Stillness.WORKING
             continue
         for offer in shard.queues.offered():
@@ -34,6 +35,15 @@ def stillness(shards: Iterable[Shard]) -> Stillness:
             if found is Stillness.STILL:
                 found = Stillness.UNATTENDED
     return found
+
+
+def _handed_over(shard: Shard) -> bool:
+    """Whether an outcome is to come from outside: no lease tells of it."""
+    return any(
+        record.state is TaskState.ASYNC
+        for run in shard.runs.values()
+        for record in run.state.tasks.values()
+    )
 
 
 def _moves(shard: Shard) -> bool:

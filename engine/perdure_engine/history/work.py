@@ -16,11 +16,15 @@ from perdure_engine.core.commands import (
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.intents import (
+    ActivityCompleted,
     CompleteActivity,
     CompleteWorkflowTask,
     FailActivity,
+    HandOverActivity,
+    HeartbeatActivity,
     Intent,
     QueryWorkflow,
+    ReportActivity,
     ShardIntent,
     SignalWorkflow,
     StartWorkflow,
@@ -47,6 +51,7 @@ LANE_BYTES_MAX = (1 << 62, 64 * 1024 * 1024, 64 * 1024 * 1024)
 _LANE_OF: dict[type, int] = {
     **dict.fromkeys((*get_args(WorkerIntent), *get_args(ShardIntent)), LANE_FIRST),
     StartWorkflow: LANE_START,
+    HeartbeatActivity: LANE_CLIENT,  # its number is not bounded by what was handed out (B40)
 }
 
 
@@ -69,8 +74,12 @@ def size_of(intent: Intent) -> int:
             return len(intent.details)
         case CompleteActivity():
             return len(intent.result)
-        case FailActivity():
+        case FailActivity() | HandOverActivity():
             return len(intent.progress)
+        case HeartbeatActivity(details=details) if details is not None:
+            return len(details)
+        case ReportActivity(report=ActivityCompleted(result=result)):
+            return len(result)
         case CompleteWorkflowTask():
             return sum(_command_size(command) for command in intent.commands)
         case _:

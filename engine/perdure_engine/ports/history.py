@@ -74,6 +74,7 @@ class HandedActivityTask(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     started_us: int
     progress: bytes
+    progress_version: int = 0  # what the worker counts its own sayings on from
 
 
 Handed = HandedWorkflowTask | HandedActivityTask
@@ -87,13 +88,15 @@ class HeldTask(msgspec.Struct, frozen=True):
 
     token: TaskToken
     details: bytes | None
+    progress_version: int = 0  # of `details`; 0: the worker does not count
 
 
 class HeldVerdict(msgspec.Struct, frozen=True):
-    """What a worker must know of a task it holds: stop (lost), or cancellation was requested."""
+    """What a worker must know of a task it holds: stop (lost), cancellation was requested, it was paused."""
 
     lost: bool
     cancel_requested: bool
+    paused: bool = False
 
 
 class EventsPage(msgspec.Struct, frozen=True):

@@ -77,6 +77,7 @@ class MsgpackCodec:
                 record.progress_version,
                 record.ready_us,
                 record.next_attempt_us,
+                record.aside,
             )
         )
 
@@ -104,6 +105,7 @@ class MsgpackCodec:
             progress_version=payload.progress_version,
             ready_us=payload.ready_us,
             next_attempt_us=payload.next_attempt_us,
+            aside=payload.aside,
             version=row.version,
         )
 

@@ -33,6 +33,8 @@ class _HeldTaskStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HeldTas
     HELD_TASK_STATE_LOST: _HeldTaskState.ValueType  # 1
     """the attempt is over or has another owner: stop"""
     HELD_TASK_STATE_CANCEL_REQUESTED: _HeldTaskState.ValueType  # 2
+    HELD_TASK_STATE_PAUSED: _HeldTaskState.ValueType  # 3
+    """an operator holds the activity back: stop, or end and be counted"""
 
 class HeldTaskState(_HeldTaskState, metaclass=_HeldTaskStateEnumTypeWrapper): ...
 
@@ -40,6 +42,8 @@ HELD_TASK_STATE_UNSPECIFIED: HeldTaskState.ValueType  # 0
 HELD_TASK_STATE_LOST: HeldTaskState.ValueType  # 1
 """the attempt is over or has another owner: stop"""
 HELD_TASK_STATE_CANCEL_REQUESTED: HeldTaskState.ValueType  # 2
+HELD_TASK_STATE_PAUSED: HeldTaskState.ValueType  # 3
+"""an operator holds the activity back: stop, or end and be counted"""
 Global___HeldTaskState: _TypeAlias = HeldTaskState  # noqa: Y015
 
 @_typing.final
@@ -268,6 +272,8 @@ class ActivityTask(_message.Message):
     RETRY_POLICY_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """sealed"""
     workflow_id: _builtins.str
@@ -290,6 +296,10 @@ class ActivityTask(_message.Message):
     idempotency_key: _builtins.str
     """the same for every attempt"""
     priority: _builtins.int
+    version: _builtins.int
+    """of the activity; 0: the first"""
+    progress_version: _builtins.int
+    """the worker counts what the attempt says of its progress on from here"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -313,10 +323,12 @@ class ActivityTask(_message.Message):
         retry_policy: _common_pb2.RetryPolicy | None = ...,
         idempotency_key: _builtins.str = ...,
         priority: _builtins.int = ...,
+        version: _builtins.int = ...,
+        progress_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "header", b"header", "heartbeat_details", b"heartbeat_details", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "run_id", b"run_id", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "scheduled_time_us", b"scheduled_time_us", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "started_time_us", b"started_time_us", "token", b"token", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "header", b"header", "heartbeat_details", b"heartbeat_details", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "run_id", b"run_id", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "scheduled_time_us", b"scheduled_time_us", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "started_time_us", b"started_time_us", "token", b"token", "version", b"version", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -408,6 +420,7 @@ class ScheduleActivity(_message.Message):
     RETRY_POLICY_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     activity_id: _builtins.str
     activity_type: _builtins.str
     task_queue: _builtins.str
@@ -423,6 +436,8 @@ class ScheduleActivity(_message.Message):
     priority: _builtins.int
     summary: _builtins.bytes
     """Payload"""
+    version: _builtins.int
+    """of the activity; 0: the first"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -440,10 +455,11 @@ class ScheduleActivity(_message.Message):
         retry_policy: _common_pb2.RetryPolicy | None = ...,
         priority: _builtins.int = ...,
         summary: _builtins.bytes = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "summary", b"summary", "task_queue", b"task_queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "summary", b"summary", "task_queue", b"task_queue", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -751,6 +767,7 @@ class TaskCompletion(_message.Message):
     ACTIVITY_SUCCESS_FIELD_NUMBER: _builtins.int
     ACTIVITY_FAILURE_FIELD_NUMBER: _builtins.int
     ACTIVITY_CANCELLATION_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ASYNC_FIELD_NUMBER: _builtins.int
     QUERY_RESULTS_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """empty when only queries are answered"""
@@ -765,6 +782,8 @@ class TaskCompletion(_message.Message):
     @_builtins.property
     def activity_cancellation(self) -> Global___ActivityCancellation: ...
     @_builtins.property
+    def activity_async(self) -> Global___ActivityAsync: ...
+    @_builtins.property
     def query_results(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryResult]: ...
     def __init__(
         self,
@@ -775,13 +794,14 @@ class TaskCompletion(_message.Message):
         activity_success: Global___ActivitySuccess | None = ...,
         activity_failure: Global___ActivityFailure | None = ...,
         activity_cancellation: Global___ActivityCancellation | None = ...,
+        activity_async: Global___ActivityAsync | None = ...,
         query_results: _abc.Iterable[Global___QueryResult] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_cancellation", b"activity_cancellation", "activity_failure", b"activity_failure", "activity_success", b"activity_success", "outcome", b"outcome", "workflow_task_failure", b"workflow_task_failure", "workflow_task_success", b"workflow_task_success"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_async", b"activity_async", "activity_cancellation", b"activity_cancellation", "activity_failure", b"activity_failure", "activity_success", b"activity_success", "outcome", b"outcome", "workflow_task_failure", b"workflow_task_failure", "workflow_task_success", b"workflow_task_success"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_cancellation", b"activity_cancellation", "activity_failure", b"activity_failure", "activity_success", b"activity_success", "outcome", b"outcome", "query_results", b"query_results", "token", b"token", "workflow_task_failure", b"workflow_task_failure", "workflow_task_success", b"workflow_task_success"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_async", b"activity_async", "activity_cancellation", b"activity_cancellation", "activity_failure", b"activity_failure", "activity_success", b"activity_success", "outcome", b"outcome", "query_results", b"query_results", "token", b"token", "workflow_task_failure", b"workflow_task_failure", "workflow_task_success", b"workflow_task_success"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["workflow_task_success", "workflow_task_failure", "activity_success", "activity_failure", "activity_cancellation"]  # noqa: Y015
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["workflow_task_success", "workflow_task_failure", "activity_success", "activity_failure", "activity_cancellation", "activity_async"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
 
@@ -870,8 +890,11 @@ class ActivityFailure(_message.Message):
 
     FAILURE_FIELD_NUMBER: _builtins.int
     HEARTBEAT_DETAILS_FIELD_NUMBER: _builtins.int
+    PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
     heartbeat_details: _builtins.bytes
     """Payloads; the last progress, for the next attempt"""
+    progress_version: _builtins.int
+    """of it; 0: not counted"""
     @_builtins.property
     def failure(self) -> _common_pb2.Failure: ...
     def __init__(
@@ -879,14 +902,41 @@ class ActivityFailure(_message.Message):
         *,
         failure: _common_pb2.Failure | None = ...,
         heartbeat_details: _builtins.bytes = ...,
+        progress_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "heartbeat_details", b"heartbeat_details"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "heartbeat_details", b"heartbeat_details", "progress_version", b"progress_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ActivityFailure: _TypeAlias = ActivityFailure  # noqa: Y015
+
+@_typing.final
+class ActivityAsync(_message.Message):
+    """The function has returned, and somebody else will report the outcome. The worker holds the task no longer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEARTBEAT_DETAILS_FIELD_NUMBER: _builtins.int
+    PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
+    heartbeat_details: _builtins.bytes
+    """Payloads; the last progress"""
+    progress_version: _builtins.int
+    """of it; 0: not counted"""
+    def __init__(
+        self,
+        *,
+        heartbeat_details: _builtins.bytes = ...,
+        progress_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["heartbeat_details", b"heartbeat_details", "progress_version", b"progress_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ActivityAsync: _TypeAlias = ActivityAsync  # noqa: Y015
 
 @_typing.final
 class ActivityCancellation(_message.Message):
@@ -1040,20 +1090,24 @@ class HeldTask(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     HEARTBEAT_DETAILS_FIELD_NUMBER: _builtins.int
     HAS_DETAILS_FIELD_NUMBER: _builtins.int
+    PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     heartbeat_details: _builtins.bytes
     """Payloads; new progress since the last call"""
     has_details: _builtins.bool
+    progress_version: _builtins.int
+    """of the details; 0: not counted"""
     def __init__(
         self,
         *,
         token: _builtins.bytes = ...,
         heartbeat_details: _builtins.bytes = ...,
         has_details: _builtins.bool = ...,
+        progress_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_details", b"has_details", "heartbeat_details", b"heartbeat_details", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_details", b"has_details", "heartbeat_details", b"heartbeat_details", "progress_version", b"progress_version", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

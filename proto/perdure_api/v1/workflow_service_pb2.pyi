@@ -76,6 +76,9 @@ class _PendingActivityStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_
     PENDING_ACTIVITY_STATE_STARTED: _PendingActivityState.ValueType  # 2
     PENDING_ACTIVITY_STATE_BACKING_OFF: _PendingActivityState.ValueType  # 3
     PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: _PendingActivityState.ValueType  # 4
+    PENDING_ACTIVITY_STATE_PAUSED: _PendingActivityState.ValueType  # 5
+    PENDING_ACTIVITY_STATE_PAUSE_REQUESTED: _PendingActivityState.ValueType  # 6
+    """an attempt runs; no other follows before it is unpaused"""
 
 class PendingActivityState(_PendingActivityState, metaclass=_PendingActivityStateEnumTypeWrapper): ...
 
@@ -84,6 +87,9 @@ PENDING_ACTIVITY_STATE_SCHEDULED: PendingActivityState.ValueType  # 1
 PENDING_ACTIVITY_STATE_STARTED: PendingActivityState.ValueType  # 2
 PENDING_ACTIVITY_STATE_BACKING_OFF: PendingActivityState.ValueType  # 3
 PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: PendingActivityState.ValueType  # 4
+PENDING_ACTIVITY_STATE_PAUSED: PendingActivityState.ValueType  # 5
+PENDING_ACTIVITY_STATE_PAUSE_REQUESTED: PendingActivityState.ValueType  # 6
+"""an attempt runs; no other follows before it is unpaused"""
 Global___PendingActivityState: _TypeAlias = PendingActivityState  # noqa: Y015
 
 class _WaitKind:
@@ -108,6 +114,8 @@ class _WaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitKind.Val
     WAIT_KIND_TIMER: _WaitKind.ValueType  # 9
     WAIT_KIND_EVENT: _WaitKind.ValueType  # 10
     """a signal, a cancel: nothing of its own is under way"""
+    WAIT_KIND_ACTIVITY_PAUSED: _WaitKind.ValueType  # 11
+    """an operator holds it back"""
 
 class WaitKind(_WaitKind, metaclass=_WaitKindEnumTypeWrapper): ...
 
@@ -127,6 +135,8 @@ WAIT_KIND_ACTIVITY_BACKOFF: WaitKind.ValueType  # 8
 WAIT_KIND_TIMER: WaitKind.ValueType  # 9
 WAIT_KIND_EVENT: WaitKind.ValueType  # 10
 """a signal, a cancel: nothing of its own is under way"""
+WAIT_KIND_ACTIVITY_PAUSED: WaitKind.ValueType  # 11
+"""an operator holds it back"""
 Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
 
 class _UpdateStage:
@@ -759,6 +769,11 @@ class PendingActivityInfo(_message.Message):
     WORKER_IDENTITY_FIELD_NUMBER: _builtins.int
     LAST_FAILURE_FIELD_NUMBER: _builtins.int
     HEARTBEAT_DETAILS_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    PAUSE_TIME_US_FIELD_NUMBER: _builtins.int
+    PAUSE_IDENTITY_FIELD_NUMBER: _builtins.int
+    PAUSE_REASON_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
     activity_id: _builtins.str
     activity_type: _builtins.str
     task_queue: _builtins.str
@@ -771,8 +786,16 @@ class PendingActivityInfo(_message.Message):
     worker_identity: _builtins.str
     heartbeat_details: _builtins.bytes
     """Payloads"""
+    paused: _builtins.bool
+    pause_time_us: _builtins.int
+    pause_identity: _builtins.str
+    pause_reason: _builtins.str
     @_builtins.property
     def last_failure(self) -> _common_pb2.Failure: ...
+    @_builtins.property
+    def options(self) -> Global___ActivityOptions:
+        """set when an operator has changed them"""
+
     def __init__(
         self,
         *,
@@ -788,10 +811,15 @@ class PendingActivityInfo(_message.Message):
         worker_identity: _builtins.str = ...,
         last_failure: _common_pb2.Failure | None = ...,
         heartbeat_details: _builtins.bytes = ...,
+        paused: _builtins.bool = ...,
+        pause_time_us: _builtins.int = ...,
+        pause_identity: _builtins.str = ...,
+        pause_reason: _builtins.str = ...,
+        options: Global___ActivityOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "heartbeat_details", b"heartbeat_details", "last_failure", b"last_failure", "maximum_attempts", b"maximum_attempts", "next_attempt_time_us", b"next_attempt_time_us", "scheduled_time_us", b"scheduled_time_us", "started_time_us", b"started_time_us", "state", b"state", "task_queue", b"task_queue", "worker_identity", b"worker_identity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "heartbeat_details", b"heartbeat_details", "last_failure", b"last_failure", "maximum_attempts", b"maximum_attempts", "next_attempt_time_us", b"next_attempt_time_us", "options", b"options", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "paused", b"paused", "scheduled_time_us", b"scheduled_time_us", "started_time_us", b"started_time_us", "state", b"state", "task_queue", b"task_queue", "worker_identity", b"worker_identity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1729,3 +1757,546 @@ class WaitResultsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WaitResultsResponse: _TypeAlias = WaitResultsResponse  # noqa: Y015
+
+@_typing.final
+class CompleteActivityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    token: _builtins.bytes
+    """sealed; empty: the three ids below"""
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    activity_id: _builtins.str
+    identity: _builtins.str
+    result: _builtins.bytes
+    """Payloads"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        token: _builtins.bytes = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        activity_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        result: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "identity", b"identity", "namespace", b"namespace", "result", b"result", "run_id", b"run_id", "token", b"token", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteActivityRequest: _TypeAlias = CompleteActivityRequest  # noqa: Y015
+
+@_typing.final
+class CompleteActivityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteActivityResponse: _TypeAlias = CompleteActivityResponse  # noqa: Y015
+
+@_typing.final
+class FailActivityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    LAST_HEARTBEAT_DETAILS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    token: _builtins.bytes
+    """sealed; empty: the three ids below"""
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    activity_id: _builtins.str
+    identity: _builtins.str
+    last_heartbeat_details: _builtins.bytes
+    """Payloads; for the next attempt"""
+    request_id: _builtins.str
+    """UUID; required with ids, so that a repeat does not fail the next attempt"""
+    @_builtins.property
+    def failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        token: _builtins.bytes = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        activity_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        failure: _common_pb2.Failure | None = ...,
+        last_heartbeat_details: _builtins.bytes = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "failure", b"failure", "identity", b"identity", "last_heartbeat_details", b"last_heartbeat_details", "namespace", b"namespace", "request_id", b"request_id", "run_id", b"run_id", "token", b"token", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailActivityRequest: _TypeAlias = FailActivityRequest  # noqa: Y015
+
+@_typing.final
+class FailActivityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailActivityResponse: _TypeAlias = FailActivityResponse  # noqa: Y015
+
+@_typing.final
+class CancelActivityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    token: _builtins.bytes
+    """sealed; empty: the three ids below"""
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    activity_id: _builtins.str
+    identity: _builtins.str
+    details: _builtins.bytes
+    """Payloads"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        token: _builtins.bytes = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        activity_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        details: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "details", b"details", "identity", b"identity", "namespace", b"namespace", "run_id", b"run_id", "token", b"token", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelActivityRequest: _TypeAlias = CancelActivityRequest  # noqa: Y015
+
+@_typing.final
+class CancelActivityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelActivityResponse: _TypeAlias = CancelActivityResponse  # noqa: Y015
+
+@_typing.final
+class HeartbeatActivityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    HAS_DETAILS_FIELD_NUMBER: _builtins.int
+    PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    token: _builtins.bytes
+    """sealed; empty: the three ids below"""
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    activity_id: _builtins.str
+    identity: _builtins.str
+    details: _builtins.bytes
+    """Payloads"""
+    has_details: _builtins.bool
+    progress_version: _builtins.int
+    """with a token: larger than any before of the attempt; 0: not counted"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        token: _builtins.bytes = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        activity_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        details: _builtins.bytes = ...,
+        has_details: _builtins.bool = ...,
+        progress_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "details", b"details", "has_details", b"has_details", "identity", b"identity", "namespace", b"namespace", "progress_version", b"progress_version", "run_id", b"run_id", "token", b"token", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeartbeatActivityRequest: _TypeAlias = HeartbeatActivityRequest  # noqa: Y015
+
+@_typing.final
+class HeartbeatActivityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CANCEL_REQUESTED_FIELD_NUMBER: _builtins.int
+    ACTIVITY_PAUSED_FIELD_NUMBER: _builtins.int
+    ACTIVITY_RESET_FIELD_NUMBER: _builtins.int
+    cancel_requested: _builtins.bool
+    activity_paused: _builtins.bool
+    activity_reset: _builtins.bool
+    def __init__(
+        self,
+        *,
+        cancel_requested: _builtins.bool = ...,
+        activity_paused: _builtins.bool = ...,
+        activity_reset: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_paused", b"activity_paused", "activity_reset", b"activity_reset", "cancel_requested", b"cancel_requested"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeartbeatActivityResponse: _TypeAlias = HeartbeatActivityResponse  # noqa: Y015
+
+@_typing.final
+class ActivityOptions(_message.Message):
+    """Unset: as it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_QUEUE_FIELD_NUMBER: _builtins.int
+    SCHEDULE_TO_CLOSE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    SCHEDULE_TO_START_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    START_TO_CLOSE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    RETRY_POLICY_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    task_queue: _builtins.str
+    schedule_to_close_timeout_ms: _builtins.int
+    schedule_to_start_timeout_ms: _builtins.int
+    start_to_close_timeout_ms: _builtins.int
+    heartbeat_timeout_ms: _builtins.int
+    priority: _builtins.int
+    @_builtins.property
+    def retry_policy(self) -> _common_pb2.RetryPolicy: ...
+    def __init__(
+        self,
+        *,
+        task_queue: _builtins.str | None = ...,
+        schedule_to_close_timeout_ms: _builtins.int | None = ...,
+        schedule_to_start_timeout_ms: _builtins.int | None = ...,
+        start_to_close_timeout_ms: _builtins.int | None = ...,
+        heartbeat_timeout_ms: _builtins.int | None = ...,
+        retry_policy: _common_pb2.RetryPolicy | None = ...,
+        priority: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_heartbeat_timeout_ms", b"_heartbeat_timeout_ms", "_priority", b"_priority", "_schedule_to_close_timeout_ms", b"_schedule_to_close_timeout_ms", "_schedule_to_start_timeout_ms", b"_schedule_to_start_timeout_ms", "_start_to_close_timeout_ms", b"_start_to_close_timeout_ms", "_task_queue", b"_task_queue", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "task_queue", b"task_queue"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_heartbeat_timeout_ms", b"_heartbeat_timeout_ms", "_priority", b"_priority", "_schedule_to_close_timeout_ms", b"_schedule_to_close_timeout_ms", "_schedule_to_start_timeout_ms", b"_schedule_to_start_timeout_ms", "_start_to_close_timeout_ms", b"_start_to_close_timeout_ms", "_task_queue", b"_task_queue", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "priority", b"priority", "retry_policy", b"retry_policy", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "schedule_to_start_timeout_ms", b"schedule_to_start_timeout_ms", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "task_queue", b"task_queue"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__heartbeat_timeout_ms: _TypeAlias = _typing.Literal["heartbeat_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__heartbeat_timeout_ms: _TypeAlias = _typing.Literal["_heartbeat_timeout_ms", b"_heartbeat_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__schedule_to_close_timeout_ms: _TypeAlias = _typing.Literal["schedule_to_close_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__schedule_to_close_timeout_ms: _TypeAlias = _typing.Literal["_schedule_to_close_timeout_ms", b"_schedule_to_close_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__schedule_to_start_timeout_ms: _TypeAlias = _typing.Literal["schedule_to_start_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__schedule_to_start_timeout_ms: _TypeAlias = _typing.Literal["_schedule_to_start_timeout_ms", b"_schedule_to_start_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__start_to_close_timeout_ms: _TypeAlias = _typing.Literal["start_to_close_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__start_to_close_timeout_ms: _TypeAlias = _typing.Literal["_start_to_close_timeout_ms", b"_start_to_close_timeout_ms"]  # noqa: Y015
+    _WhichOneofReturnType__task_queue: _TypeAlias = _typing.Literal["task_queue"]  # noqa: Y015
+    _WhichOneofArgType__task_queue: _TypeAlias = _typing.Literal["_task_queue", b"_task_queue"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__heartbeat_timeout_ms) -> _WhichOneofReturnType__heartbeat_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__schedule_to_close_timeout_ms) -> _WhichOneofReturnType__schedule_to_close_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__schedule_to_start_timeout_ms) -> _WhichOneofReturnType__schedule_to_start_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__start_to_close_timeout_ms) -> _WhichOneofReturnType__start_to_close_timeout_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task_queue) -> _WhichOneofReturnType__task_queue | None: ...
+
+Global___ActivityOptions: _TypeAlias = ActivityOptions  # noqa: Y015
+
+@_typing.final
+class PauseActivityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_TYPE_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    activity_id: _builtins.str
+    activity_type: _builtins.str
+    """instead of the id: all pending ones of this type"""
+    identity: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        activity_id: _builtins.str = ...,
+        activity_type: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "namespace", b"namespace", "reason", b"reason", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseActivityRequest: _TypeAlias = PauseActivityRequest  # noqa: Y015
+
+@_typing.final
+class PauseActivityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseActivityResponse: _TypeAlias = PauseActivityResponse  # noqa: Y015
+
+@_typing.final
+class UnpauseActivityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_TYPE_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    RESET_ATTEMPTS_FIELD_NUMBER: _builtins.int
+    RESET_HEARTBEAT_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    activity_id: _builtins.str
+    activity_type: _builtins.str
+    """instead of the id: all pending ones of this type"""
+    identity: _builtins.str
+    reset_attempts: _builtins.bool
+    reset_heartbeat: _builtins.bool
+    """forget the progress"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        activity_id: _builtins.str = ...,
+        activity_type: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reset_attempts: _builtins.bool = ...,
+        reset_heartbeat: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "namespace", b"namespace", "reset_attempts", b"reset_attempts", "reset_heartbeat", b"reset_heartbeat", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnpauseActivityRequest: _TypeAlias = UnpauseActivityRequest  # noqa: Y015
+
+@_typing.final
+class UnpauseActivityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnpauseActivityResponse: _TypeAlias = UnpauseActivityResponse  # noqa: Y015
+
+@_typing.final
+class ResetActivityRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_TYPE_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    RESET_HEARTBEAT_FIELD_NUMBER: _builtins.int
+    KEEP_PAUSED_FIELD_NUMBER: _builtins.int
+    RESTORE_ORIGINAL_OPTIONS_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    activity_id: _builtins.str
+    activity_type: _builtins.str
+    """instead of the id: all pending ones of this type"""
+    identity: _builtins.str
+    request_id: _builtins.str
+    """UUID; required"""
+    reset_heartbeat: _builtins.bool
+    keep_paused: _builtins.bool
+    restore_original_options: _builtins.bool
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        activity_id: _builtins.str = ...,
+        activity_type: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        reset_heartbeat: _builtins.bool = ...,
+        keep_paused: _builtins.bool = ...,
+        restore_original_options: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "keep_paused", b"keep_paused", "namespace", b"namespace", "request_id", b"request_id", "reset_heartbeat", b"reset_heartbeat", "restore_original_options", b"restore_original_options", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetActivityRequest: _TypeAlias = ResetActivityRequest  # noqa: Y015
+
+@_typing.final
+class ResetActivityResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetActivityResponse: _TypeAlias = ResetActivityResponse  # noqa: Y015
+
+@_typing.final
+class UpdateActivityOptionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_ID_FIELD_NUMBER: _builtins.int
+    ACTIVITY_TYPE_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    RESTORE_ORIGINAL_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    activity_id: _builtins.str
+    activity_type: _builtins.str
+    """instead of the id: all pending ones of this type"""
+    identity: _builtins.str
+    restore_original: _builtins.bool
+    """back to what it was scheduled with; without options"""
+    @_builtins.property
+    def options(self) -> Global___ActivityOptions: ...
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        activity_id: _builtins.str = ...,
+        activity_type: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        options: Global___ActivityOptions | None = ...,
+        restore_original: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "namespace", b"namespace", "options", b"options", "restore_original", b"restore_original", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateActivityOptionsRequest: _TypeAlias = UpdateActivityOptionsRequest  # noqa: Y015
+
+@_typing.final
+class UpdateActivityOptionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateActivityOptionsResponse: _TypeAlias = UpdateActivityOptionsResponse  # noqa: Y015

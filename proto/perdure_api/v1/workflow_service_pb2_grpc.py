@@ -124,6 +124,46 @@ class WorkflowServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.WaitResultsRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.WaitResultsResponse.FromString,
                 _registered_method=True)
+        self.CompleteActivity = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/CompleteActivity',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.CompleteActivityRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.CompleteActivityResponse.FromString,
+                _registered_method=True)
+        self.FailActivity = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/FailActivity',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.FailActivityRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.FailActivityResponse.FromString,
+                _registered_method=True)
+        self.CancelActivity = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/CancelActivity',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.CancelActivityRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.CancelActivityResponse.FromString,
+                _registered_method=True)
+        self.HeartbeatActivity = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/HeartbeatActivity',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.HeartbeatActivityRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.HeartbeatActivityResponse.FromString,
+                _registered_method=True)
+        self.PauseActivity = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/PauseActivity',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.PauseActivityRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.PauseActivityResponse.FromString,
+                _registered_method=True)
+        self.UnpauseActivity = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/UnpauseActivity',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseActivityRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseActivityResponse.FromString,
+                _registered_method=True)
+        self.ResetActivity = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/ResetActivity',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResetActivityRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResetActivityResponse.FromString,
+                _registered_method=True)
+        self.UpdateActivityOptions = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/UpdateActivityOptions',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsResponse.FromString,
+                _registered_method=True)
 
 
 class WorkflowServiceServicer(object):
@@ -249,6 +289,59 @@ class WorkflowServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CompleteActivity(self, request, context):
+        """What becomes of an activity, from outside its worker: by the token of the attempt, or by ids. NOT_FOUND when the
+        attempt is over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FailActivity(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelActivity(self, request, context):
+        """FAILED_PRECONDITION unless the workflow has asked for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HeartbeatActivity(self, request, context):
+        """Answered when it is saved. ABORTED when newer progress of the attempt is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseActivity(self, request, context):
+        """Of pending activities, one by id or all of a type. All are saved with the run and survive everything.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnpauseActivity(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetActivity(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateActivityOptions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_WorkflowServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -341,6 +434,46 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.WaitResults,
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.WaitResultsRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.WaitResultsResponse.SerializeToString,
+            ),
+            'CompleteActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompleteActivity,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.CompleteActivityRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.CompleteActivityResponse.SerializeToString,
+            ),
+            'FailActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.FailActivity,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.FailActivityRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.FailActivityResponse.SerializeToString,
+            ),
+            'CancelActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelActivity,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.CancelActivityRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.CancelActivityResponse.SerializeToString,
+            ),
+            'HeartbeatActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.HeartbeatActivity,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.HeartbeatActivityRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.HeartbeatActivityResponse.SerializeToString,
+            ),
+            'PauseActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseActivity,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.PauseActivityRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.PauseActivityResponse.SerializeToString,
+            ),
+            'UnpauseActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnpauseActivity,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseActivityRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseActivityResponse.SerializeToString,
+            ),
+            'ResetActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetActivity,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResetActivityRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResetActivityResponse.SerializeToString,
+            ),
+            'UpdateActivityOptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateActivityOptions,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -829,6 +962,222 @@ class WorkflowService(object):
             '/perdure_api.v1.WorkflowService/WaitResults',
             perdure__api_dot_v1_dot_workflow__service__pb2.WaitResultsRequest.SerializeToString,
             perdure__api_dot_v1_dot_workflow__service__pb2.WaitResultsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompleteActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/CompleteActivity',
+            perdure__api_dot_v1_dot_workflow__service__pb2.CompleteActivityRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.CompleteActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FailActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/FailActivity',
+            perdure__api_dot_v1_dot_workflow__service__pb2.FailActivityRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.FailActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/CancelActivity',
+            perdure__api_dot_v1_dot_workflow__service__pb2.CancelActivityRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.CancelActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HeartbeatActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/HeartbeatActivity',
+            perdure__api_dot_v1_dot_workflow__service__pb2.HeartbeatActivityRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.HeartbeatActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/PauseActivity',
+            perdure__api_dot_v1_dot_workflow__service__pb2.PauseActivityRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.PauseActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnpauseActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/UnpauseActivity',
+            perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseActivityRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/ResetActivity',
+            perdure__api_dot_v1_dot_workflow__service__pb2.ResetActivityRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.ResetActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateActivityOptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/UpdateActivityOptions',
+            perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

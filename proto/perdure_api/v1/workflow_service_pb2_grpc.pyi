@@ -66,6 +66,20 @@ class WorkflowServiceStub:
     """
     WaitResults: _grpc.StreamStreamMultiCallable[_workflow_service_pb2.WaitResultsRequest, _workflow_service_pb2.WaitResultsResponse]
     """One stream for any number of waits. Answers come as the runs close, in any order."""
+    CompleteActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.CompleteActivityRequest, _workflow_service_pb2.CompleteActivityResponse]
+    """What becomes of an activity, from outside its worker: by the token of the attempt, or by ids. NOT_FOUND when the
+    attempt is over.
+    """
+    FailActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.FailActivityRequest, _workflow_service_pb2.FailActivityResponse]
+    CancelActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.CancelActivityRequest, _workflow_service_pb2.CancelActivityResponse]
+    """FAILED_PRECONDITION unless the workflow has asked for it."""
+    HeartbeatActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.HeartbeatActivityRequest, _workflow_service_pb2.HeartbeatActivityResponse]
+    """Answered when it is saved. ABORTED when newer progress of the attempt is."""
+    PauseActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.PauseActivityRequest, _workflow_service_pb2.PauseActivityResponse]
+    """Of pending activities, one by id or all of a type. All are saved with the run and survive everything."""
+    UnpauseActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.UnpauseActivityRequest, _workflow_service_pb2.UnpauseActivityResponse]
+    ResetActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.ResetActivityRequest, _workflow_service_pb2.ResetActivityResponse]
+    UpdateActivityOptions: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.UpdateActivityOptionsRequest, _workflow_service_pb2.UpdateActivityOptionsResponse]
 
 @_typing.type_check_only
 class WorkflowServiceAsyncStub(WorkflowServiceStub):
@@ -103,6 +117,20 @@ class WorkflowServiceAsyncStub(WorkflowServiceStub):
     """
     WaitResults: _aio.StreamStreamMultiCallable[_workflow_service_pb2.WaitResultsRequest, _workflow_service_pb2.WaitResultsResponse]  # type: ignore[assignment]
     """One stream for any number of waits. Answers come as the runs close, in any order."""
+    CompleteActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.CompleteActivityRequest, _workflow_service_pb2.CompleteActivityResponse]  # type: ignore[assignment]
+    """What becomes of an activity, from outside its worker: by the token of the attempt, or by ids. NOT_FOUND when the
+    attempt is over.
+    """
+    FailActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.FailActivityRequest, _workflow_service_pb2.FailActivityResponse]  # type: ignore[assignment]
+    CancelActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.CancelActivityRequest, _workflow_service_pb2.CancelActivityResponse]  # type: ignore[assignment]
+    """FAILED_PRECONDITION unless the workflow has asked for it."""
+    HeartbeatActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.HeartbeatActivityRequest, _workflow_service_pb2.HeartbeatActivityResponse]  # type: ignore[assignment]
+    """Answered when it is saved. ABORTED when newer progress of the attempt is."""
+    PauseActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.PauseActivityRequest, _workflow_service_pb2.PauseActivityResponse]  # type: ignore[assignment]
+    """Of pending activities, one by id or all of a type. All are saved with the run and survive everything."""
+    UnpauseActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.UnpauseActivityRequest, _workflow_service_pb2.UnpauseActivityResponse]  # type: ignore[assignment]
+    ResetActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ResetActivityRequest, _workflow_service_pb2.ResetActivityResponse]  # type: ignore[assignment]
+    UpdateActivityOptions: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.UpdateActivityOptionsRequest, _workflow_service_pb2.UpdateActivityOptionsResponse]  # type: ignore[assignment]
 
 class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -245,5 +273,67 @@ class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_workflow_service_pb2.WaitResultsResponse], _abc.AsyncIterator[_workflow_service_pb2.WaitResultsResponse]]:
         """One stream for any number of waits. Answers come as the runs close, in any order."""
+
+    @_abc_1.abstractmethod
+    def CompleteActivity(
+        self,
+        request: _workflow_service_pb2.CompleteActivityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.CompleteActivityResponse, _abc.Awaitable[_workflow_service_pb2.CompleteActivityResponse]]:
+        """What becomes of an activity, from outside its worker: by the token of the attempt, or by ids. NOT_FOUND when the
+        attempt is over.
+        """
+
+    @_abc_1.abstractmethod
+    def FailActivity(
+        self,
+        request: _workflow_service_pb2.FailActivityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.FailActivityResponse, _abc.Awaitable[_workflow_service_pb2.FailActivityResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CancelActivity(
+        self,
+        request: _workflow_service_pb2.CancelActivityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.CancelActivityResponse, _abc.Awaitable[_workflow_service_pb2.CancelActivityResponse]]:
+        """FAILED_PRECONDITION unless the workflow has asked for it."""
+
+    @_abc_1.abstractmethod
+    def HeartbeatActivity(
+        self,
+        request: _workflow_service_pb2.HeartbeatActivityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.HeartbeatActivityResponse, _abc.Awaitable[_workflow_service_pb2.HeartbeatActivityResponse]]:
+        """Answered when it is saved. ABORTED when newer progress of the attempt is."""
+
+    @_abc_1.abstractmethod
+    def PauseActivity(
+        self,
+        request: _workflow_service_pb2.PauseActivityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.PauseActivityResponse, _abc.Awaitable[_workflow_service_pb2.PauseActivityResponse]]:
+        """Of pending activities, one by id or all of a type. All are saved with the run and survive everything."""
+
+    @_abc_1.abstractmethod
+    def UnpauseActivity(
+        self,
+        request: _workflow_service_pb2.UnpauseActivityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.UnpauseActivityResponse, _abc.Awaitable[_workflow_service_pb2.UnpauseActivityResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ResetActivity(
+        self,
+        request: _workflow_service_pb2.ResetActivityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.ResetActivityResponse, _abc.Awaitable[_workflow_service_pb2.ResetActivityResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateActivityOptions(
+        self,
+        request: _workflow_service_pb2.UpdateActivityOptionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.UpdateActivityOptionsResponse, _abc.Awaitable[_workflow_service_pb2.UpdateActivityOptionsResponse]]: ...
 
 def add_WorkflowServiceServicer_to_server(servicer: WorkflowServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from perdure._client.coalescing import Coalescer
 from perdure._client.waits import ResultWaits
+from perdure._wire.activity_service import ActivityService
 from perdure._wire.batching import PORTION_MIN
 from perdure._wire.calls import Call, Target
 from perdure._wire.connection import Connection
@@ -53,6 +54,7 @@ class ClientCore:
         self.workflow_service = WorkflowService(connection)
         self.operator_service = OperatorService(connection)
         self.update_service = UpdateService(connection)
+        self.activity_service = ActivityService(connection)
         # Queries travel apart, so that one that takes long never holds up a start.
         self._calls = Coalescer(
             self.workflow_service.batch_call,

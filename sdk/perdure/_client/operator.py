@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from perdure._client.activity_operations import ActivityOperations
 from perdure._client.core import ClientCore
 from perdure._wire.operator_service import ClusterInfo, NamespaceInfo, TaskQueueInfo
 
 
-class Operator:
+class Operator(ActivityOperations):
     """What operators look at and change. Every method takes `rpc_timeout` and raises RPCError."""
 
     def __init__(self, core: ClientCore) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure._failures import failure_to_exception
+from perdure._replay.activity_versions import remember_version
 from perdure._replay.machines.activity import ActivityMachine, ActivityMove
 from perdure._replay.machines.completion import CompletionMove, CompletionState
 from perdure._replay.machines.timer import TimerMachine, TimerMove
@@ -111,6 +112,7 @@ def _activity_scheduled(run: WorkflowRun, event: ActivityTaskScheduled) -> None:
     machine.entry = None
     machine.scheduled_event_id = event.event_id
     run.activities[event.event_id] = machine
+    remember_version(run, event)
 
 
 def _activity_cancel_recorded(run: WorkflowRun, event: ActivityTaskCancelRequested) -> None:

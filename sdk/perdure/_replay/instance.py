@@ -11,9 +11,9 @@ An object that has failed a task stays where it stopped, between two events; it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from perdure._definitions import WorkflowDefinition
+from perdure._definitions import NO_VERSIONS, WorkflowDefinition
 from perdure._failures import exception_to_failure
 from perdure._replay.applying import HAPPENED, RECORDED
 from perdure._replay.local_activities import LocalActivities
@@ -69,11 +69,14 @@ class WorkflowInstance:
         data_converter: DataConverter,
         guarded: bool = True,
         failure_exception_types: tuple[type[BaseException], ...] = (),
+        newest_activities: Mapping[str, int] = NO_VERSIONS,
     ) -> None:
+        """`newest_activities`: by name, those of whose versions the newest is not the first."""
         self._run = WorkflowRun(
             definition, data_converter.payload_converter, namespace, failure_exception_types
         )
         self._run.loop.guarded = guarded
+        self._run.newest_activities = newest_activities
         self._unseen: list[Event] = []  # what happened, and the code has not been told
         self._started: WorkflowTaskStarted | None = None  # neither completed nor failed
         self._task: Task | None = None  # whose events are being taken

@@ -60,6 +60,7 @@ class WorkflowTaskFailedOrTimedOut(Event, frozen=True, kw_only=True):
 class ActivityTaskScheduled(Event, frozen=True, kw_only=True):
     activity_id: str
     activity_type: str
+    version: int = 0
 
 
 class ActivityTaskCompleted(Event, frozen=True, kw_only=True):
@@ -199,6 +200,7 @@ class ScheduleActivity(Command, frozen=True, kw_only=True):
     retry_policy: RetryPolicy | None
     priority: int
     summary: Payload | None = None
+    version: int = 0
 
 
 class RequestCancelActivity(Command, frozen=True, kw_only=True):

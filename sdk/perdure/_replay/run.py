@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random  # noqa: TID251 - seeded by the run id
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from typing import Any, cast
 
-from perdure._definitions import HandlerDefinition, WorkflowDefinition
+from perdure._definitions import NO_VERSIONS, HandlerDefinition, WorkflowDefinition
 from perdure._failures import exception_to_failure
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
@@ -79,6 +79,7 @@ class WorkflowRun:
         "_random",
         "_timers_made",
         "activities",
+        "activity_versions",
         "added_queries",
         "cancel_reason",
         "cancel_requested",
@@ -100,6 +101,7 @@ class WorkflowRun:
         "main",
         "memo",
         "namespace",
+        "newest_activities",
         "now_us",
         "patches",
         "replaying",
@@ -144,6 +146,8 @@ class WorkflowRun:
         self.workflow: Any = None
         self.main: WorkflowTask[None] | None = None
         self.info: Any = None  # perdure.workflow.Info, made when first asked for
+        self.newest_activities: Mapping[str, int] = NO_VERSIONS
+        self.activity_versions: dict[str, int] | None = None  # that history has named
         # A fresh context: what the worker happens to have in its own must not reach the code.
         self._context = Context()
         self._random: random.Random | None = None

@@ -109,6 +109,7 @@ def _schedule_activity(command: replay.ScheduleActivity) -> Fields:
         "heartbeat_timeout_ms": command.heartbeat_timeout_ms,
         "retry_policy": retry_policy_to_message(command.retry_policy),
         "priority": command.priority,
+        "version": command.version,
     }
     if command.summary is not None:
         fields["summary"] = payload_to_bytes(command.summary)

@@ -74,7 +74,10 @@ def activity_success(token: bytes, result: list[Payload]) -> Completion:
 
 
 def activity_failure(
-    token: bytes, failure: FailureInfo, heartbeat_details: bytes | None
+    token: bytes,
+    failure: FailureInfo,
+    heartbeat_details: bytes | None,
+    progress_version: int = 0,
 ) -> Completion:
     """`heartbeat_details`: the last progress, encoded, for the next attempt."""
     return Completion(
@@ -82,6 +85,20 @@ def activity_failure(
         activity_failure={
             "failure": failure_to_message(failure),
             "heartbeat_details": heartbeat_details or b"",
+            "progress_version": progress_version,
+        },
+    )
+
+
+def activity_async(
+    token: bytes, heartbeat_details: bytes | None, progress_version: int
+) -> Completion:
+    """The function has returned, and somebody else will report the outcome."""
+    return Completion(
+        token=token,
+        activity_async={
+            "heartbeat_details": heartbeat_details or b"",
+            "progress_version": progress_version,
         },
     )
 

@@ -86,6 +86,7 @@ def _activity_task_scheduled(event_id: int, time_us: int, message: Any) -> repla
         time_us=time_us,
         activity_id=message.activity_id,
         activity_type=message.activity_type,
+        version=message.version,
     )
 
 

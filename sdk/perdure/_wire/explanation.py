@@ -28,6 +28,7 @@ class WaitKind(IntEnum):
     ACTIVITY_BACKOFF = 8
     TIMER = 9
     EVENT = 10
+    ACTIVITY_PAUSED = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ _TEXTS = {
     WaitKind.ACTIVITY_BACKOFF: "for the next attempt of {activity}, after a failure",
     WaitKind.TIMER: "for {timer}",
     WaitKind.EVENT: "for somebody to signal or cancel it: nothing of its own is under way",
+    WaitKind.ACTIVITY_PAUSED: "for an operator to unpause {activity}",
 }
 _KINDS = {int(kind): kind for kind in WaitKind}
 

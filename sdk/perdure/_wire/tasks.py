@@ -117,6 +117,16 @@ class PolledActivityTask:
     def activity_type(self) -> str:
         return self._message.activity_type
 
+    @property
+    def version(self) -> int:
+        """Of the activity; 0: the first."""
+        return self._message.version
+
+    @property
+    def progress_version(self) -> int:
+        """What the attempt's sayings are counted on from."""
+        return self._message.progress_version
+
     def read(self) -> ActivityTask:
         """Raises PayloadDecodeError."""
         message = self._message

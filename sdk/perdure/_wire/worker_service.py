@@ -127,6 +127,7 @@ class BlockingWorkerService:
                     token=one.token,
                     heartbeat_details=one.heartbeat_details or b"",
                     has_details=one.heartbeat_details is not None,
+                    progress_version=one.progress_version,
                 )
                 for one in held
             ],

@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
+from perdure._wire.activity_service import options_from_message
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us, instant_to_us
-from perdure.common import WorkflowStatus
+from perdure.common import ActivityOptionsUpdate, WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
 from perdure_api.v1 import common_pb2
@@ -45,6 +46,9 @@ class PendingActivityState(IntEnum):
     STARTED = 2
     BACKING_OFF = 3
     CANCEL_REQUESTED = 4
+    PAUSED = 5
+    PAUSE_REQUESTED = 6
+    """An attempt runs; no other follows before it is unpaused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,12 @@ class PendingActivity:
     worker_identity: str
     last_failure: FailureInfo | None
     heartbeat_details: Sequence[Payload]
+    paused: bool = False
+    pause_time: datetime | None = None
+    pause_identity: str = ""
+    pause_reason: str = ""
+    options: ActivityOptionsUpdate | None = None
+    """Set when an operator has changed them: those in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,11 @@ def _pending_activity(message: pb.PendingActivityInfo) -> PendingActivity:
             failure_from_message(message.last_failure) if message.HasField("last_failure") else None
         ),
         heartbeat_details=payloads_from_bytes(message.heartbeat_details),
+        paused=message.paused,
+        pause_time=instant_from_us(message.pause_time_us),
+        pause_identity=message.pause_identity,
+        pause_reason=message.pause_reason,
+        options=options_from_message(message.options) if message.HasField("options") else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Activity attempts: async functions on the event loop, all others in threads.
+"""Activity attempts: async functions on the event loop, all others in threads or processes.
 
 An attempt can be told two things from outside. *Cancel requested*: its code is asked to stop, and
 whatever it then does is reported. *Lost*: the attempt is over or has another owner; its code is
@@ -10,31 +10,35 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from perdure import activity
 from perdure._definitions import ActivityDefinition
 from perdure._failures import exception_to_failure
+from perdure._thread_cancel import ThreadCancel
 from perdure._wire.completions import (
     Completion,
+    activity_async,
     activity_cancellation,
     activity_failure,
     activity_success,
 )
-from perdure._wire.payloads import payloads_to_bytes
-from perdure._wire.policies import duration_from_ms, instant_from_us
-from perdure._wire.tasks import ActivityTask, PolledActivityTask
+from perdure._wire.tasks import PolledActivityTask
+from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
 from perdure._worker.completions import Completions
-from perdure._worker.holding import HeldTask, HeldTasks, Progress
+from perdure._worker.holding import HeldTasks
+from perdure._worker.processes import Processes
 from perdure._worker.slots import Slots
-from perdure.common import Priority
-from perdure.converter import PayloadConverter
+from perdure.converter import Payload, PayloadConverter
 from perdure.errors import ApplicationError, CancelledError, RPCError, RPCStatusCode
 
 logger = logging.getLogger(__name__)
+
+NO_OTHERS: Mapping[tuple[str, int], ActivityDefinition] = MappingProxyType({})
 
 # The engine's refusals of what a completion says, as opposed to its coming too late.
 _REFUSED = frozenset((RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED))
@@ -54,18 +58,34 @@ class Activities:
         completions: Completions,
         held: HeldTasks,
         slots: Slots,
+        save_progress: SaveProgress,
+        versions: Mapping[tuple[str, int], ActivityDefinition] = NO_OTHERS,
     ) -> None:
-        self.namespace = namespace
-        self.task_queue = task_queue
+        """`definitions` has the newest of each name, `versions` the others. One under the empty
+        name takes the calls of every name that is not there."""
         self.converter = converter
         self.held = held
+        self._room = AttemptRoom(
+            namespace=namespace,
+            task_queue=task_queue,
+            converter=converter,
+            held=held,
+            save_progress=save_progress,
+        )
+        self._dynamic = definitions.get("")
+        self._versions = versions
+        self._processes: Processes | None = None
+        if isinstance(executor, ProcessPoolExecutor):
+            self._processes = Processes(executor, converter)
         self._definitions = definitions
         self._executor = executor
         self._completions = completions
         self._slots = slots
-        self._running: set[_Attempt] = set()
+        self._running: set[Attempt] = set()
         self._stopping = False
         self._given_up = False
+        # Failed when the executor is: it will never run anything again.
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._all_ended = asyncio.Event()
         self._all_ended.set()
 
@@ -74,9 +94,9 @@ class Activities:
             # It came with the answer to a completion. The farewell hands it out again.
             self._slots.release()
             return
-        attempt = _Attempt(self, polled)
+        attempt = Attempt(self._room, polled)
         if self._stopping:
-            attempt.context.begin_shutdown()
+            attempt.begin_shutdown()
         self.held.add(attempt.held)
         self._running.add(attempt)
         self._all_ended.clear()
@@ -86,21 +106,25 @@ class Activities:
         """Tells the code of every attempt that the worker is going."""
         self._stopping = True
         for attempt in self._running:
-            attempt.context.begin_shutdown()
+            attempt.begin_shutdown()
 
     def give_up(self) -> None:
         """Asks every attempt to stop. One that obeys stays held, for the engine to hand it out
         again; one that finishes all the same is reported."""
         self._given_up = True
         for attempt in list(self._running):
-            attempt.given_up = True
-            attempt.ask_to_stop()
+            attempt.give_up()
 
     async def wait_ended(self) -> None:
         """Returns when no attempt's code runs."""
         await self._all_ended.wait()
 
-    async def _run(self, attempt: _Attempt, polled: PolledActivityTask) -> None:
+    def close(self) -> None:
+        """After all code has ended, or was given up. Closing twice is fine."""
+        if self._processes is not None:
+            self._processes.close()
+
+    async def _run(self, attempt: Attempt, polled: PolledActivityTask) -> None:
         # What escapes here (SystemExit, KeyboardInterrupt) ends the process, on purpose.
         completion: Completion | None = None
         try:
@@ -115,27 +139,30 @@ class Activities:
         if completion is not None:
             self._completions.submit(completion, partial(self._settled, attempt, completion))
 
-    async def _outcome(self, attempt: _Attempt, polled: PolledActivityTask) -> Completion | None:
+    async def _outcome(self, attempt: Attempt, polled: PolledActivityTask) -> Completion | None:
         """None: nothing to report."""
         token = polled.token
+        completion: Completion | None
         try:
             result = await self._call(attempt, polled)
             completion = activity_success(token, [self.converter.to_payload(result)])
+        except activity._CompleteAsyncError:  # pyright: ignore[reportPrivateUsage]  # made for us
+            progress = attempt.held.progress
+            completion = (
+                activity_async(token, None, 0)
+                if progress is None
+                else activity_async(token, progress.details, progress.version)
+            )
         except asyncio.CancelledError as error:
-            if not attempt.was_asked_to_stop:
-                completion = self._failure(attempt, error)
-            elif attempt.cancel_requested and not attempt.given_up:
-                completion = activity_cancellation(token, [])
-            else:
-                return None
+            canceled = attempt.cancel_requested and not attempt.given_up
+            completion = self._stopped(attempt, error, [], canceled=canceled)
         except CancelledError as error:
-            if attempt.cancel_requested and not attempt.lost:
-                details = self.converter.to_payloads(error.details)
-                completion = activity_cancellation(token, details)
-            elif attempt.was_asked_to_stop:
-                return None
-            else:
-                completion = self._failure(attempt, error)
+            details = self.converter.to_payloads(error.details)
+            completion = self._stopped(attempt, error, details, canceled=attempt.cancel_requested)
+        except BrokenExecutor as error:
+            if not self.broken.done():
+                self.broken.set_exception(error)
+            return None  # the worker's farewell hands it out again
         except Exception as error:
             logger.warning(
                 "activity %s failed: %s: %s", polled.activity_type, type(error).__name__, error
@@ -143,35 +170,67 @@ class Activities:
             completion = self._failure(attempt, error)
         return None if attempt.lost else completion
 
-    async def _call(self, attempt: _Attempt, polled: PolledActivityTask) -> Any:
-        definition = self._definitions.get(polled.activity_type)
-        if definition is None:
-            known = ", ".join(sorted(self._definitions)) or "none"
-            raise ApplicationError(
-                f"activity {polled.activity_type!r} is not registered here; known: {known}",
-                type="NotFoundError",
-            )
+    def _stopped(
+        self, attempt: Attempt, error: BaseException, details: list[Payload], *, canceled: bool
+    ) -> Completion | None:
+        """Its code has stopped, as if it had been asked to: was it, and what for?"""
+        if not attempt.was_asked_to_stop:
+            return self._failure(attempt, error)
+        if canceled:
+            return activity_cancellation(attempt.held.token, details)
+        if attempt.paused and not attempt.given_up:
+            # The engine knows the type: the attempt waits, and is not counted.
+            stopped = ApplicationError("stopped because it was paused", type="ActivityPause")
+            return self._failure(attempt, stopped)
+        return None
+
+    async def _call(self, attempt: Attempt, polled: PolledActivityTask) -> Any:
+        definition = self._definition_of(polled)
         task = polled.read()
         attempt.task = task
-        args = definition.signature.decode(task.input, self.converter)
+        args = definition.decode(task.input, self.converter)
+        attempt.bind_checkpoints(on_loop=definition.is_async)
         activity._enter(attempt.context)  # pyright: ignore[reportPrivateUsage]  # made for us
         if definition.is_async:
             attempt.can_be_cancelled = True
             if attempt.was_asked_to_stop:
                 raise asyncio.CancelledError
             return await definition.function(*args)
-        call = partial(contextvars.copy_context().run, definition.function, *args)
+        if self._processes is not None:
+            return await self._processes.run(attempt, definition.function, args)
+        inside: Callable[..., Any] = contextvars.copy_context().run
+        call: Callable[[], Any] = partial(inside, definition.function, *args)
+        if definition.cancel_raises:
+            attempt.context.thread_cancel = thread_cancel = ThreadCancel()
+            call = partial(inside, thread_cancel.call, definition.function, args)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
-    def _failure(self, attempt: _Attempt, error: BaseException) -> Completion:
+    def _definition_of(self, polled: PolledActivityTask) -> ActivityDefinition:
+        name, version = polled.activity_type, polled.version or 1
+        definition = self._definitions.get(name)
+        if definition is not None and definition.version != version:
+            definition = self._versions.get((name, version))
+        elif definition is None:
+            definition = self._dynamic
+        if definition is None:
+            known = sorted(self._definitions) + [f"{a} version {b}" for a, b in self._versions]
+            what = f"activity {name!r}" + (f" version {version}" if version > 1 else "")
+            raise ApplicationError(
+                f"{what} is not registered here; known: {', '.join(known) or 'none'}",
+                type="NotFoundError",
+            )
+        return definition
+
+    def _failure(self, attempt: Attempt, error: BaseException) -> Completion:
         progress = attempt.held.progress
         return activity_failure(
             attempt.held.token,
             exception_to_failure(error, self.converter),
             None if progress is None else progress.details,
+            0 if progress is None else progress.version,
         )
 
-    def _settled(self, attempt: _Attempt, completion: Completion, error: RPCError | None) -> None:
+    def _settled(self, attempt: Attempt, completion: Completion, error: RPCError | None) -> None:
         if error is not None and error.status in _REFUSED and not attempt.refused:
             # A result that the engine cannot take, most likely too large. Left unsaid, the attempt
             # would be handed out again at once, for ever.
@@ -190,90 +249,3 @@ class Activities:
             logger.warning("completion of an activity was not taken: %s", error)
         self.held.remove(attempt.held.token)
         self._slots.release()
-
-
-class _Attempt:
-    """One attempt under way, as the heartbeats and the shutdown reach it."""
-
-    def __init__(self, activities: Activities, polled: PolledActivityTask) -> None:
-        self._activities = activities
-        self.held = HeldTask(polled.token, self._on_loss, self._on_cancel_request)
-        self.context = activity._Context(  # pyright: ignore[reportPrivateUsage]  # made for us
-            info=self._info,
-            payload_converter=activities.converter,
-            send_heartbeat=self._heartbeat,
-        )
-        self.task: ActivityTask | None = None
-        self.cancel_requested = False
-        self.lost = False
-        self.given_up = False
-        self.refused = False
-        self.was_asked_to_stop = False
-        self._running: asyncio.Task[None] | None = None
-        # A task that is cancelled before its first step never runs, not even its finally. And a
-        # thread cannot be stopped from outside: cancelling what waits for it would only free the
-        # slot of a thread that still runs.
-        self.can_be_cancelled = False
-
-    def start(self, work: Any) -> None:
-        self._running = asyncio.ensure_future(work)
-
-    def end(self) -> None:
-        """Its code has ended. Opens the rings of references that would wait for the garbage
-        collector otherwise, one or more for every activity."""
-        self.held.on_loss = self.held.on_cancel_request = None
-        del self.context
-        self._running = None
-
-    def ask_to_stop(self) -> None:
-        if self.was_asked_to_stop:
-            return
-        self.was_asked_to_stop = True
-        self.context.request_cancel()
-        if self.can_be_cancelled and self._running is not None:
-            self._running.cancel()
-
-    def _on_loss(self) -> None:
-        self.lost = True
-        self._activities.held.remove(self.held.token)
-        self.ask_to_stop()
-
-    def _on_cancel_request(self) -> None:
-        self.cancel_requested = True
-        self.ask_to_stop()
-
-    def _heartbeat(self, details: Sequence[Any]) -> None:
-        """From any thread. Converted here and now: the caller may change its values afterwards."""
-        payloads = self._activities.converter.to_payloads(details)
-        self.held.progress = Progress(payloads_to_bytes(payloads))
-
-    def _info(self) -> activity.Info:
-        task = self.task
-        assert task is not None
-        scheduled_time = instant_from_us(task.scheduled_time_us)
-        started_time = instant_from_us(task.started_time_us)
-        assert scheduled_time is not None
-        assert started_time is not None
-        return activity.Info(
-            activity_id=task.activity_id,
-            activity_type=task.activity_type,
-            attempt=task.attempt,
-            heartbeat_details=self._activities.converter.from_payloads(task.heartbeat_details),
-            heartbeat_timeout=duration_from_ms(task.heartbeat_timeout_ms),
-            idempotency_key=task.idempotency_key,
-            is_local=False,
-            namespace=self._activities.namespace,
-            priority=Priority(priority_key=task.priority or None),
-            retry_policy=task.retry_policy,
-            schedule_to_close_timeout=duration_from_ms(task.schedule_to_close_timeout_ms),
-            scheduled_time=scheduled_time,
-            start_to_close_timeout=duration_from_ms(task.start_to_close_timeout_ms),
-            started_time=started_time,
-            task_queue=self._activities.task_queue,
-            task_token=task.token,
-            workflow_id=task.workflow_id,
-            workflow_namespace=self._activities.namespace,
-            workflow_run_id=task.run_id,
-            workflow_type=task.workflow_type,
-            headers=task.header,
-        )

@@ -118,7 +118,7 @@ class Heartbeats:
             if latest is not None and latest is not task.progress_sent and fits:
                 size += len(latest.details)
                 progress.append((task, latest))
-                news.append(HeldTaskNews(task.token, latest.details))
+                news.append(HeldTaskNews(task.token, latest.details, latest.version))
             else:
                 news.append(HeldTaskNews(task.token, None))
         return news, progress
@@ -131,3 +131,5 @@ class Heartbeats:
                 task.on_loss()
             if state is HeldTaskState.CANCEL_REQUESTED and task.on_cancel_request is not None:
                 task.on_cancel_request()
+            if state is HeldTaskState.PAUSED and task.on_pause is not None:
+                task.on_pause()

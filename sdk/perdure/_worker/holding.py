@@ -14,27 +14,30 @@ class Progress:
     """What one heartbeat of an activity's code said. A new object each time: saying the same again
     is news too."""
 
-    __slots__ = ("details",)
+    __slots__ = ("details", "version")
 
-    def __init__(self, details: bytes) -> None:
+    def __init__(self, details: bytes, version: int = 0) -> None:
         self.details = details
+        self.version = version
 
 
 class HeldTask:
     """One task between the poll that brought it and the end of its completion."""
 
-    __slots__ = ("on_cancel_request", "on_loss", "progress", "progress_sent", "token")
+    __slots__ = ("on_cancel_request", "on_loss", "on_pause", "progress", "progress_sent", "token")
 
     def __init__(
         self,
         token: bytes,
         on_loss: Callable[[], None] | None = None,
         on_cancel_request: Callable[[], None] | None = None,
+        on_pause: Callable[[], None] | None = None,
     ) -> None:
         self.token = token
         # Called on the event loop, each possibly more than once.
         self.on_loss = on_loss
         self.on_cancel_request = on_cancel_request
+        self.on_pause = on_pause
         self.progress: Progress | None = None
         self.progress_sent: Progress | None = None
 

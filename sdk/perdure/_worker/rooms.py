@@ -29,6 +29,7 @@ from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
 from perdure._worker.local_activities import LocalActivities
 from perdure._worker.polling import Poller
+from perdure._worker.progress import ProgressDoor
 from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
 from perdure.converter import PayloadConverter
@@ -52,6 +53,7 @@ class WorkerSettings:
     task_queue: str
     identity: WorkerIdentity
     activities: Mapping[str, ActivityDefinition]
+    activity_versions: Mapping[tuple[str, int], ActivityDefinition]
     make_instance: MakeInstance
     executor: Executor
     converter: PayloadConverter
@@ -91,6 +93,8 @@ class WorkerRooms:
             completions=self._completions,
             held=self._held,
             slots=self._poller.activity_slots,
+            versions=settings.activity_versions,
+            save_progress=ProgressDoor(connection, identity, surroundings).save,
         )
         self._local = LocalActivities(
             settings.activities,
@@ -123,8 +127,19 @@ class WorkerRooms:
         self._guard.start()
 
     async def poll(self) -> None:
-        """Never returns. Raises RPCError when polling makes no sense (no such namespace)."""
-        await self._poller.run()
+        """Never returns. Raises RPCError when polling makes no sense (no such namespace), and
+        BrokenExecutor when activities can run no more."""
+        polling = asyncio.ensure_future(self._poller.run())
+        broken = self._activities.broken
+        try:
+            await asyncio.wait((polling, broken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not polling.done():
+                polling.cancel()
+                await asyncio.wait((polling,))
+        if broken.done():
+            broken.result()
+        await polling
 
     async def stop(self) -> None:
         """Lets what runs end, asks what is still there to stop, gives back what has not."""
@@ -139,6 +154,7 @@ class WorkerRooms:
         await self._completions.close()
         # In a thread, because a heartbeat may be under way. After it no other must follow the
         # farewell, or the engine would take us for alive.
+        self._activities.close()
         await asyncio.to_thread(self._guard.stop)
         await self._say_goodbye()
         await self._workflow_tasks.close()

@@ -16,6 +16,7 @@ from perdure.converter import DataConverter, PayloadConverter
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CANCELLED = activity.CancellationDetails(cancel_requested=True)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -30,7 +31,7 @@ class ActivityEnvironment:
     def __init__(self) -> None:
         self.info = self.default_info()
         self.on_heartbeat: Callable[..., None] = _ignore
-        """Called with the details of each heartbeat, in the thread of the activity."""
+        """Called with the details of each heartbeat and checkpoint, in the activity's thread."""
         self.payload_converter: PayloadConverter = DataConverter.default.payload_converter
         self._cancelled = False
         self._shutting_down = False
@@ -78,7 +79,7 @@ class ActivityEnvironment:
         """
         attempt = _Attempt(self)
         if self._cancelled:
-            attempt.context.request_cancel()
+            attempt.context.request_cancel(CANCELLED)
         if self._shutting_down:
             attempt.context.begin_shutdown()
         self._running.add(attempt)
@@ -119,7 +120,12 @@ class _Attempt:
             info=lambda: environment.info,
             payload_converter=environment.payload_converter,
             send_heartbeat=lambda details: environment.on_heartbeat(*details),
+            save_progress=self._save,
+            save_progress_sync=lambda details: environment.on_heartbeat(*details),
         )
+
+    async def _save(self, details: tuple[Any, ...]) -> None:
+        self._environment.on_heartbeat(*details)
 
     def run(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return contextvars.copy_context().run(self._call, fn, args, kwargs)
@@ -141,7 +147,7 @@ class _Attempt:
             self._environment.forget(self)
 
     def cancel(self) -> None:
-        self.context.request_cancel()
+        self.context.request_cancel(CANCELLED)
         if self._task is not None:
             self._task.cancel()
 

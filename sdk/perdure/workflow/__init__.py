@@ -17,8 +17,10 @@ from perdure.workflow import unsafe
 from perdure.workflow._activities import (
     ActivityOptions,
     execute_activity,
+    execute_activity_class,
     execute_activity_method,
     start_activity,
+    start_activity_class,
     start_activity_method,
 )
 from perdure.workflow._chain import (
@@ -117,6 +119,7 @@ __all__ = [
     "defn",
     "deprecate_patch",
     "execute_activity",
+    "execute_activity_class",
     "execute_activity_method",
     "execute_local_activity",
     "execute_local_activity_class",
@@ -155,6 +158,7 @@ __all__ = [
     "signal",
     "sleep",
     "start_activity",
+    "start_activity_class",
     "start_activity_method",
     "start_local_activity",
     "start_local_activity_class",

@@ -14,6 +14,7 @@ from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 from perdure._definitions import ActivityDefinition
 from perdure._payload import Payload
 from perdure._replay.activity_handle import ActivityHandle
+from perdure._replay.activity_versions import version_to_schedule
 from perdure._replay.machines.activity import ActivityCancellationType
 from perdure._replay.messages import ScheduleActivity
 from perdure._replay.run import current_run
@@ -109,10 +110,12 @@ def start_activity(  # type: ignore[misc]  # mypy does not match *Ts with *Any
     be converted. The handle raises ActivityError when the activity does not succeed.
     """
     if isinstance(activity, str):
-        return _start(activity, result_type or Any, arguments or args, options)
+        return _start(activity, None, result_type or Any, arguments or args, options)
     definition = ActivityDefinition.attached_to(activity)
+    if definition.is_dynamic:
+        raise TypeError(f"{activity!r} is dynamic: call it by the name that it shall see")
     hint = result_type or definition.signature.result
-    return _start(definition.name, hint, arguments or args, options)
+    return _start(definition.name, definition.version, hint, arguments or args, options)
 
 
 @overload
@@ -222,12 +225,58 @@ async def execute_activity_method(  # type: ignore[misc]  # as above
     return await start_activity(activity, *arguments, **options)
 
 
+@overload
+def start_activity_class(
+    activity: Callable[..., Callable[[*_Ts], Awaitable[_R]]],
+    *arguments: *_Ts,
+    **options: Unpack[ActivityOptions],
+) -> ActivityHandle[_R]: ...
+
+
+@overload
+def start_activity_class(
+    activity: Callable[..., Callable[[*_Ts], _R]],
+    *arguments: *_Ts,
+    **options: Unpack[ActivityOptions],
+) -> ActivityHandle[_R]: ...
+
+
+def start_activity_class(  # type: ignore[misc]  # as above
+    activity: Any, *arguments: Any, **options: Any
+) -> ActivityHandle[Any]:
+    """`start_activity` of a class with `__call__`, whose object only the worker has."""
+    return start_activity(activity, *arguments, **options)
+
+
+@overload
+async def execute_activity_class(
+    activity: Callable[..., Callable[[*_Ts], Awaitable[_R]]],
+    *arguments: *_Ts,
+    **options: Unpack[ActivityOptions],
+) -> _R: ...
+
+
+@overload
+async def execute_activity_class(
+    activity: Callable[..., Callable[[*_Ts], _R]],
+    *arguments: *_Ts,
+    **options: Unpack[ActivityOptions],
+) -> _R: ...
+
+
+async def execute_activity_class(  # type: ignore[misc]  # as above
+    activity: Any, *arguments: Any, **options: Any
+) -> Any:
+    """`start_activity_class`, waited for."""
+    return await start_activity(activity, *arguments, **options)
+
+
 _NO_HEADER: dict[str, Payload] = {}
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 def _start(
-    name: str, hint: Any, args: Sequence[Any], options: ActivityOptions
+    name: str, version: int | None, hint: Any, args: Sequence[Any], options: ActivityOptions
 ) -> ActivityHandle[Any]:
     run = current_run()
     run.check_may_act()
@@ -253,6 +302,7 @@ def _start(
         retry_policy=options.get("retry_policy"),
         priority=(priority.priority_key or 0) if priority is not None else 0,
         summary=None if summary is None else run.converter.to_payload(summary),
+        version=version_to_schedule(run, name, version),
     )
     cancellation = options.get("cancellation_type", ActivityCancellationType.TRY_CANCEL)
     return run.start_activity(command, hint, cancellation)

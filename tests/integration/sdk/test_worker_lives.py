@@ -89,7 +89,7 @@ class Stage:
             return "all the same"
         return "done"
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def threaded(self) -> str:
         self.thread_began.set()
         activity.wait_for_cancelled_sync()

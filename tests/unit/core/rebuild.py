@@ -68,6 +68,7 @@ TASK = {
     "next_attempt_us": "rows",
     "version": "rows",
     "handout": "memory",
+    "aside": "rows",
 }
 TIMER = {
     "kind": "head",

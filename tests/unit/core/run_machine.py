@@ -17,7 +17,9 @@ from tests.unit.core.scenario import (
     CANCEL,
     COMPLETE,
     FAIL,
+    NAMESPACE,
     START_US,
+    WORKFLOW_ID,
     Scenario,
     accept,
     activity,
@@ -116,7 +118,10 @@ WORKER = (
     "activity failed",
     "activity canceled",
     "progress",
+    "handed over",
+    "checkpoint",
 )
+OPERATOR = ("pause", "unpause")
 WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings a run forward
     "take": 8,
     "activity failed": 4,
@@ -127,6 +132,10 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "workflow failed": 1,
     "activity canceled": 1,
     "progress": 1,
+    "handed over": 2,
+    "checkpoint": 1,
+    "pause": 1,
+    "unpause": 2,
     "time passes": 1,
     "take-over": 1,
     "save": 1,
@@ -193,6 +202,8 @@ class RunMachine(RuleBasedStateMachine):
                 self.a_client_asks(what, which, hold)
             case "take":
                 self.a_worker_takes_a_task(which, asked, hold)
+            case _ if what in OPERATOR:
+                self.an_operator_asks(what, which, hold)
             case _ if what in WORKER:
                 self.a_worker_reports(what, which, asked, hold, failure)
             case _:
@@ -258,9 +269,30 @@ class RunMachine(RuleBasedStateMachine):
                 self.report(failed(token, failure), token, hold, failure)
             case "activity canceled":
                 self.report(canceled(token), token, hold)
+            case "handed over":
+                until = msgspec.structs.replace(token, deadline_us=token.started_us + 5_000_000)
+                self.says(intents.HandOverActivity(until, b"", "w"), token, hold)
+            case "checkpoint":
+                self.says(intents.HeartbeatActivity(token, b"progress"), token, hold)
             case _:
-                _, refused = self.do(intents.SaveProgress(token, b"progress"), hold)
-                assert refused or token.start_no not in self.ended, "invariant 30"
+                self.says(intents.SaveProgress(token, b"progress"), token, hold)
+
+    def says(self, intent: intents.Intent, token: TaskToken, hold: bool) -> None:
+        """What ends no attempt, but is of one."""
+        _, refused = self.do(intent, hold)
+        assert refused or token.start_no not in self.ended, "invariant 30"
+
+    # ---- operators
+
+    def an_operator_asks(self, what: str, which: int, hold: bool) -> None:
+        pending = list(self.run.state.folded.activities.values())
+        if not pending:
+            return
+        one = pending[which % len(pending)].scheduled
+        fields = {"namespace_id": NAMESPACE, "workflow_id": WORKFLOW_ID, "run_id": b""}
+        fields |= {"activity_id": one.activity_id, "activity_type": ""}
+        intent = intents.PauseActivity if what == "pause" else intents.UnpauseActivity
+        self.do(intent(**fields), hold)  # type: ignore[arg-type]  # a dict of both
 
     def verdicts(self, token: TaskToken, back: int) -> list[cmd.Command]:
         """On the updates that came with the task, and the end of one that runs; seldom nothing: a bad worker."""
@@ -299,7 +331,8 @@ class RunMachine(RuleBasedStateMachine):
         if known:
             fire = known[back % len(known)]
             self.run.now_us = max(self.run.now_us, fire.wake_us)
-            self.do(fire, hold)
+            late = application(type="IOError") if fire.kind is TimerKind.ASYNC_TIMEOUT else None
+            self.do(fire, hold, late)
 
     def lease_book(self, what: str, token: TaskToken, hold: bool) -> None:
         match what:

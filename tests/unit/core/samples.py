@@ -10,7 +10,14 @@ from perdure_engine.core.fan_out import Counting, FanOut, WakeRule
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.state import Activity, Folded, Head, Timer, Update
 from perdure_engine.core.status import Status
-from perdure_engine.core.tasks import TaskKind, TaskPayload, TimerKind
+from perdure_engine.core.tasks import (
+    ActivityOptions,
+    Aside,
+    Pause,
+    TaskKind,
+    TaskPayload,
+    TimerKind,
+)
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
 
@@ -89,6 +96,7 @@ SCHEDULED = ev.ActivityTaskScheduled(
     retry_policy=POLICY,
     priority=2,
     summary=b"summary",
+    version=3,
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
 
@@ -170,6 +178,16 @@ TASK = TaskPayload(
     progress_version=4,
     ready_us=TIME_US - 1,
     next_attempt_us=TIME_US + 1,
+    aside=Aside(
+        Pause(TIME_US, "operator@host", "provider is down"),
+        ActivityOptions(
+            "cards-2", 60_000, 10_000, 5_000, 2_000, RetryPolicy(500, 1.5, 9_000, 3), 2
+        ),
+        True,
+        REQUEST,
+        TIME_US + 2,
+        TIME_US + 3,
+    ),
 )
 # What a record holds of another type is in the form that every version has read.
 FIRST_OF_A_CHAIN = msgspec.structs.replace(
@@ -190,7 +208,12 @@ FOLDED = Folded(
     last_time_us=TIME_US,
     closed=TERMINATED,
     cancel_requested=True,
-    activities={5: Activity(SCHEDULED, ActivityPhase.CANCEL_REQUESTED, 7)},
+    # as the forms before it had a version are read
+    activities={
+        5: Activity(
+            msgspec.structs.replace(SCHEDULED, version=0), ActivityPhase.CANCEL_REQUESTED, 7
+        )
+    },
     timers={"t-1": Timer(6, "t-1", TIME_US, TimerPhase.PENDING)},
     workflow_task=WorkflowTaskPhase.STARTED,
     workflow_task_scheduled_id=8,

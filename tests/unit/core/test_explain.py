@@ -5,8 +5,10 @@ from __future__ import annotations
 from tests.unit.core.scenario import (
     COMPLETE,
     IDENTITY,
+    NAMESPACE,
     SECOND_US,
     START_US,
+    WORKFLOW_ID,
     Scenario,
     activity,
     application,
@@ -18,6 +20,7 @@ from tests.unit.core.scenario import (
     timer,
 )
 
+from perdure_engine.core import intents
 from perdure_engine.core.explain import WaitKind, WaitReason, explain, waits_for_a_worker
 from perdure_engine.core.tasks import TaskKind
 
@@ -155,3 +158,25 @@ def test_a_closed_run_waits_for_nothing() -> None:
     run.turn(COMPLETE)
 
     assert only(run) == WaitReason(kind=WaitKind.CLOSED, since_us=START_US + 5 * SECOND_US)
+
+
+def test_an_operator_holds_it_back_and_gave_it_other_options() -> None:
+    run = with_activity()
+    run.wait(1)
+    target = {"namespace_id": NAMESPACE, "workflow_id": WORKFLOW_ID, "run_id": b""}
+    run.when(intents.PauseActivity(**target, activity_id="a", activity_type=""))  # type: ignore[arg-type]
+    options = {"activity_id": "a", "activity_type": "", "schedule_to_close_timeout_ms": 70_000}
+    run.when(intents.UpdateActivityOptions(**target, **options))  # type: ignore[arg-type]
+
+    reason = only(run)
+    assert reason.kind is WaitKind.ACTIVITY_PAUSED
+    assert reason.since_us == START_US + SECOND_US
+    assert reason.until_us == START_US + 70 * SECOND_US
+
+
+def test_its_outcome_is_to_come_from_outside() -> None:
+    run = with_activity()
+    run.when(intents.HandOverActivity(run.hand_out("a"), b"", IDENTITY))
+    run.reload()
+
+    assert only(run).kind is WaitKind.ACTIVITY

@@ -29,7 +29,7 @@ from tests.unit.core.scenario import (
 from perdure_engine.core import limits
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.state import Folded, RunState
-from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind, TimerRecord
+from perdure_engine.core.tasks import Aside, TaskKind, TaskRecord, TaskState, TimerKind, TimerRecord
 from perdure_engine.history.loading import restore
 from perdure_engine.ports.codec import CorruptRow
 
@@ -125,6 +125,7 @@ OTHER: dict[str, Any] = {
     "progress": b"other",
     "progress_version": 99,
     "ready_us": 99,
+    "aside": Aside(reset=True),
     "next_attempt_us": 99,
     "reference": 99,
     "wake_us": 99,

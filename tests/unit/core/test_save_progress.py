@@ -7,6 +7,7 @@ from tests.unit.core.scenario import (
     Scenario,
     Then,
     activity,
+    application,
     completed,
     failed,
     put_back,
@@ -81,3 +82,47 @@ def test_progress_of_an_activity_that_is_over_is_not_found() -> None:
     run.when(completed(token))
 
     assert run.when(progress(token, b"late")) == STALE
+
+
+# ---- checkpoints: saved before they are answered
+
+
+def checkpoint(token: TaskToken, details: bytes | None, version: int) -> intents.HeartbeatActivity:
+    return intents.HeartbeatActivity(token, details, version)
+
+
+def test_b18_a_stale_token_changes_no_row_and_the_next_attempt_resumes_from_k() -> None:
+    """B18, invariant 33."""
+    run = with_activity()
+    first = run.hand_out("a")
+    run.when(checkpoint(first, b"k", 1))
+    run.when(put_back(first))
+    run.reload()
+    second = run.hand_out("a")
+    assert run.task("a").progress == b"k"
+
+    assert run.when(checkpoint(first, b"k + 1", 2)) == STALE
+    assert (run.task("a").progress, run.task("a").progress_version) == (b"k", 1)
+    assert run.when(checkpoint(second, b"k + 2", 2)).tasks == ["activity 5 ready 1"]
+
+
+def test_invariant_33_older_progress_of_the_same_attempt_is_refused() -> None:
+    run = with_activity()
+    token = run.hand_out("a")
+    run.when(checkpoint(token, b"3", 3))
+
+    assert run.when(checkpoint(token, b"2", 2)).refused == "ABORTED PROGRESS_STALE"
+    assert run.when(checkpoint(token, b"other", 3)).refused == "ABORTED PROGRESS_STALE"
+    assert run.when(intents.SaveProgress(token, b"2", 2)) == Then()
+    run.when(intents.FailActivity(token, application(), b"1", "w", 1))
+    assert (run.task("a").progress, run.task("a").progress_version) == (b"3", 3)
+
+
+def test_a_checkpoint_said_again_is_answered_again() -> None:
+    run = with_activity()
+    token = run.hand_out("a")
+    first = run.when(checkpoint(token, b"3", 3))
+
+    again = run.when(checkpoint(token, b"3", 3))
+    assert again.reply == first.reply is not None
+    assert again.tasks == []

@@ -236,9 +236,12 @@ class PocketEngine:
 
     def _write(self, command: m.Command) -> None:  # noqa: C901 - one case for each command
         match command:
-            case m.ScheduleActivity(activity_id=activity_id, activity_type=activity_type):
+            case m.ScheduleActivity():
                 self.add(
-                    m.ActivityTaskScheduled, activity_id=activity_id, activity_type=activity_type
+                    m.ActivityTaskScheduled,
+                    activity_id=command.activity_id,
+                    activity_type=command.activity_type,
+                    version=command.version,
                 )
             case m.RequestCancelActivity(scheduled_event_id=event_id):
                 self.add(m.ActivityTaskCancelRequested, scheduled_event_id=event_id)

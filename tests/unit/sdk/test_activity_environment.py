@@ -139,3 +139,16 @@ def test_the_shutdown_of_the_worker() -> None:
 
     assert env.run(asks)
     assert env.run(activity.is_worker_shutdown)
+
+
+async def test_checkpoints_are_heard_like_heartbeats() -> None:
+    env = ActivityEnvironment()
+    beats: list[tuple[Any, ...]] = []
+    env.on_heartbeat = lambda *details: beats.append(details)
+
+    async def saves() -> None:
+        await activity.checkpoint(1)
+
+    await env.run(saves)
+    env.run(lambda: activity.checkpoint_sync(2))
+    assert beats == [(1,), (2,)]

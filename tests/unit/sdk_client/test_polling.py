@@ -126,6 +126,10 @@ class Submitted:
         done(None)
 
 
+async def never_asked(*_: object) -> None:
+    raise AssertionError("nobody makes checkpoints here")
+
+
 async def test_an_attempt_that_comes_while_the_worker_stops() -> None:
     """It came with the answer to a completion: told at first, and not begun at last."""
     seen: list[bool] = []
@@ -144,6 +148,7 @@ async def test_an_attempt_that_comes_while_the_worker_stops() -> None:
         completions=submitted,  # type: ignore[arg-type]  # its method is all that is used
         held=held,
         slots=slots,
+        save_progress=never_asked,
     )
     task = pb.ActivityTask(token=b"a", activity_type="look")
     await slots.reserve()

@@ -17,12 +17,19 @@ from perdure_engine.core.decide import (
     delete_workflow,
     fail_workflow_task,
     fire_timer,
+    hand_over_activity,
+    heartbeat_activity,
+    pause_activity,
     put_back_task,
+    report_activity,
+    reset_activity,
     save_progress,
     save_start,
     signal_workflow,
     terminate_workflow,
     time_out_task,
+    unpause_activity,
+    update_activity_options,
     update_workflow,
 )
 from perdure_engine.core.decide.history_limit import enforce_history_limit
@@ -45,6 +52,13 @@ _DECIDE: dict[type, Callable[[Draft, Any], Reply]] = {
     intents.PutBackTask: put_back_task.decide,
     intents.TimeOutTask: time_out_task.decide,
     intents.UpdateWorkflow: update_workflow.decide,
+    intents.HandOverActivity: hand_over_activity.decide,
+    intents.HeartbeatActivity: heartbeat_activity.decide,
+    intents.ReportActivity: report_activity.decide,
+    intents.PauseActivity: pause_activity.decide,
+    intents.UnpauseActivity: unpause_activity.decide,
+    intents.ResetActivity: reset_activity.decide,
+    intents.UpdateActivityOptions: update_activity_options.decide,
 }
 
 

@@ -6,14 +6,22 @@ Each outcome is applied at most once, for the attempt it was handed out for.
 from __future__ import annotations
 
 from perdure_engine.core import events as ev
-from perdure_engine.core.decide.attempts import activity_failure, activity_of, close_by_us, holder
+from perdure_engine.core.decide.attempts import (
+    activity_failure,
+    activity_of,
+    close_by_us,
+    holder,
+    options_of,
+)
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.core.failures import Failure, RetryState
+from perdure_engine.core.failures import Failure, FailureKind, RetryState
 from perdure_engine.core.intents import CancelActivity, CompleteActivity, FailActivity
 from perdure_engine.core.retry import next_attempt
 from perdure_engine.core.state import Activity
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
+
+STOPPED_BY_PAUSE = "ActivityPause"  # type of the failure with which a worker says so
 
 
 def complete(draft: Draft, intent: CompleteActivity) -> None:
@@ -32,8 +40,10 @@ def fail(draft: Draft, intent: FailActivity) -> None:
     record = holder(draft, intent.token, TaskKind.ACTIVITY)
     activity = activity_of(draft, record.scheduled_event_id)
     if intent.progress:
-        record.progress = intent.progress
-        record.progress_version += 1
+        keep_progress(record, intent.progress, intent.progress_version)
+    if stopped_by_pause(record, intent.failure):
+        draft.ready_again(record.scheduled_event_id)
+        return
     retry_state = retry_or_not(draft, record, activity, intent.failure)
     if retry_state is RetryState.IN_PROGRESS:
         return
@@ -73,21 +83,53 @@ def cancel(draft: Draft, intent: CancelActivity) -> None:
     )
 
 
+def keep_progress(record: TaskRecord, progress: bytes, version: int) -> bool:
+    """Compare and set: what is older than what is kept changes nothing. Version 0: from one who does not count."""
+    if version and version <= record.progress_version:
+        return False
+    record.progress = progress
+    record.progress_version = version or record.progress_version + 1
+    return True
+
+
+def stopped_by_pause(record: TaskRecord, failure: Failure) -> bool:
+    """The code stopped because it was told of the pause: that is no attempt that failed."""
+    return (
+        failure.kind is FailureKind.APPLICATION
+        and failure.type == STOPPED_BY_PAUSE
+        and record.paused
+    )
+
+
 def retry_or_not(
     draft: Draft, record: TaskRecord, activity: Activity, failure: Failure
 ) -> RetryState:
     """Arrange the next attempt and return IN_PROGRESS, or say why there is none."""
     if activity.cancel_requested_event_id:
         return RetryState.CANCEL_REQUESTED
-    policy = activity.scheduled.retry_policy
-    verdict = next_attempt(policy, record.attempt, failure, draft.env.now_us, close_by_us(activity))
+    policy = options_of(activity, record).retry_policy
+    aside = record.aside
+    afresh = aside is not None and aside.reset
+    verdict = next_attempt(
+        policy,
+        0 if afresh else record.attempt,
+        failure,
+        draft.env.now_us,
+        close_by_us(activity, record),
+    )
     if verdict.state is not RetryState.IN_PROGRESS:
         return verdict.state
-    record.attempt += 1
+    if afresh:
+        record = begin_anew(draft, record)
+    else:
+        record.attempt += 1
+    if draft.state.timer_rows:
+        draft.drop_timer(TimerKind.ASYNC_TIMEOUT, record.scheduled_event_id)
     record.last_failure = failure
     record.handout = None
     if verdict.delay_ms == 0:
-        draft.ready_again(record.scheduled_event_id)
+        if not afresh:
+            draft.ready_again(record.scheduled_event_id)
         return verdict.state
     record.state = TaskState.BACKOFF
     record.worker_id, record.identity, record.started_us = b"", "", 0
@@ -95,6 +137,16 @@ def retry_or_not(
     draft.touch(record)
     draft.put_timer(TimerKind.ACTIVITY_RETRY, record.scheduled_event_id, record.next_attempt_us)
     return verdict.state
+
+
+def begin_anew(draft: Draft, record: TaskRecord) -> TaskRecord:
+    """Count the attempts from 1 again, in a new row. A token of an earlier attempt 1 is older than its start number."""
+    draft.ready_again(record.scheduled_event_id)
+    anew = draft.state.tasks[record.scheduled_event_id]
+    anew.attempt = 1
+    anew.start_no = draft.env.new_number()
+    anew.set_aside(reset=False)
+    return anew
 
 
 def end(draft: Draft, record: TaskRecord, identity: str, outcome: ev.BufferedEvent) -> None:
@@ -120,5 +172,6 @@ def drop_activity_rows(draft: Draft, scheduled_event_id: int) -> None:
             TimerKind.ACTIVITY_RETRY,
             TimerKind.SCHEDULE_TO_START,
             TimerKind.SCHEDULE_TO_CLOSE,
+            TimerKind.ASYNC_TIMEOUT,
         ):
             draft.drop_timer(kind, scheduled_event_id)

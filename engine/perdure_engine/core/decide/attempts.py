@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Rejected, not_found
+from perdure_engine.core.events import ActivityTaskScheduled
 from perdure_engine.core.failures import Failure, FailureKind, RetryState
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
-from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
+from perdure_engine.core.tasks import ActivityOptions, TaskKind, TaskRecord, TaskState
 from perdure_engine.core.tokens import TaskToken
 
 
@@ -82,7 +83,18 @@ def activity_failure(
     )
 
 
-def close_by_us(activity: Activity) -> int:
+def options_of(activity: Activity, record: TaskRecord) -> ActivityTaskScheduled | ActivityOptions:
+    """The options in force: an operator's, or those it was scheduled with."""
+    aside = record.aside
+    return activity.scheduled if aside is None or aside.options is None else aside.options
+
+
+def close_by_us(activity: Activity, record: TaskRecord) -> int:
     """Schedule-to-close as an instant; 0: none."""
-    timeout_ms = activity.scheduled.schedule_to_close_timeout_ms
+    timeout_ms = options_of(activity, record).schedule_to_close_timeout_ms
     return activity.scheduled.time_us + timeout_ms * 1000 if timeout_ms else 0
+
+
+def stops_for_pause(activity: Activity, record: TaskRecord) -> bool:
+    """Whether a paused attempt is asked to stop: not one that may not begin again."""
+    return record.paused and options_of(activity, record).retry_policy.maximum_attempts != 1

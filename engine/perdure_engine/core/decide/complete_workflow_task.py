@@ -22,7 +22,7 @@ from perdure_engine.core.intents import CompleteWorkflowTask
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.retry import DEFAULT_ACTIVITY_RETRY
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
-from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
+from perdure_engine.core.tasks import TaskKind, TimerKind
 
 
 def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
@@ -148,6 +148,7 @@ def _schedule_activity(
             command.retry_policy or DEFAULT_ACTIVITY_RETRY,
             priority,
             command.summary,
+            command.version,
         )
     )
     record = draft.new_task(TaskKind.ACTIVITY, queue, event_id, event_id)
@@ -172,7 +173,7 @@ def _request_cancel_activity(
         ev.ActivityTaskCancelRequested(event_id, time_us, command.scheduled_event_id, completed_id)
     )
     record = draft.state.tasks.get(command.scheduled_event_id)
-    if record is None or record.handout is not None or record.state is TaskState.STARTED:
+    if record is None or record.running:
         return  # its outcome waits in the inbox, or a worker has it and hears of the request in its next heartbeat
     drop_activity_rows(draft, command.scheduled_event_id)
     draft.buffer(  # numbered behind the commands, as everything is that the workflow has not seen

@@ -6,10 +6,10 @@ from perdure_engine.core import events as ev
 from perdure_engine.core.decide import next_run
 from perdure_engine.core.decide.activity_outcome import end, end_unstarted
 from perdure_engine.core.decide.attempts import activity_failure
+from perdure_engine.core.decide.hand_over_activity import time_out_async
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import RetryState, TimeoutType, timeout_failure
 from perdure_engine.core.intents import FireTimer
-from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskState, TimerKind
 
 
@@ -28,14 +28,14 @@ def decide(draft: Draft, intent: FireTimer) -> None:
             next_run.time_out_chain(draft)
         case TimerKind.START_DELAY | TimerKind.CRON_OR_RETRY_BACKOFF:
             draft.schedule_workflow_task()
-        case TimerKind.WORKFLOW_TASK_BACKOFF:
-            _ready_after_backoff(draft, WORKFLOW_TASK_KEY)
-        case TimerKind.ACTIVITY_RETRY:
-            _ready_after_backoff(draft, intent.reference)
+        case TimerKind.WORKFLOW_TASK_BACKOFF | TimerKind.ACTIVITY_RETRY:
+            _ready_after_backoff(draft, intent.reference)  # what it refers to is the task's key
         case TimerKind.SCHEDULE_TO_START:
             _schedule_to_start(draft, intent.reference)
         case TimerKind.SCHEDULE_TO_CLOSE:
             _schedule_to_close(draft, intent.reference)
+        case TimerKind.ASYNC_TIMEOUT:
+            time_out_async(draft, intent.reference)
 
 
 def _user_timer(draft: Draft, started_event_id: int) -> None:
@@ -53,10 +53,10 @@ def _ready_after_backoff(draft: Draft, key: int) -> None:
 
 def _schedule_to_start(draft: Draft, scheduled_event_id: int) -> None:
     record = draft.state.tasks.get(scheduled_event_id)
-    if record is None or record.handout is not None or record.state is TaskState.STARTED:
+    if record is None or record.running:
         return
-    if record.attempt > 1:
-        return  # it was started once: the timeout has done its duty
+    if record.attempt > 1 or record.paused:
+        return  # it was started once: the timeout has done its duty; or nobody may start it now
     _timed_out(draft, scheduled_event_id, TimeoutType.SCHEDULE_TO_START, started=False)
 
 
@@ -64,8 +64,7 @@ def _schedule_to_close(draft: Draft, scheduled_event_id: int) -> None:
     record = draft.state.tasks.get(scheduled_event_id)
     if record is None:
         return
-    running = record.handout is not None or record.state is TaskState.STARTED
-    _timed_out(draft, scheduled_event_id, TimeoutType.SCHEDULE_TO_CLOSE, started=running)
+    _timed_out(draft, scheduled_event_id, TimeoutType.SCHEDULE_TO_CLOSE, started=record.running)
 
 
 def _timed_out(draft: Draft, scheduled_event_id: int, kind: TimeoutType, *, started: bool) -> None:

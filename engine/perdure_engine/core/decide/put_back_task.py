@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure_engine.core import events as ev
 from perdure_engine.core.decide.activity_outcome import end
-from perdure_engine.core.decide.attempts import activity_failure, key_of, runs_as
+from perdure_engine.core.decide.attempts import activity_failure, key_of, options_of, runs_as
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import RetryState, worker_lost_failure
 from perdure_engine.core.intents import PutBackTask
@@ -28,7 +28,7 @@ def decide(draft: Draft, intent: PutBackTask) -> None:
     if intent.task_kind is TaskKind.WORKFLOW or not runs_as(record, intent.start_no):
         return
     activity = draft.state.folded.activities[key]
-    if intent.worker_dead and activity.scheduled.retry_policy.maximum_attempts == 1:
+    if intent.worker_dead and options_of(activity, record).retry_policy.maximum_attempts == 1:
         identity = record.identity
         retry_state = RetryState.MAXIMUM_ATTEMPTS_REACHED
         failure = activity_failure(activity, worker_lost_failure(identity), identity, retry_state)

@@ -16,6 +16,8 @@ from perdure_engine.core.intents import (
     CompleteWorkflowTask,
     FailActivity,
     FailWorkflowTask,
+    HandOverActivity,
+    HeartbeatActivity,
     WorkerIntent,
 )
 from perdure_engine.core.replies import QueryAnswer, Reply
@@ -96,14 +98,24 @@ def _checked(completion: Completion | Rejected) -> Completion:
             except Rejected as rejected:
                 under = checks.under("workflow_task_success", rejected)
                 return refuse_commands(done, under, completion.answers)
+        case None:
+            pass
+        case intent:
+            _check_sizes(intent)
+    for index, (_, answer) in enumerate(completion.answers):
+        checks.size(f"query_results[{index}].result", answer.result)
+    return completion
+
+
+def _check_sizes(intent: WorkerIntent) -> None:
+    match intent:
         case CompleteActivity(result=result):
             checks.size("activity_success.result", result)
         case FailActivity(progress=progress):
             checks.size("activity_failure.heartbeat_details", progress)
         case CancelActivity(details=details):
             checks.size("activity_cancellation.details", details)
-        case FailWorkflowTask() | None:
+        case HandOverActivity(progress=progress):
+            checks.size("activity_async.heartbeat_details", progress)
+        case CompleteWorkflowTask() | FailWorkflowTask() | HeartbeatActivity():
             pass
-    for index, (_, answer) in enumerate(completion.answers):
-        checks.size(f"query_results[{index}].result", answer.result)
-    return completion

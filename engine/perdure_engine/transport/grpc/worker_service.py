@@ -160,4 +160,6 @@ def _held_state(verdict: HeldVerdict) -> pb.HeldTaskState.ValueType:
         return pb.HELD_TASK_STATE_LOST
     if verdict.cancel_requested:
         return pb.HELD_TASK_STATE_CANCEL_REQUESTED
+    if verdict.paused:
+        return pb.HELD_TASK_STATE_PAUSED
     return pb.HELD_TASK_STATE_UNSPECIFIED

@@ -16,6 +16,7 @@ from perdure_engine.frontend.handlers.poll_update import poll_update
 from perdure_engine.frontend.handlers.update_with_start_workflow import (
     update_with_start_workflow,
 )
+from perdure_engine.transport.grpc.activity_calls import ActivityCalls
 from perdure_engine.transport.grpc.batch import batch_call
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert import intents, replies, requests
@@ -26,7 +27,7 @@ from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.wait_results import WaitStream
 
 
-class WorkflowService:
+class WorkflowService(ActivityCalls):
     """One function per RPC, by its name: message in, message out, errors raised."""
 
     def __init__(self, frontend: Frontend, errors: Errors) -> None:

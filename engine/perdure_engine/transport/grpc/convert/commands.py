@@ -38,6 +38,7 @@ def _schedule_activity(_: str, message: pb.ScheduleActivity) -> core.ScheduleAct
         policy_of(message.retry_policy) if message.HasField("retry_policy") else None,
         message.priority or PRIORITY_DEFAULT,
         message.summary,
+        message.version,
     )
 
 

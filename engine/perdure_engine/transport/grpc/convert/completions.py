@@ -14,6 +14,7 @@ from perdure_engine.core.intents import (
     CompleteWorkflowTask,
     FailActivity,
     FailWorkflowTask,
+    HandOverActivity,
     WorkerIntent,
 )
 from perdure_engine.core.replies import QueryAnswer
@@ -98,6 +99,12 @@ def _plain(
                 failure_of(f"{which}.failure", failed_activity.failure),
                 failed_activity.heartbeat_details,
                 identity,
+                failed_activity.progress_version,
+            )
+        case "activity_async":
+            handed_over = message.activity_async
+            return HandOverActivity(
+                token, handed_over.heartbeat_details, identity, handed_over.progress_version
             )
         case _:
             assert which == "activity_cancellation"
@@ -123,6 +130,7 @@ def held_of(messages: Sequence[pb.HeldTask], sealer: Sealer, namespace_id: bytes
         HeldTask(
             sealer.open_task(f"held[{index}].token", message.token, namespace_id),
             message.heartbeat_details if message.has_details else None,
+            message.progress_version,
         )
         for index, message in enumerate(messages)
     ]

@@ -152,6 +152,7 @@ def _activity_task_scheduled(e: core.ActivityTaskScheduled) -> Fields:
         "retry_policy": policy_fields(e.retry_policy),
         "priority": e.priority,
         "summary": e.summary,
+        "version": e.version,
     }
 
 

@@ -70,6 +70,8 @@ def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields
         "retry_policy": policy_fields(scheduled.retry_policy),
         "idempotency_key": f"{run_id}:{scheduled.event_id}",
         "priority": scheduled.priority,
+        "progress_version": task.progress_version,
+        "version": scheduled.version,
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import assert_never
 
+import msgspec
+
 from perdure_api.v1 import common_pb2, operator_service_pb2
 from perdure_api.v1 import namespace_service_pb2 as namespace_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -20,6 +22,7 @@ from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import NamespaceRow
 from perdure_engine.transport.grpc.convert.failures import failure_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
+from perdure_engine.transport.grpc.convert.retries import policy_fields
 
 
 def started(reply: replies.Started) -> pb.StartWorkflowResponse:
@@ -178,7 +181,7 @@ def _info_fields(info: replies.RunInfo) -> Fields:
 
 
 def _pending_activity(activity: replies.PendingActivity) -> Fields:
-    return {
+    fields: Fields = {
         "activity_id": activity.activity_id,
         "activity_type": activity.activity_type,
         "task_queue": activity.task_queue,
@@ -192,6 +195,18 @@ def _pending_activity(activity: replies.PendingActivity) -> Fields:
         "last_failure": failure_fields(activity.last_failure),
         "heartbeat_details": activity.progress,
     }
+    if activity.paused:
+        fields["paused"] = True
+        fields["pause_time_us"] = activity.pause_us
+        fields["pause_identity"] = activity.pause_identity
+        fields["pause_reason"] = activity.pause_reason
+    options = activity.options
+    if options is not None:
+        fields["options"] = {
+            **msgspec.structs.asdict(options),
+            "retry_policy": policy_fields(options.retry_policy),
+        }
+    return fields
 
 
 def _pending_workflow_task(task: replies.PendingWorkflowTask | None) -> Fields:

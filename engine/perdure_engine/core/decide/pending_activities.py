@@ -1,0 +1,25 @@
+"""The pending activities of a run that an operator means: by id, or all of a type."""
+
+from __future__ import annotations
+
+from perdure_engine.core.decide.report_activity import named
+from perdure_engine.core.decide.requests import require_open
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.errors import not_found
+from perdure_engine.core.tasks import TaskRecord
+
+
+def pending(draft: Draft, activity_id: str, activity_type: str) -> list[TaskRecord]:
+    """At least one. Raises NOT_FOUND."""
+    require_open(draft.state)
+    if activity_id:
+        return [named(draft, activity_id)]
+    found = [
+        record
+        for key, activity in draft.state.folded.activities.items()
+        if activity.scheduled.activity_type == activity_type
+        and (record := draft.state.tasks.get(key)) is not None
+    ]
+    if not found:
+        raise not_found("ACTIVITY", f"no activity of type {activity_type!r} is pending")
+    return found

@@ -1,0 +1,36 @@
+"""An activity's attempts are counted from 1 again, and one that waits is tried at once.
+
+An attempt that runs goes on; if it fails, the next one is the first.
+"""
+
+from __future__ import annotations
+
+from perdure_engine.core.decide.activity_outcome import begin_anew
+from perdure_engine.core.decide.pending_activities import pending
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.intents import ResetActivity
+from perdure_engine.core.tasks import TaskRecord, TimerKind
+
+
+def decide(draft: Draft, intent: ResetActivity) -> None:
+    for record in pending(draft, intent.activity_id, intent.activity_type):
+        if record.aside is not None and record.aside.request_id == intent.request_id:
+            continue  # asked again
+        if not intent.keep_paused:
+            record.set_aside(pause=None)
+        if intent.restore_original_options:
+            record.set_aside(options=None)
+        if intent.reset_heartbeat:
+            record.progress = b""
+        record.set_aside(request_id=intent.request_id)
+        reset(draft, record)
+
+
+def reset(draft: Draft, record: TaskRecord) -> None:
+    key = record.scheduled_event_id
+    if record.running:
+        record.set_aside(reset=True)
+        draft.touch(record)
+        return
+    draft.drop_timer(TimerKind.ACTIVITY_RETRY, key)
+    begin_anew(draft, record)

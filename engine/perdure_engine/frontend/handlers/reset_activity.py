@@ -1,0 +1,15 @@
+"""ResetActivity: its attempts are counted from 1 again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure_engine.core.intents import ResetActivity
+from perdure_engine.core.replies import Reply
+from perdure_engine.frontend import checks
+from perdure_engine.frontend.frontend import Frontend
+
+
+def reset_activity(frontend: Frontend, intent: ResetActivity) -> asyncio.Future[Reply]:
+    checks.pending_activity(intent.workflow_id, intent.activity_id, intent.activity_type)
+    return frontend.submit(intent)

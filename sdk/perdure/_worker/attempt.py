@@ -1,0 +1,187 @@
+"""One attempt of an activity under way, as its code, the heartbeats and the shutdown reach it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure import activity
+from perdure._wire.activity_service import Heard
+from perdure._wire.payloads import payloads_to_bytes
+from perdure._wire.policies import duration_from_ms, instant_from_us
+from perdure._wire.tasks import ActivityTask, PolledActivityTask
+from perdure._worker.holding import HeldTask, HeldTasks, Progress
+from perdure.activity import CancellationDetails
+from perdure.common import Priority
+from perdure.converter import PayloadConverter
+from perdure.errors import AttemptLostError
+
+SaveProgress = Callable[[bytes, bytes, int, Callable[[], bool]], Awaitable[Heard | None]]
+"""See `ProgressDoor.save`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRoom:
+    """What all attempts of a worker share."""
+
+    namespace: str
+    task_queue: str
+    converter: PayloadConverter
+    held: HeldTasks
+    save_progress: SaveProgress
+
+
+class Attempt:
+    def __init__(self, room: AttemptRoom, polled: PolledActivityTask) -> None:
+        self._room = room
+        self.held = HeldTask(polled.token, self._on_loss, self._on_cancel_request, self._on_pause)
+        self.context = activity._Context(  # pyright: ignore[reportPrivateUsage]  # made for us
+            info=self.info,
+            payload_converter=room.converter,
+            send_heartbeat=self.heartbeat,
+        )
+        self.task: ActivityTask | None = None
+        self.cancel_requested = False
+        self.paused = False
+        self.lost = False
+        self.given_up = False
+        self.refused = False
+        self.was_asked_to_stop = False
+        # Its code runs in another process, which is told so as well; from any thread.
+        self.tell_process: Callable[[], None] | None = None
+        self._progress_version = polled.progress_version
+        self._versions: itertools.count[int] | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # A task that is cancelled before its first step never runs, not even its finally. And a
+        # thread cannot be stopped from outside: cancelling what waits for it would only free the
+        # slot of a thread that still runs.
+        self.can_be_cancelled = False
+
+    def start(self, work: Any) -> None:
+        self._running = asyncio.ensure_future(work)
+
+    def end(self) -> None:
+        """Its code has ended. Opens the rings of references that would wait for the garbage
+        collector otherwise, one or more for every activity."""
+        self.held.on_loss = self.held.on_cancel_request = self.held.on_pause = None
+        self.tell_process = None
+        del self.context
+        self._running = None
+
+    def bind_checkpoints(self, *, on_loop: bool) -> None:
+        """Before the code runs: on the event loop, or somewhere where it may block."""
+        if on_loop:
+            self.context.save_progress = self.save_progress
+        else:
+            self._loop = asyncio.get_running_loop()
+            self.context.save_progress_sync = self.save_progress_sync
+
+    # --- what it is told ------------------------------------------------------------------------
+
+    def begin_shutdown(self) -> None:
+        self.context.begin_shutdown()
+        if self.tell_process is not None:
+            self.tell_process()
+
+    def give_up(self) -> None:
+        self.given_up = True
+        self._ask_to_stop(CancellationDetails(worker_shutdown=True))
+
+    def _on_loss(self) -> None:
+        self.lost = True
+        self._room.held.remove(self.held.token)
+        self._ask_to_stop(CancellationDetails(not_found=True))
+
+    def _on_cancel_request(self) -> None:
+        self.cancel_requested = True
+        self._ask_to_stop(CancellationDetails(cancel_requested=True))
+
+    def _on_pause(self) -> None:
+        self.paused = True
+        self._ask_to_stop(CancellationDetails(paused=True))
+
+    def _ask_to_stop(self, why: CancellationDetails) -> None:
+        if self.was_asked_to_stop:
+            return
+        self.was_asked_to_stop = True
+        self.context.request_cancel(why)
+        if self.tell_process is not None:
+            self.tell_process()
+        if self.can_be_cancelled and self._running is not None:
+            self._running.cancel()
+
+    # --- what its code says and asks ------------------------------------------------------------
+
+    def heartbeat(self, details: Sequence[Any]) -> None:
+        """From any thread. Converted here and now: the caller may change its values afterwards."""
+        self.held.progress = self._progress(details)
+
+    async def save_progress(self, details: Sequence[Any]) -> None:
+        """On the loop. See `activity.checkpoint`."""
+        if self.lost:
+            raise AttemptLostError
+        progress = self._progress(details)
+        self.held.progress = progress  # what fails later brings it along
+        try:
+            heard = await self._room.save_progress(
+                self.held.token, progress.details, progress.version, self._may_go_on
+            )
+        except AttemptLostError:
+            self._on_loss()
+            raise
+        if self.held.progress is progress:
+            self.held.progress_sent = progress
+        if heard is not None and heard.cancel_requested:
+            self._on_cancel_request()
+        elif heard is not None and heard.paused:
+            self._on_pause()
+
+    def save_progress_sync(self, details: Sequence[Any]) -> None:
+        """From a thread other than the loop's."""
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(self.save_progress(details), self._loop).result()
+
+    def _may_go_on(self) -> bool:
+        return not self.was_asked_to_stop
+
+    def _progress(self, details: Sequence[Any]) -> Progress:
+        if self._versions is None:
+            self._versions = itertools.count(self._progress_version + 1)
+        payloads = self._room.converter.to_payloads(details)
+        return Progress(payloads_to_bytes(payloads), next(self._versions))
+
+    def info(self) -> activity.Info:
+        task = self.task
+        assert task is not None
+        scheduled_time = instant_from_us(task.scheduled_time_us)
+        started_time = instant_from_us(task.started_time_us)
+        assert scheduled_time is not None
+        assert started_time is not None
+        room = self._room
+        return activity.Info(
+            activity_id=task.activity_id,
+            activity_type=task.activity_type,
+            attempt=task.attempt,
+            heartbeat_details=room.converter.from_payloads(task.heartbeat_details),
+            heartbeat_timeout=duration_from_ms(task.heartbeat_timeout_ms),
+            idempotency_key=task.idempotency_key,
+            is_local=False,
+            namespace=room.namespace,
+            priority=Priority(priority_key=task.priority or None),
+            retry_policy=task.retry_policy,
+            schedule_to_close_timeout=duration_from_ms(task.schedule_to_close_timeout_ms),
+            scheduled_time=scheduled_time,
+            start_to_close_timeout=duration_from_ms(task.start_to_close_timeout_ms),
+            started_time=started_time,
+            task_queue=room.task_queue,
+            task_token=task.token,
+            workflow_id=task.workflow_id,
+            workflow_namespace=room.namespace,
+            workflow_run_id=task.run_id,
+            workflow_type=task.workflow_type,
+            headers=task.header,
+        )
