@@ -15,8 +15,13 @@ PerdureError
 ├── RPCError                          the engine refused a call, or did not answer it
 ├── PayloadError                      a value and its bytes do not fit together
 │   ├── PayloadEncodeError
+│   │   └── PayloadTooLargeError      over the engine's limit, and refused before it is sent
 │   └── PayloadDecodeError
-│       └── UnknownEncodingError
+│       ├── UnknownEncodingError
+│       ├── UnknownKeyError           encrypted by a key that is not here
+│       ├── PayloadAlteredError       the bytes are not those that were written
+│       ├── DecompressionError        it would grow beyond what is allowed, or is no such data
+│       └── ExternalPayloadError      it lies in external storage, and cannot be had from there
 └── WorkflowTaskError                 a defect: the workflow *task* fails and is retried
     ├── NondeterminismError           the code does not do what the history says it did
     ├── RestrictedWorkflowAccessError the code used a clock, randomness, network, file, thread
@@ -317,10 +322,36 @@ class PayloadDecodeError(PayloadError):
     pass
 
 
+class PayloadTooLargeError(PayloadEncodeError):
+    def __init__(self, message: str, *, field: str, size_bytes: int, bytes_max: int) -> None:
+        super().__init__(message)
+        self.field = field
+        self.size_bytes = size_bytes
+        self.bytes_max = bytes_max
+
+
 class UnknownEncodingError(PayloadDecodeError):
-    def __init__(self, encoding: str) -> None:
-        super().__init__(f"payload encoding {encoding!r} is not known to this converter")
+    def __init__(self, encoding: str, hint: str = "") -> None:
+        super().__init__(f"payload encoding {encoding!r} is not known to this converter{hint}")
         self.encoding = encoding
+
+
+class UnknownKeyError(PayloadDecodeError):
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"key {key_id!r} is not in the key ring")
+        self.key_id = key_id
+
+
+class PayloadAlteredError(PayloadDecodeError):
+    pass
+
+
+class DecompressionError(PayloadDecodeError):
+    pass
+
+
+class ExternalPayloadError(PayloadDecodeError):
+    pass
 
 
 # --- defects --------------------------------------------------------------------------------------
