@@ -12,6 +12,13 @@ msgspec does the plain work: builtins, dataclasses, attrs, its own Structs, enum
 TypedDicts, generics. Types with pydantic's validator are left to it, and so are hints that msgspec
 has no decoder for (a union of two dataclasses, an enum of floats) where pydantic is installed.
 Neither pydantic nor protobuf is imported here before a value or a hint of the user's needs it.
+
+A `DataConverter` says the whole way of a value: the payload converter (sync and pure, also inside
+workflow code), then the codec, then external storage (both async, at the edges of client and
+worker, and on every payload except headers):
+
+    Client.connect(data_converter=DataConverter(
+        payload_codec=EncryptionCodec(keys), external_storage=ExternalStorage(store)))
 """
 
 from __future__ import annotations
@@ -19,19 +26,47 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, Protocol, TypeVar, get_args
 
 import msgspec
 
+from perdure import _failures
 from perdure._payload import NO_METADATA, Payload
-from perdure.errors import PayloadDecodeError, PayloadEncodeError, UnknownEncodingError
+from perdure.errors import (
+    FailureInfo,
+    PayloadDecodeError,
+    PayloadEncodeError,
+    PayloadError,
+    UnknownEncodingError,
+)
 
-__all__ = ["NO_METADATA", "DataConverter", "Payload", "PayloadConverter"]
+__all__ = [
+    "NO_METADATA",
+    "CompositePayloadConverter",
+    "DataConverter",
+    "DefaultFailureConverter",
+    "DefaultFailureConverterWithEncodedAttributes",
+    "DefaultPayloadConverter",
+    "EncodingPayloadConverter",
+    "FailureConverter",
+    "Payload",
+    "PayloadCodec",
+    "PayloadConverter",
+    "PayloadStorage",
+    "default",
+]
 
 _NULL = Payload("binary/null", b"")
+# What to do about encodings of codecs that are missing on this side.
+CODEC_ENCODINGS = {
+    "binary/encrypted": ": it is encrypted, and this side has no EncryptionCodec",
+    "binary/zstd": ": it is compressed, and this side has no CompressionCodec",
+    "binary/external": ": it lies in external storage, and this side has no ExternalStorage",
+}
 _MESSAGE_TYPE = "messageType"
 
 _Encode = Callable[[Any], Payload]
@@ -43,6 +78,9 @@ class PayloadConverter:
 
     Every method raises PayloadEncodeError or PayloadDecodeError and nothing else.
     """
+
+    # Of the data converter that it belongs to; None stands for the rules of `_failures`.
+    failure_converter: FailureConverter | None = None
 
     def __init__(self) -> None:
         self._encoders: dict[type, _Encode] = {}
@@ -65,15 +103,18 @@ class PayloadConverter:
                 f"a value of type {_name(kind)} cannot be encoded: {error}"
             ) from error
 
-    def from_payloads(self, payloads: Sequence[Payload], hints: Sequence[Any] = ()) -> list[Any]:
+    def from_payloads(
+        self, payloads: Sequence[Payload], type_hints: Sequence[Any] | None = None
+    ) -> list[Any]:
         """Values past the last hint are decoded without one."""
-        known = len(hints)
+        known = len(type_hints) if type_hints else 0
         return [
-            self.from_payload(payload, hints[index] if index < known else Any)
+            self.from_payload(payload, type_hints[index] if type_hints and index < known else Any)
             for index, payload in enumerate(payloads)
         ]
 
-    def from_payload(self, payload: Payload, hint: Any = Any) -> Any:
+    def from_payload(self, payload: Payload, type_hint: Any = Any) -> Any:
+        hint = Any if type_hint is None else type_hint
         try:
             match payload.encoding:
                 case "json/plain":
@@ -85,13 +126,14 @@ class PayloadConverter:
                 case "json/protobuf":
                     return _decode_message(payload, hint)
                 case unknown:
-                    raise UnknownEncodingError(unknown)
+                    raise UnknownEncodingError(unknown, CODEC_ENCODINGS.get(unknown, ""))
         except UnknownEncodingError:
             raise
         except Exception as error:
+            told, shown = _without_values(error)
             raise PayloadDecodeError(
-                f"a {payload.encoding} payload cannot be decoded as {_name(hint)}: {error}"
-            ) from error
+                f"a {payload.encoding} payload cannot be decoded as {_name(hint)}: {told}"
+            ) from shown
 
     def _json_decoder(self, hint: Any) -> _Decode:
         try:
@@ -103,16 +145,191 @@ class PayloadConverter:
             return _json_decoder_for(hint)
 
 
+DefaultPayloadConverter = PayloadConverter
+
+
+class EncodingPayloadConverter(ABC):
+    """One encoding of a CompositePayloadConverter."""
+
+    @property
+    @abstractmethod
+    def encoding(self) -> str: ...
+
+    @abstractmethod
+    def to_payload(self, value: Any) -> Payload | None:
+        """None: not a value for this encoding."""
+
+    @abstractmethod
+    def from_payload(self, payload: Payload, type_hint: Any = None) -> Any: ...
+
+
+class CompositePayloadConverter(PayloadConverter):
+    """The first of `converters` that takes a value encodes it, and the default the others."""
+
+    def __init__(self, *converters: EncodingPayloadConverter) -> None:
+        super().__init__()
+        self.converters = {one.encoding: one for one in converters}
+
+    def to_payload(self, value: Any) -> Payload:
+        for one in self.converters.values():
+            try:
+                payload = one.to_payload(value)
+            except Exception as error:
+                message = f"a value of type {_name(type(value))} cannot be encoded"
+                raise PayloadEncodeError(f"{message} as {one.encoding}: {error}") from error
+            if payload is not None:
+                return payload
+        return super().to_payload(value)
+
+    def from_payload(self, payload: Payload, type_hint: Any = Any) -> Any:
+        one = self.converters.get(payload.encoding)
+        if one is None:
+            return super().from_payload(payload, type_hint)
+        try:
+            return one.from_payload(payload, None if type_hint is Any else type_hint)
+        except PayloadError:
+            raise
+        except Exception as error:
+            told, shown = _without_values(error)
+            raise PayloadDecodeError(
+                f"a {payload.encoding} payload cannot be decoded as {_name(type_hint)}: {told}"
+            ) from shown
+
+
+# --- what happens to payloads outside of workflow code ----------------------------------------------
+
+
+class PayloadCodec(ABC):
+    """Changes payloads on their way: compresses, encrypts. Runs at the edges, never in a workflow.
+
+    What `encode` makes must be recognised by `decode`, which hands on untouched what it does not
+    know. For an argument list or a result the number of payloads may change, elsewhere (memo
+    values, texts) not. Called again for the same payloads whenever a call is made again.
+    """
+
+    @abstractmethod
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]: ...
+
+    @abstractmethod
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Raises PayloadDecodeError for what it should be able to read and cannot."""
+
+
+class PayloadStorage(Protocol):
+    """Where large payloads lie; `perdure.storage.ExternalStorage` is one."""
+
+    async def store(self, payload: Payload) -> Payload:
+        """A reference to it, once it is saved; or the payload itself when it is not large."""
+        ...
+
+    async def retrieve(self, payload: Payload) -> Payload:
+        """What the reference stands for; a payload that is no reference as it is."""
+        ...
+
+
+class FailureConverter(ABC):
+    """Between exceptions and failures, in workflow code too: sync and pure.
+
+    With `encode_common_attributes` message and stack trace travel as a payload, which the codec
+    encodes, and clients put them back; the failure itself then says "Encoded failure".
+    """
+
+    encode_common_attributes: bool = False
+
+    @abstractmethod
+    def to_failure(
+        self, exception: BaseException, payload_converter: PayloadConverter
+    ) -> FailureInfo: ...
+
+    @abstractmethod
+    def from_failure(
+        self, failure: FailureInfo, payload_converter: PayloadConverter
+    ) -> BaseException: ...
+
+
+class DefaultFailureConverter(FailureConverter):
+    def __init__(self, *, encode_common_attributes: bool = False) -> None:
+        self.encode_common_attributes = encode_common_attributes
+
+    def to_failure(
+        self, exception: BaseException, payload_converter: PayloadConverter
+    ) -> FailureInfo:
+        return _failures.default_to_failure(exception, payload_converter)
+
+    def from_failure(
+        self, failure: FailureInfo, payload_converter: PayloadConverter
+    ) -> BaseException:
+        return _failures.default_to_exception(failure, payload_converter)
+
+
+class DefaultFailureConverterWithEncodedAttributes(DefaultFailureConverter):
+    def __init__(self) -> None:
+        super().__init__(encode_common_attributes=True)
+
+
 @dataclass(frozen=True)
 class DataConverter:
-    """How a client or a worker turns values into what travels."""
+    """How a client and its workers turn values into what travels."""
 
-    payload_converter: PayloadConverter
+    payload_converter_class: type[PayloadConverter] = PayloadConverter
+    payload_codec: PayloadCodec | None = None
+    failure_converter_class: type[FailureConverter] = DefaultFailureConverter
+    external_storage: PayloadStorage | None = None
+    payload_converter: PayloadConverter = field(init=False)
+    failure_converter: FailureConverter = field(init=False)
 
     default: ClassVar[DataConverter]
 
+    def __post_init__(self) -> None:
+        converter, failures = self.payload_converter_class(), self.failure_converter_class()
+        if type(failures) not in _DEFAULT_FAILURE_CONVERTERS:
+            converter.failure_converter = failures
+        object.__setattr__(self, "payload_converter", converter)
+        object.__setattr__(self, "failure_converter", failures)
 
-DataConverter.default = DataConverter(PayloadConverter())
+    async def encode(self, values: Sequence[Any]) -> list[Payload]:
+        """All the way to what travels. For programs that keep payloads somewhere else."""
+        payloads = self.payload_converter.to_payloads(values)
+        if self.payload_codec is not None:
+            payloads = await self.payload_codec.encode(payloads)
+        if self.external_storage is not None:
+            payloads = [await self.external_storage.store(one) for one in payloads]
+        return payloads
+
+    async def decode(
+        self, payloads: Sequence[Payload], type_hints: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Back again. Raises PayloadDecodeError."""
+        found = list(payloads)
+        if self.external_storage is not None:
+            found = [await self.external_storage.retrieve(one) for one in found]
+        if self.payload_codec is not None:
+            found = await self.payload_codec.decode(found)
+        return self.payload_converter.from_payloads(found, type_hints)
+
+
+_DEFAULT_FAILURE_CONVERTERS = frozenset(
+    (DefaultFailureConverter, DefaultFailureConverterWithEncodedAttributes)
+)
+
+DataConverter.default = DataConverter()
+
+
+def default() -> DataConverter:
+    return DataConverter.default
+
+
+def _without_values(error: Exception) -> tuple[str, Exception | None]:
+    """What it says, and what may be shown as its cause.
+
+    pydantic quotes the input, which may be the very thing that the user encrypts.
+    """
+    if not type(error).__module__.startswith("pydantic") or not hasattr(error, "errors"):
+        return str(error), error
+    quoting: Any = error
+    found: list[dict[str, Any]] = quoting.errors(include_url=False, include_input=False)
+    places = [f"{'.'.join(str(step) for step in one['loc']) or '$'}: {one['msg']}" for one in found]
+    return "; ".join(places), None
 
 
 # --- encoding -------------------------------------------------------------------------------------

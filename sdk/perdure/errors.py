@@ -144,6 +144,8 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     cause: FailureInfo | None = None
     info: FailureKind | None = None
+    encoded_attributes: Payload | None = None
+    """Message and stack trace, while they cannot be read: the codec that encoded them is missing."""
 
 
 # --- failures as exceptions -----------------------------------------------------------------------

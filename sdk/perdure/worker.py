@@ -109,6 +109,7 @@ class Worker:
             workflow_slots=max_concurrent_workflow_tasks if workflows else 0,
             activity_slots=max_concurrent_activities if activities else 0,
             cached_runs_max=max_cached_workflows,
+            edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
         )
         guard.install()

@@ -288,7 +288,7 @@ def _only_value(payloads: list[Payload], hint: Any, converter: PayloadConverter)
     return converter.from_payload(payloads[0], hint) if payloads else None
 
 
-def _failure_of(outcome: RunResult, converter: PayloadConverter) -> FailureError:
+def _failure_of(outcome: RunResult, converter: PayloadConverter) -> BaseException:
     if outcome.failure is None:
         return FailureError(f"the run has ended as {outcome.status.name}")
     return failure_to_exception(outcome.failure, converter)

@@ -34,6 +34,17 @@ class Call(Generic[T]):
         self.size = message.ByteSize()
         self._read = read
 
+    def unread(self) -> Call[pb.CallResult]:
+        """The same request, whose answer is the message itself, for `read` afterwards."""
+        other: Call[pb.CallResult] = Call.__new__(Call)
+        other.message, other.size, other._read = self.message, self.size, lambda result: result
+        return other
+
+    @property
+    def only_shows(self) -> bool:
+        """Is its answer for people, who would rather see an encoded value than nothing?"""
+        return self.message.HasField("describe_workflow")
+
     def read(self, result: pb.CallResult) -> T | RPCError | PayloadDecodeError:
         """The answer or the error, returned and not raised: it concerns this call only."""
         if result.error:

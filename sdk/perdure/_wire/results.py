@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perdure._wire.edge import PayloadEdge
 from perdure._wire.errors import error_from_status
-from perdure._wire.failures import failure_from_message
-from perdure._wire.payloads import payloads_from_bytes
+from perdure._wire.failures import failure_from_message, failure_to_message
+from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
 from perdure.common import WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo, PayloadDecodeError, RPCError, RPCStatusCode
@@ -49,6 +50,24 @@ def wait_to_message(wait: ResultWait) -> pb.Wait:
 
 def waited_from_message(message: pb.WaitedResult) -> WaitedResult:
     return WaitedResult(message.wait_id, _outcome(message))
+
+
+async def decoded_result(outcome: RunResult, edge: PayloadEdge) -> RunResult:
+    """Raises PayloadDecodeError. Here and not at the stream, where one result that takes long to
+    decode would hold up all others."""
+    if edge.is_plain:
+        return outcome
+    message = pb.WaitedResult()
+    result = message.result
+    result.status, result.run_id = int(outcome.status), outcome.run_id
+    result.result = payloads_to_bytes(outcome.result)
+    if outcome.failure is not None:
+        result.failure.CopyFrom(failure_to_message(outcome.failure))
+    await edge.decode(result)
+    found = _outcome(message)
+    if isinstance(found, RPCError):
+        raise found
+    return found
 
 
 def _outcome(message: pb.WaitedResult) -> RunResult | RPCError:

@@ -29,10 +29,20 @@ from perdure._wire.policies import duration_from_ms, instant_from_us
 from perdure._wire.tasks import ActivityTask, PolledActivityTask
 from perdure._worker.completions import Completions
 from perdure._worker.holding import HeldTask, HeldTasks, Progress
+from perdure._worker.sealing import Sealing
 from perdure._worker.slots import Slots
 from perdure.common import Priority
-from perdure.converter import PayloadConverter
-from perdure.errors import ApplicationError, CancelledError, RPCError, RPCStatusCode
+from perdure.converter import CODEC_ENCODINGS, PayloadConverter
+from perdure.errors import (
+    ApplicationError,
+    CancelledError,
+    DecompressionError,
+    PayloadError,
+    PayloadTooLargeError,
+    RPCError,
+    RPCStatusCode,
+    UnknownEncodingError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +64,9 @@ class Activities:
         completions: Completions,
         held: HeldTasks,
         slots: Slots,
+        sealing: Sealing | None = None,
     ) -> None:
+        self.sealing = sealing
         self.namespace = namespace
         self.task_queue = task_queue
         self.converter = converter
@@ -81,6 +93,17 @@ class Activities:
         self._running.add(attempt)
         self._all_ended.clear()
         attempt.start(self._run(attempt, polled))
+
+    def refuse(self, polled: PolledActivityTask, error: Exception) -> None:
+        """An attempt that cannot be run, because its input cannot be decoded: it fails."""
+        if self._given_up:
+            self._slots.release()
+            return
+        attempt = _Attempt(self, polled)
+        self.held.add(attempt.held)
+        completion = self._failure(attempt, error)
+        attempt.end()
+        self._completions.submit(completion, partial(self._settled, attempt, completion))
 
     def begin_shutdown(self) -> None:
         """Tells the code of every attempt that the worker is going."""
@@ -164,14 +187,20 @@ class Activities:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def _failure(self, attempt: _Attempt, error: BaseException) -> Completion:
-        progress = attempt.held.progress
+        progress = attempt.held.unsealed or attempt.held.progress
         return activity_failure(
             attempt.held.token,
-            exception_to_failure(error, self.converter),
+            exception_to_failure(_for_good(error), self.converter),
             None if progress is None else progress.details,
         )
 
-    def _settled(self, attempt: _Attempt, completion: Completion, error: RPCError | None) -> None:
+    def _settled(
+        self, attempt: _Attempt, completion: Completion, error: RPCError | PayloadError | None
+    ) -> None:
+        if isinstance(error, PayloadError):
+            failure = self._failure(attempt, error)
+            self._completions.submit(failure, partial(self._settled, attempt, failure))
+            return
         if error is not None and error.status in _REFUSED and not attempt.refused:
             # A result that the engine cannot take, most likely too large. Left unsaid, the attempt
             # would be handed out again at once, for ever.
@@ -190,6 +219,21 @@ class Activities:
             logger.warning("completion of an activity was not taken: %s", error)
         self.held.remove(attempt.held.token)
         self._slots.release()
+
+
+def _for_good(error: BaseException) -> BaseException:
+    """What no other attempt can mend is not tried again.
+
+    All else about payloads is, as with temporalio: a missing key, codec or object may be there at
+    the next attempt.
+    """
+    if isinstance(error, UnknownEncodingError):
+        hopeless = error.encoding not in CODEC_ENCODINGS
+    else:
+        hopeless = isinstance(error, PayloadTooLargeError | DecompressionError)
+    if not hopeless:
+        return error
+    return ApplicationError(str(error), type=type(error).__name__, non_retryable=True)
 
 
 class _Attempt:
@@ -245,7 +289,12 @@ class _Attempt:
     def _heartbeat(self, details: Sequence[Any]) -> None:
         """From any thread. Converted here and now: the caller may change its values afterwards."""
         payloads = self._activities.converter.to_payloads(details)
-        self.held.progress = Progress(payloads_to_bytes(payloads))
+        progress = Progress(payloads_to_bytes(payloads))
+        sealing = self._activities.sealing
+        if sealing is None:
+            self.held.progress = progress
+        else:
+            sealing.report(self.held, progress)
 
     def _info(self) -> activity.Info:
         task = self.task

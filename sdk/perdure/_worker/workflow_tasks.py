@@ -37,7 +37,7 @@ from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTask, HeldTasks
 from perdure._worker.slots import Slots
 from perdure.converter import PayloadConverter
-from perdure.errors import RPCError, RPCStatusCode
+from perdure.errors import PayloadError, PayloadTooLargeError, RPCError, RPCStatusCode
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +88,10 @@ class WorkflowTasks:
         if self._fetching:
             await asyncio.wait(self._fetching)
         self._cache.clear()
+
+    def refuse(self, polled: PolledWorkflowTask, error: Exception) -> None:
+        """A task that cannot be taken, because it cannot be decoded: it fails."""
+        self._complete_failed(polled, error)
 
     async def _fetch_and_run(self, polled: PolledWorkflowTask) -> None:
         try:
@@ -187,13 +191,20 @@ class WorkflowTasks:
         self._completions.submit(completion, partial(self._settled, polled, run))
 
     def _settled(
-        self, polled: PolledWorkflowTask, run: CachedRun | None, error: RPCError | None
+        self,
+        polled: PolledWorkflowTask,
+        run: CachedRun | None,
+        error: RPCError | PayloadError | None,
     ) -> None:
         if error is None:
             self._settle(polled)
             return
         if run is not None:
             self._cache.evict(run)
+        if isinstance(error, PayloadError):
+            too_large = isinstance(error, PayloadTooLargeError)
+            self._complete_failed(polled, error, "BAD_COMMAND" if too_large else None)
+            return
         if error.status in _REFUSED and run is not None:
             # Said as a failure, the engine keeps it, and backs off; left unsaid, the same task
             # would come back at once, for ever.
