@@ -137,6 +137,10 @@ async def begin(client: Client, name: str, value: Any, attempts: int = 1) -> Any
     )
 
 
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
 def all_that_came(engine: FakeEngine) -> bytes:
     return b"".join(
         request.SerializeToString() for one in engine.requests.values() for request in one
@@ -438,7 +442,7 @@ async def test_large_values_go_by_external_storage(engine: FakeEngine, tmp_path:
         handle = await begin(client, "charge", "y" * size)
         assert await handle.result() == "charged " + "y" * size
     assert max(len(one.SerializeToString()) for one in engine.requests["CompleteTasks"]) < 5_000
-    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    kept = files(tmp_path)
     assert len(kept) == 4  # the signal, the activity's input, its result, the workflow's
     assert all(b"yyyyyyyy" not in path.read_bytes() for path in kept)
 
@@ -450,9 +454,8 @@ async def test_a_missing_object_has_a_name_everywhere(engine: FakeEngine, tmp_pa
         async with worker(client):
             handle = await begin(client, "grow", 2_000)
             assert len(await handle.result()) == 2_000
-        for path in tmp_path.rglob("*"):
-            if path.is_file():
-                path.unlink()
+        for path in files(tmp_path):
+            path.unlink()
         with pytest.raises(ExternalPayloadError, match=r"result: external object .* is missing"):
             await handle.result()
         async with worker(client):  # it has forgotten the run, and replays for the query

@@ -21,6 +21,10 @@ def storage(tmp_path: Path) -> ExternalStorage:
     return ExternalStorage(LocalStore(tmp_path), prefix="payloads")
 
 
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
 def reference(payload: Payload) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.json.decode(payload.data)
     return found
@@ -46,7 +50,7 @@ async def test_there_and_back(storage: ExternalStorage, tmp_path: Path) -> None:
 async def test_the_same_content_has_one_object(storage: ExternalStorage, tmp_path: Path) -> None:
     """A call that is made again writes the same object: nothing to clean up, nothing half-written."""
     assert await storage.store(LARGE) == await storage.store(LARGE)
-    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+    assert len(files(tmp_path)) == 1
 
 
 async def test_the_threshold(tmp_path: Path) -> None:
@@ -79,7 +83,7 @@ async def test_an_altered_object(storage: ExternalStorage, tmp_path: Path) -> No
     with pytest.raises(PayloadAlteredError, match="is not what was written"):
         await storage.retrieve(stored)
     path.write_bytes(content + b"y")
-    with pytest.raises(PayloadAlteredError, match="bytes were written|were written"):
+    with pytest.raises(PayloadAlteredError, match="were written"):
         await storage.retrieve(stored)
 
 
@@ -140,6 +144,6 @@ async def test_what_lies_there_is_encrypted(tmp_path: Path) -> None:
 
     assert len(travelling.data) < 500
     assert travelling.encoding == "binary/external"
-    (path,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    (path,) = files(tmp_path)
     assert b"secret" not in path.read_bytes()
     assert await converter.decode([travelling], [str]) == [secret]

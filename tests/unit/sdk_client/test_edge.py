@@ -93,11 +93,7 @@ def messages() -> Iterator[Descriptor]:
     while waiting:
         message = waiting.pop()
         waiting.extend(message.nested_types)
-        if message.name not in OF_PAYLOADS and message.containing_type is None:
-            yield message
-        elif (
-            message.containing_type is not None and message.containing_type.name not in OF_PAYLOADS
-        ):
+        if (message.containing_type or message).name not in OF_PAYLOADS:
             yield message
 
 
@@ -183,7 +179,7 @@ async def test_a_codec_may_join_a_list_but_not_what_stands_alone() -> None:
     await edge.decode(args)
     assert payloads_from_bytes(args.args) == [ONE, json("2")]
     memo = workflow_service_pb2.WorkflowInfo(memo=fields_to_bytes({"a": Payload("joined", b"123")}))
-    with pytest.raises(PayloadDecodeError, match="memo: .* made 3 payloads of one"):
+    with pytest.raises(PayloadDecodeError, match=r"memo: .* made 3 payloads of one"):
         await edge.decode(memo)
 
 
