@@ -9,8 +9,9 @@ JSON here is strict: UTF-8, no NaN, no Infinity. What a payload becomes is decid
 the code that reads it, never by a class that the payload names, and never by pickle.
 
 msgspec does the plain work: builtins, dataclasses, attrs, its own Structs, enums, instants, UUIDs,
-TypedDicts, generics. Types with pydantic's validator are left to it, and so are hints that msgspec
-has no decoder for (a union of two dataclasses, an enum of floats) where pydantic is installed.
+TypedDicts, generics; tuples, sets and deques as lists, paths and IP addresses as texts. Types with
+pydantic's validator are left to it, and so are hints that msgspec has no decoder for (a union of two
+dataclasses, an enum of floats) where pydantic is installed.
 Neither pydantic nor protobuf is imported here before a value or a hint of the user's needs it.
 
 A `DataConverter` says the whole way of a value: the payload converter (sync and pure, also inside
@@ -27,10 +28,14 @@ import importlib
 import importlib.util
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
 from math import isfinite
-from typing import Any, ClassVar, Protocol, TypeVar, get_args
+from pathlib import PurePath
+from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -68,6 +73,7 @@ CODEC_ENCODINGS = {
     "binary/external": ": it lies in external storage, and this side has no ExternalStorage",
 }
 _MESSAGE_TYPE = "messageType"
+_AS_TEXT = (PurePath, IPv4Address, IPv6Address)
 
 _Encode = Callable[[Any], Payload]
 _Decode = Callable[[bytes], Any]
@@ -81,6 +87,10 @@ class PayloadConverter:
 
     # Of the data converter that it belongs to; None stands for the rules of `_failures`.
     failure_converter: FailureConverter | None = None
+
+    # For code that comes from temporalio and hands them on: a CompositePayloadConverter falls back
+    # on what is here by itself.
+    default_encoding_payload_converters: ClassVar[tuple[EncodingPayloadConverter, ...]] = ()
 
     def __init__(self) -> None:
         self._encoders: dict[type, _Encode] = {}
@@ -369,7 +379,11 @@ def _encode_json(value: Any) -> Payload:
     return Payload("json/plain", data)
 
 
-def _enc_hook(value: Any) -> msgspec.Raw:
+def _enc_hook(value: Any) -> Any:
+    if isinstance(value, deque):
+        return list(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    if isinstance(value, _AS_TEXT):
+        return str(value)
     if not _is_pydantic(type(value)):
         raise TypeError(f"{_name(type(value))} has no JSON form; make it a dataclass or a model")
     return msgspec.Raw(_pydantic_json(value))
@@ -426,17 +440,27 @@ def _strict(data: bytes) -> bytes:
 def _json_decoder_for(hint: Any) -> _Decode:
     if hint is Any or hint is object or isinstance(hint, TypeVar):
         return msgspec.json.Decoder().decode
+    if get_origin(hint) is Iterable:  # what a function wants that takes anything to walk through
+        hint = list[get_args(hint)[0]]
     if _mentions_pydantic(hint):
-        return _pydantic_decoder(hint)
+        # One that pydantic cannot read whole, because attrs or msgspec classes are in it as well,
+        # is read by msgspec, with the models inside left to their validators.
+        with suppress(TypeError):
+            return _pydantic_decoder(hint)
     try:
         return msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
     except TypeError as error:
         if not _pydantic_is_installed():
             raise TypeError(f"{error} (pydantic, when installed, reads more types)") from error
-        return _pydantic_decoder(hint)
+        return _pydantic_decoder_instead(hint, error)
 
 
 def _dec_hook(kind: type, value: Any) -> Any:
+    if kind is deque or get_origin(kind) is deque:
+        of = get_args(kind)[0] if get_args(kind) else Any
+        return deque(msgspec.convert(value, list[of], dec_hook=_dec_hook))
+    if isinstance(kind, type) and issubclass(kind, _AS_TEXT):
+        return kind(msgspec.convert(value, str))
     if not _is_pydantic(kind):
         raise TypeError(f"{_name(kind)} has no JSON form; make it a dataclass or a model")
     # Through JSON again, because validation of JSON and of Python objects differs in strict models.
@@ -462,6 +486,14 @@ def _pydantic_decoder(hint: Any) -> _Decode:
     except pydantic.errors.PydanticUserError as error:
         raise TypeError(error.message) from error
     return lambda data: validate(_strict(data))
+
+
+def _pydantic_decoder_instead(hint: Any, refusal: TypeError) -> _Decode:
+    try:
+        return _pydantic_decoder(hint)
+    except TypeError as error:
+        # msgspec says what it minds, pydantic what its own users have to do.
+        raise TypeError(f"{refusal}; pydantic: {str(error).splitlines()[0]}") from None
 
 
 def _decode_bytes(data: bytes, hint: Any) -> bytes | bytearray:

@@ -11,6 +11,7 @@ from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
 from perdure.common import WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo, PayloadDecodeError, RPCError, RPCStatusCode
+from perdure_api.v1 import common_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
 
 
@@ -59,7 +60,8 @@ async def decoded_result(outcome: RunResult, edge: PayloadEdge) -> RunResult:
         return outcome
     message = pb.WaitedResult()
     result = message.result
-    result.status, result.run_id = int(outcome.status), outcome.run_id
+    result.status = common_pb2.WorkflowStatus.ValueType(int(outcome.status))
+    result.run_id = outcome.run_id
     result.result = payloads_to_bytes(outcome.result)
     if outcome.failure is not None:
         result.failure.CopyFrom(failure_to_message(outcome.failure))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from obstore.store import LocalStore
 from tests.integration.sdk.fake_engine import FakeEngine
 
@@ -20,9 +21,12 @@ from perdure.client import Client, WorkflowFailureError
 from perdure.codecs import CodecChain, CompressionCodec, EncryptionCodec, KeyRing
 from perdure.common import RetryPolicy
 from perdure.converter import (
+    CompositePayloadConverter,
     DataConverter,
     DefaultFailureConverter,
     DefaultFailureConverterWithEncodedAttributes,
+    DefaultPayloadConverter,
+    EncodingPayloadConverter,
     Payload,
     PayloadCodec,
     PayloadConverter,
@@ -339,6 +343,73 @@ async def test_f37_an_input_that_cannot_be_decoded_now_is_tried_again(engine: Fa
     assert report.activity_failure.failure.application.type == "PayloadDecodeError"
     assert not report.activity_failure.failure.application.non_retryable
     assert "input: ConnectionError: codec server is down" in report.activity_failure.failure.message
+
+
+class Pickling(EncodingPayloadConverter):
+    """Texts in an encoding that nobody here reads."""
+
+    @property
+    def encoding(self) -> str:
+        return "binary/pickle"
+
+    def to_payload(self, value: Any) -> Payload | None:
+        return Payload(self.encoding, value.encode()) if isinstance(value, str) else None
+
+    def from_payload(self, payload: Payload, type_hint: Any = None) -> Any:
+        return payload.data.decode()
+
+
+class PicklingConverter(CompositePayloadConverter):
+    def __init__(self) -> None:
+        super().__init__(Pickling(), *DefaultPayloadConverter.default_encoding_payload_converters)
+
+
+class Bombing(PayloadCodec):
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        bomb = zstandard.ZstdCompressor().compress(bytes(50 * 1024 * 1024))
+        return [Payload("binary/zstd", bomb) if b"arg" in one.data else one for one in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        plain = Payload("json/plain", b'"arg"')
+        return [plain if one.encoding == "binary/zstd" else one for one in payloads]
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "type_", "said"),
+    [
+        (
+            DataConverter(payload_converter_class=PicklingConverter),
+            DataConverter.default,
+            "UnknownEncodingError",
+            "payload encoding 'binary/pickle' is not known to this converter",
+        ),
+        (
+            DataConverter(payload_codec=Bombing()),
+            DataConverter(payload_codec=CompressionCodec()),
+            "DecompressionError",
+            "would become 52428800, more than is allowed",
+        ),
+    ],
+    ids=["b49", "b11"],
+)
+async def test_what_no_attempt_can_mend_is_not_tried_again(
+    engine: FakeEngine, sender: DataConverter, receiver: DataConverter, type_: str, said: str
+) -> None:
+    async with (
+        connected(engine, sender) as client,
+        connected(engine, receiver) as other,
+        Worker(client, task_queue=QUEUE, workflows=[Call], graceful_shutdown_timeout=timedelta()),
+        Worker(other, task_queue=QUEUE, activities=[charge], graceful_shutdown_timeout=timedelta()),
+    ):
+        handle = await begin(client, "charge", "arg", attempts=3)
+        with pytest.raises(WorkflowFailureError) as caught:
+            await handle.result()
+    assert isinstance(caught.value.cause, ActivityError)
+    error = caught.value.cause.cause
+    assert isinstance(error, ApplicationError)
+    assert (error.type, error.non_retryable) == (type_, True)
+    assert said in error.message
+    assert len(engine.completions("activity_failure")) == 1
 
 
 async def test_a_result_that_cannot_be_encoded_fails_the_attempt(engine: FakeEngine) -> None:
