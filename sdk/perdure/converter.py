@@ -24,22 +24,22 @@ worker, and on every payload except headers):
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address
-from math import isfinite
-from pathlib import PurePath
-from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin
-
-import msgspec
+from typing import Any, ClassVar, Protocol
 
 from perdure import _failures
+from perdure._encodings import (
+    Decode,
+    Encode,
+    decode_bytes,
+    decode_message,
+    encoder_for,
+    json_decoder_for,
+    name_of,
+    without_values,
+)
 from perdure._payload import NO_METADATA, Payload
 from perdure.errors import (
     FailureInfo,
@@ -72,11 +72,6 @@ CODEC_ENCODINGS = {
     "binary/zstd": ": it is compressed, and this side has no CompressionCodec",
     "binary/external": ": it lies in external storage, and this side has no ExternalStorage",
 }
-_MESSAGE_TYPE = "messageType"
-_AS_TEXT = (PurePath, IPv4Address, IPv6Address)
-
-_Encode = Callable[[Any], Payload]
-_Decode = Callable[[bytes], Any]
 
 
 class PayloadConverter:
@@ -93,8 +88,8 @@ class PayloadConverter:
     default_encoding_payload_converters: ClassVar[tuple[EncodingPayloadConverter, ...]] = ()
 
     def __init__(self) -> None:
-        self._encoders: dict[type, _Encode] = {}
-        self._json_decoders: dict[Any, _Decode] = {}
+        self._encoders: dict[type, Encode] = {}
+        self._json_decoders: dict[Any, Decode] = {}
 
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
         return [self.to_payload(value) for value in values]
@@ -105,12 +100,12 @@ class PayloadConverter:
         kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
         encode = self._encoders.get(kind)
         if encode is None:
-            encode = self._encoders[kind] = _encoder_for(kind)
+            encode = self._encoders[kind] = encoder_for(kind)
         try:
             return encode(value)
         except Exception as error:  # validators and serializers are the user's code too
             raise PayloadEncodeError(
-                f"a value of type {_name(kind)} cannot be encoded: {error}"
+                f"a value of type {name_of(kind)} cannot be encoded: {error}"
             ) from error
 
     def from_payloads(
@@ -132,27 +127,27 @@ class PayloadConverter:
                 case "binary/null":
                     return None
                 case "binary/plain":
-                    return _decode_bytes(payload.data, hint)
+                    return decode_bytes(payload.data, hint)
                 case "json/protobuf":
-                    return _decode_message(payload, hint)
+                    return decode_message(payload, hint)
                 case unknown:
                     raise UnknownEncodingError(unknown, CODEC_ENCODINGS.get(unknown, ""))
         except UnknownEncodingError:
             raise
         except Exception as error:
-            told, shown = _without_values(error)
+            told, shown = without_values(error)
             raise PayloadDecodeError(
-                f"a {payload.encoding} payload cannot be decoded as {_name(hint)}: {told}"
+                f"a {payload.encoding} payload cannot be decoded as {name_of(hint)}: {told}"
             ) from shown
 
-    def _json_decoder(self, hint: Any) -> _Decode:
+    def _json_decoder(self, hint: Any) -> Decode:
         try:
             return self._json_decoders[hint]
         except KeyError:
-            decode = self._json_decoders[hint] = _json_decoder_for(hint)
+            decode = self._json_decoders[hint] = json_decoder_for(hint)
             return decode
         except TypeError:  # an unhashable hint: Annotated[int, ["metadata"]]
-            return _json_decoder_for(hint)
+            return json_decoder_for(hint)
 
 
 DefaultPayloadConverter = PayloadConverter
@@ -185,7 +180,7 @@ class CompositePayloadConverter(PayloadConverter):
             try:
                 payload = one.to_payload(value)
             except Exception as error:
-                message = f"a value of type {_name(type(value))} cannot be encoded"
+                message = f"a value of type {name_of(type(value))} cannot be encoded"
                 raise PayloadEncodeError(f"{message} as {one.encoding}: {error}") from error
             if payload is not None:
                 return payload
@@ -200,9 +195,9 @@ class CompositePayloadConverter(PayloadConverter):
         except PayloadError:
             raise
         except Exception as error:
-            told, shown = _without_values(error)
+            told, shown = without_values(error)
             raise PayloadDecodeError(
-                f"a {payload.encoding} payload cannot be decoded as {_name(type_hint)}: {told}"
+                f"a {payload.encoding} payload cannot be decoded as {name_of(type_hint)}: {told}"
             ) from shown
 
 
@@ -327,203 +322,3 @@ DataConverter.default = DataConverter()
 
 def default() -> DataConverter:
     return DataConverter.default
-
-
-def _without_values(error: Exception) -> tuple[str, Exception | None]:
-    """What it says, and what may be shown as its cause.
-
-    pydantic quotes the input, which may be the very thing that the user encrypts.
-    """
-    if not type(error).__module__.startswith("pydantic") or not hasattr(error, "errors"):
-        return str(error), error
-    quoting: Any = error
-    found: list[dict[str, Any]] = quoting.errors(include_url=False, include_input=False)
-    places = [f"{'.'.join(str(step) for step in one['loc']) or '$'}: {one['msg']}" for one in found]
-    return "; ".join(places), None
-
-
-# --- encoding -------------------------------------------------------------------------------------
-
-
-def _encoder_for(kind: type) -> _Encode:
-    if issubclass(kind, bytes | bytearray):
-        return _encode_bytes
-    if _is_pydantic(kind):
-        return _encode_pydantic
-    if _is_message(kind):
-        return _encode_message
-    return _encode_json
-
-
-def _encode_bytes(value: bytes | bytearray) -> Payload:
-    return Payload("binary/plain", bytes(value))
-
-
-def _encode_message(value: Any) -> Payload:
-    # By name: a static import would make protobuf a dependency of everything that converts.
-    json_format = importlib.import_module("google.protobuf.json_format")
-    text: str = json_format.MessageToJson(value, indent=None)
-    metadata = {_MESSAGE_TYPE: str(value.DESCRIPTOR.full_name).encode()}
-    return Payload("json/protobuf", text.encode(), metadata)
-
-
-def _encode_pydantic(value: Any) -> Payload:
-    return Payload("json/plain", _pydantic_json(value))
-
-
-def _encode_json(value: Any) -> Payload:
-    data = _JSON_ENCODE(value)
-    # msgspec writes NaN and the infinities as null: nothing else tells us that they were there.
-    if b"null" in data:
-        _refuse_non_finite(msgspec.to_builtins(value, enc_hook=_pydantic_builtins))
-    return Payload("json/plain", data)
-
-
-def _enc_hook(value: Any) -> Any:
-    if isinstance(value, deque):
-        return list(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-    if isinstance(value, _AS_TEXT):
-        return str(value)
-    if not _is_pydantic(type(value)):
-        raise TypeError(f"{_name(type(value))} has no JSON form; make it a dataclass or a model")
-    return msgspec.Raw(_pydantic_json(value))
-
-
-_JSON_ENCODE = msgspec.json.Encoder(enc_hook=_enc_hook).encode
-
-
-def _is_pydantic(kind: Any) -> bool:
-    """A model or a pydantic dataclass; pydantic need not be imported to see it."""
-    return isinstance(kind, type) and "__pydantic_validator__" in dir(kind)
-
-
-def _pydantic_json(value: Any) -> bytes:
-    # By alias, because that is what the validator reads back by default.
-    data: bytes = value.__pydantic_serializer__.to_json(value, by_alias=True)
-    if b"null" in data and not _writes_strings_for_non_finite(value):
-        _refuse_non_finite(_pydantic_builtins(value))
-    return _strict(data)
-
-
-def _writes_strings_for_non_finite(model: Any) -> bool:
-    config: Any = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", {})
-    return bool(config.get("ser_json_inf_nan") == "strings")
-
-
-def _pydantic_builtins(value: Any) -> Any:
-    return value.__pydantic_serializer__.to_python(value)
-
-
-def _refuse_non_finite(builtins: Any) -> None:
-    waiting: list[Any] = [builtins]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, float):
-            if not isfinite(value):
-                raise ValueError(f"{value} has no JSON form")
-        elif isinstance(value, dict):
-            waiting.extend(value.values())  # pyright: ignore[reportUnknownArgumentType,reportUnknownMemberType]
-        elif isinstance(value, list | tuple | set | frozenset):
-            waiting.extend(value)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _strict(data: bytes) -> bytes:
-    """`data`, checked where pydantic is laxer than JSON: it writes and reads NaN and Infinity."""
-    if b"NaN" in data or b"Infinity" in data:
-        msgspec.json.decode(data)
-    return data
-
-
-# --- decoding -------------------------------------------------------------------------------------
-
-
-def _json_decoder_for(hint: Any) -> _Decode:
-    if hint is Any or hint is object or isinstance(hint, TypeVar):
-        return msgspec.json.Decoder().decode
-    if get_origin(hint) is Iterable:  # what a function wants that takes anything to walk through
-        hint = list[get_args(hint)[0]]
-    if _mentions_pydantic(hint):
-        # One that pydantic cannot read whole, because attrs or msgspec classes are in it as well,
-        # is read by msgspec, with the models inside left to their validators.
-        with suppress(TypeError):
-            return _pydantic_decoder(hint)
-    try:
-        return msgspec.json.Decoder(hint, dec_hook=_dec_hook).decode
-    except TypeError as error:
-        if not _pydantic_is_installed():
-            raise TypeError(f"{error} (pydantic, when installed, reads more types)") from error
-        return _pydantic_decoder_instead(hint, error)
-
-
-def _dec_hook(kind: type, value: Any) -> Any:
-    if kind is deque or get_origin(kind) is deque:
-        of = get_args(kind)[0] if get_args(kind) else Any
-        return deque(msgspec.convert(value, list[of], dec_hook=_dec_hook))
-    if isinstance(kind, type) and issubclass(kind, _AS_TEXT):
-        return kind(msgspec.convert(value, str))
-    if not _is_pydantic(kind):
-        raise TypeError(f"{_name(kind)} has no JSON form; make it a dataclass or a model")
-    # Through JSON again, because validation of JSON and of Python objects differs in strict models.
-    validator: Any = getattr(kind, "__pydantic_validator__")  # noqa: B009 - typed as Any
-    return validator.validate_json(msgspec.json.encode(value))
-
-
-def _mentions_pydantic(hint: Any) -> bool:
-    return _is_pydantic(hint) or any(_mentions_pydantic(one) for one in get_args(hint))
-
-
-def _pydantic_is_installed() -> bool:
-    try:
-        return importlib.util.find_spec("pydantic") is not None
-    except ValueError:  # a stand-in without a spec sits in sys.modules
-        return False
-
-
-def _pydantic_decoder(hint: Any) -> _Decode:
-    pydantic = importlib.import_module("pydantic")
-    try:
-        validate: Callable[[bytes], Any] = pydantic.TypeAdapter(hint).validate_json
-    except pydantic.errors.PydanticUserError as error:
-        raise TypeError(error.message) from error
-    return lambda data: validate(_strict(data))
-
-
-def _pydantic_decoder_instead(hint: Any, refusal: TypeError) -> _Decode:
-    try:
-        return _pydantic_decoder(hint)
-    except TypeError as error:
-        # msgspec says what it minds, pydantic what its own users have to do.
-        raise TypeError(f"{refusal}; pydantic: {str(error).splitlines()[0]}") from None
-
-
-def _decode_bytes(data: bytes, hint: Any) -> bytes | bytearray:
-    if hint is bytes or hint is Any or hint is object or isinstance(hint, TypeVar):
-        return data
-    if hint is bytearray:
-        return bytearray(data)
-    if bytes in get_args(hint):
-        return data
-    raise TypeError("only bytes can be read from it")
-
-
-def _decode_message(payload: Payload, hint: Any) -> Any:
-    if not _is_message(hint):
-        raise TypeError("only a protobuf message type as the hint says how to read it")
-    found = payload.metadata.get(_MESSAGE_TYPE)
-    expected: str = hint.DESCRIPTOR.full_name
-    if found is not None and found != expected.encode():
-        raise TypeError(f"it holds a {found.decode(errors='replace')}")
-    json_format = importlib.import_module("google.protobuf.json_format")
-    try:
-        return json_format.Parse(payload.data, hint())
-    except json_format.ParseError as error:
-        raise ValueError(str(error)) from error
-
-
-def _is_message(kind: Any) -> bool:
-    module = sys.modules.get("google.protobuf.message")  # not imported: then this is none
-    return module is not None and isinstance(kind, type) and issubclass(kind, module.Message)
-
-
-def _name(kind: Any) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)

@@ -36,8 +36,8 @@ class Call(Generic[T]):
 
     def unread(self) -> Call[pb.CallResult]:
         """The same request, whose answer is the message itself, for `read` afterwards."""
-        other: Call[pb.CallResult] = Call.__new__(Call)
-        other.message, other.size, other._read = self.message, self.size, lambda result: result
+        other = _Unread.__new__(_Unread)
+        other.message, other.size = self.message, self.size
         return other
 
     @property
@@ -53,6 +53,13 @@ class Call(Generic[T]):
             return self._read(result)
         except PayloadDecodeError as error:
             return error
+
+
+class _Unread(Call[pb.CallResult]):
+    __slots__ = ()
+
+    def read(self, result: pb.CallResult) -> pb.CallResult | RPCError | PayloadDecodeError:
+        return error_from_status(result.error) if result.error else result
 
 
 @dataclass(frozen=True, slots=True)
