@@ -36,7 +36,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -314,6 +314,11 @@ class RPCError(PerdureError):
 
 class PayloadError(PerdureError):
     """A value and its bytes do not fit together."""
+
+    def at(self, place: str) -> Self:
+        """The same error, which now says where it happened too."""
+        self.args = (f"{place}: {self}",)
+        return self
 
 
 class PayloadEncodeError(PayloadError):

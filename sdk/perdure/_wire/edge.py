@@ -186,8 +186,7 @@ def _at(slot: Slot, error: BaseException, kind: type[PayloadError]) -> BaseExcep
     if not isinstance(error, Exception):
         return error
     if isinstance(error, kind):
-        error.args = (f"{slot.place}: {error}",)
-        return error
+        return error.at(slot.place)
     what = f"{type(error).__name__}: {error}"
     wrapped = kind(f"{slot.place}: {what}")
     wrapped.__cause__ = error

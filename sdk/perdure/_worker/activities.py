@@ -65,8 +65,10 @@ class Activities:
         held: HeldTasks,
         slots: Slots,
         sealing: Sealing | None = None,
+        hides_messages: bool = False,
     ) -> None:
         self.sealing = sealing
+        self._hides_messages = hides_messages  # of failures, from the log too
         self.namespace = namespace
         self.task_queue = task_queue
         self.converter = converter
@@ -101,6 +103,7 @@ class Activities:
             return
         attempt = _Attempt(self, polled)
         self.held.add(attempt.held)
+        logger.warning("input of activity %s cannot be decoded: %s", polled.activity_type, error)
         completion = self._failure(attempt, error)
         attempt.end()
         self._completions.submit(completion, partial(self._settled, attempt, completion))
@@ -160,8 +163,9 @@ class Activities:
             else:
                 completion = self._failure(attempt, error)
         except Exception as error:
+            told = "(not shown, it is encoded)" if self._hides_messages else error
             logger.warning(
-                "activity %s failed: %s: %s", polled.activity_type, type(error).__name__, error
+                "activity %s failed: %s: %s", polled.activity_type, type(error).__name__, told
             )
             completion = self._failure(attempt, error)
         return None if attempt.lost else completion

@@ -96,6 +96,7 @@ class WorkerRooms:
             held=self._held,
             slots=self._poller.activity_slots,
             sealing=None if edge.is_plain else Sealing(edge, loop),
+            hides_messages=edge.encodes_failures,
         )
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
         self._workflow_tasks = WorkflowTasks(
@@ -109,6 +110,7 @@ class WorkerRooms:
             held=self._held,
             slots=self._poller.workflow_slots,
             converter=settings.converter,
+            hides_messages=edge.encodes_failures,
         )
         probe = LoopProbe(loop, surroundings.monotonic_s)
         heartbeats = Heartbeats(

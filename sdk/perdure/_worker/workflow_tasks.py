@@ -62,7 +62,9 @@ class WorkflowTasks:
         held: HeldTasks,
         slots: Slots,
         converter: PayloadConverter,
+        hides_messages: bool = False,
     ) -> None:
+        self._hides_messages = hides_messages  # of failures, from the log too
         self._make_instance = make_instance
         self._cache = cache
         self._history = history
@@ -255,5 +257,5 @@ class WorkflowTasks:
             polled.workflow_id,
             polled.run_id,
             failure.cause.name,
-            failure.failure.message,
+            "(not shown, it is encoded)" if self._hides_messages else failure.failure.message,
         )
