@@ -24,7 +24,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure._client.core import ClientCore
-from perdure._client.handle import WorkflowHandle, WorkflowHistory
+from perdure._client.handle import WorkflowHandle
+from perdure._client.history import WorkflowHistory
 from perdure._client.operator import Operator
 from perdure._client.options import (
     NO_ARGUMENT,
@@ -37,6 +38,7 @@ from perdure._definitions import workflow_definition
 from perdure._wire.calls import signal_with_start_workflow, start_workflow
 from perdure._wire.connection import Connection
 from perdure._wire.errors import EngineError
+from perdure._wire.explanation import WaitKind, WaitReason
 from perdure._wire.history import HistoryEvent
 from perdure._wire.operator_service import (
     ClusterInfo,
@@ -80,6 +82,8 @@ __all__ = [
     "StartOptions",
     "TaskQueueInfo",
     "TaskQueueKindInfo",
+    "WaitKind",
+    "WaitReason",
     "WorkflowAlreadyStartedError",
     "WorkflowExecution",
     "WorkflowExecutionDescription",

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 
+SAGA_SIGNAL = "__perdure_saga"
+"""What a run hears whose saga has a compensation that failed: {"action": "retry" or "skip"}, and
+a "reason" for people. Sent by `perdure workflow saga`."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:

@@ -30,12 +30,19 @@ from perdure._definitions import (
 from perdure._replay import guard
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Task
+from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
 from perdure._wire.worker_service import WorkerIdentity
 from perdure._worker.rooms import WorkerRooms, WorkerSettings
 from perdure.client import Client
 from perdure.errors import UnknownWorkflowTypeError
 
-__all__ = ["Worker", "tune_garbage_collector"]
+__all__ = [
+    "Replayer",
+    "Worker",
+    "WorkflowReplayResult",
+    "WorkflowReplayResults",
+    "tune_garbage_collector",
+]
 
 D = TypeVar("D", WorkflowDefinition, ActivityDefinition)
 

@@ -5,7 +5,7 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from perdure import workflow
+from perdure import activity, workflow
 from perdure.client import Client
 from perdure.errors import ApplicationError
 from perdure.worker import Worker
@@ -51,9 +51,48 @@ class Echo:
         return value
 
 
+@activity.defn
+async def double(number: int) -> int:
+    return number * 2
+
+
+REFUSALS = iter(["the bank is closed"])
+
+
+@activity.defn
+async def refund(amount: int) -> None:
+    for why in REFUSALS:
+        raise ApplicationError(why, non_retryable=True)
+
+
+@workflow.defn
+class Buying:
+    @workflow.run
+    async def run(self) -> None:
+        async with workflow.saga() as saga:
+            saga.add(
+                workflow.execute_activity, refund, 5, start_to_close_timeout=timedelta(seconds=30)
+            )
+            raise ApplicationError("sold out")
+
+
+@workflow.defn
+class Doubles:
+    @workflow.run
+    async def run(self, count: int) -> int:
+        doubled = await workflow.map(
+            double, range(count), start_to_close_timeout=timedelta(seconds=30)
+        )
+        return sum(doubled.values)
+
+
+WORKFLOWS = [Order, Failing, Sleeping, Echo, Doubles, Buying]
+ACTIVITIES = [double, refund]
+
+
 async def main() -> None:
     async with await Client.connect(os.environ["PERDURE_ADDRESS"]) as client:
-        await Worker(client, task_queue="lab", workflows=[Order, Failing, Sleeping, Echo]).run()
+        await Worker(client, task_queue="lab", workflows=WORKFLOWS, activities=ACTIVITIES).run()
 
 
 if __name__ == "__main__":

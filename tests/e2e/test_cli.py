@@ -86,6 +86,30 @@ def test_a_failed_workflow_is_4(dev: CommandLine) -> None:
     assert "Refused: no money" in found.stderr
 
 
+def test_two_hundred_activities_wake_their_workflow_once(dev: CommandLine) -> None:
+    found = dev.run("workflow", "execute", "Doubles", *START, "doubles-1", "-i", "200")
+    assert (found.returncode, json.loads(found.stdout)) == (0, sum(range(200)) * 2)
+
+    shown = dev.run("workflow", "show", "doubles-1", "-o", "json").stdout.splitlines()
+    kinds = [json.loads(line)["event_type"] for line in shown]
+    assert kinds.count("ActivityTaskCompleted") == 200
+    assert kinds.count("WorkflowTaskCompleted") == 2
+
+
+def test_a_saga_waits_for_an_operator(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Buying", *START, "buying-1")
+    wait_until(lambda: "somebody" in dev.run("workflow", "why", "buying-1").stdout, 30, "parked")
+
+    told = dev.run("workflow", "saga", "buying-1", "retry", "--reason", "it has opened")
+    result = dev.run("workflow", "result", "buying-1")
+
+    assert (told.returncode, result.returncode) == (0, 4)
+    assert "sold out" in result.stderr
+    history = dev.run("workflow", "show", "buying-1").stdout
+    assert history.count("ActivityTaskScheduled") == 2
+    assert "it has opened" in history
+
+
 def test_a_terminated_workflow_is_4(dev: CommandLine) -> None:
     dev.run("workflow", "start", "Sleeping", *START, "terminated-1")
     assert dev.run("workflow", "terminate", "terminated-1", "--reason", "enough").returncode == 0
@@ -115,16 +139,45 @@ def test_a_cancelled_workflow_is_6(dev: CommandLine) -> None:
     assert dev.run("workflow", "result", "cancelled-1").returncode == 6
 
 
+def test_a_workflow_says_why_it_does_not_move(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Sleeping", *START, "sleeps-1")
+    dev.run("workflow", "start", "Sleeping", "--task-queue", "nobodys", "--id", "waits-1")
+
+    waits = dev.run("workflow", "why", "waits-1")
+    as_json = json.loads(dev.run("workflow", "why", "waits-1", "-o", "json").stdout)
+
+    assert "polls the task queue nobodys for workflows; nobody polls it" in waits.stdout
+    assert "since" in waits.stdout
+    assert [(one["kind"], one["pollers"]) for one in as_json] == [("WORKER_FOR_WORKFLOW_TASK", 0)]
+    wait_until(
+        lambda: "for timer" in dev.run("workflow", "why", "sleeps-1").stdout, 30, "it sleeps"
+    )
+
+
+def test_a_workflow_is_deleted_when_that_is_confirmed(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Sleeping", *START, "deleted-1")
+
+    asked = dev.run("workflow", "delete", "deleted-1", input="n\n")
+    assert asked.returncode == 1
+    assert "deleted-1" in asked.stderr
+    assert dev.run("workflow", "describe", "deleted-1").returncode == 0
+
+    assert dev.run("workflow", "delete", "deleted-1", "--yes").returncode == 0
+    assert dev.run("workflow", "describe", "deleted-1").returncode == 3
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ("describe", "nobody"),
+        ("why", "nobody"),
         ("show", "nobody"),
         ("result", "nobody"),
         ("query", "nobody", "state"),
         ("signal", "nobody", "shipped"),
         ("cancel", "nobody"),
         ("terminate", "nobody"),
+        ("delete", "nobody", "--yes"),
     ],
 )
 def test_what_is_not_there_is_3(dev: CommandLine, arguments: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure_engine.core import events as ev
 from perdure_engine.core.events import Event, EventType
+from perdure_engine.core.fan_out import FanOut
 from perdure_engine.core.state import Activity, Folded, Timer
 from perdure_engine.core.transitions import (
     ACTIVITY,
@@ -94,6 +95,7 @@ def _task_started(folded: Folded, event: ev.WorkflowTaskStarted) -> None:
 def _task_completed(folded: Folded, event: ev.WorkflowTaskCompleted) -> None:
     _task_ended(folded, EventType.WORKFLOW_TASK_COMPLETED)
     folded.previous_started_id = event.started_event_id
+    folded.fan_out = FanOut.of(event.wake_rules) if event.wake_rules else None
 
 
 def _task_failed(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
@@ -137,6 +139,9 @@ def _activity_closed(event_type: EventType) -> Callable[[Folded, Any], None]:
         activity = _activity(folded, event.scheduled_event_id)
         activity.phase = move(ACTIVITY, activity.phase, event_type)
         del folded.activities[event.scheduled_event_id]
+        if folded.fan_out is not None:
+            completed = event_type is EventType.ACTIVITY_TASK_COMPLETED
+            folded.fan_out.count(activity.scheduled.activity_id, completed=completed)
 
     return closed
 

@@ -96,10 +96,11 @@ class Draft:
         self.inbox.append((state.inbox_seq, event))
 
     def number_buffered(self) -> bool:
-        """Give the buffered events their numbers. Returns whether there were any."""
+        """Give the buffered events their numbers. Returns whether the workflow must look at them."""
         state = self.state
         if not state.buffered:
             return False
+        wakes = False
         waiting, state.buffered = state.buffered, []
         state.inbox_done = state.inbox_seq
         started: dict[int, int] = {}
@@ -108,8 +109,9 @@ class Draft:
             numbered = _numbered(
                 event, event_id, max(event.time_us, state.folded.last_time_us), started
             )
+            wakes = wakes or self._wakes(event)
             self.emit(numbered)
-        return True
+        return wakes or self._rule_is_met()
 
     def drop_buffered(self) -> None:
         """The run has closed: what waits will never be numbered."""
@@ -210,10 +212,38 @@ class Draft:
                 self.buffer(event)
             return
         started: dict[int, int] = {}
+        wakes = self._wakes(happened[-1])
         for event in happened:
             event_id, time_us = self.stamp()
             self.emit(_numbered(event, event_id, time_us, started))
-        self.schedule_workflow_task()
+        if wakes or self._rule_is_met():
+            self.schedule_workflow_task()
+
+    def _wakes(self, event: BufferedEvent) -> bool:
+        """Asked before it is emitted: whether the workflow must look at the event at once.
+
+        An activity's Started comes with its outcome, which is asked for itself.
+        """
+        fan_out = self.state.folded.fan_out
+        if fan_out is None:
+            return True
+        match event:
+            case ev.ActivityTaskStarted():
+                return False
+            case (
+                ev.ActivityTaskCompleted()
+                | ev.ActivityTaskFailed()
+                | ev.ActivityTaskTimedOut()
+                | ev.ActivityTaskCanceled()
+            ):
+                activity = self.state.folded.activities[event.scheduled_event_id]
+                return not fan_out.names(activity.scheduled.activity_id)
+            case _:
+                return True
+
+    def _rule_is_met(self) -> bool:
+        fan_out = self.state.folded.fan_out
+        return fan_out is not None and fan_out.is_met
 
     def close(self, event: Event) -> None:
         """Emit the terminal event; every task and timer of the run is over."""

@@ -13,6 +13,7 @@ import enum
 import msgspec
 
 from perdure_engine.core.failures import Failure, RetryState, TimeoutType
+from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.retry import RetryPolicy
 
 
@@ -117,6 +118,7 @@ class WorkflowTaskCompleted(EventBase, frozen=True, array_like=True, tag=7):
     started_event_id: int
     identity: str
     build_id: str
+    wake_rules: tuple[WakeRule, ...] = ()
 
 
 class WorkflowTaskTimedOut(EventBase, frozen=True, array_like=True, tag=8):

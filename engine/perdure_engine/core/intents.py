@@ -12,6 +12,7 @@ import msgspec
 from perdure_engine.core.commands import Command
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, TimeoutType
+from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.tokens import TaskToken
@@ -97,7 +98,27 @@ class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     details: bytes = b""
 
 
+class DeleteWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Answered when the run is gone. An open one is terminated first."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+    identity: str = ""
+    reason: str = ""
+
+
 class DescribeWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+
+
+class ExplainWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Answered with `explain.Explanation`."""
+
     namespace_id: bytes
     workflow_id: str
     run_id: bytes
@@ -134,7 +155,9 @@ ClientIntent = (
     | SignalWorkflow
     | CancelWorkflow
     | TerminateWorkflow
+    | DeleteWorkflow
     | DescribeWorkflow
+    | ExplainWorkflow
     | QueryWorkflow
     | WaitResult
     | WaitEvents
@@ -151,6 +174,7 @@ class CompleteWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     worker_id: bytes
     identity: str
     build_id: str
+    wake_rules: tuple[WakeRule, ...] = ()
 
 
 class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):

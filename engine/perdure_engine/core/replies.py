@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core.events import ClosingEvent
+from perdure_engine.core.explain import Explanation
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.status import Status
 
@@ -88,4 +89,4 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     buffered_events: int
 
 
-Reply = Started | Closed | QueryAnswer | EventsReady | Description | None
+Reply = Started | Closed | QueryAnswer | EventsReady | Description | Explanation | None

@@ -14,6 +14,8 @@ from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.retry import RetryPolicy
 
 RESERVED_PREFIX = "__"
+# Reserved names that SDKs listen to: an operator's word to a saga whose compensation has failed.
+OWN_SIGNALS = frozenset({"__perdure_saga"})
 WORKER_ID_BYTES = 16
 PRIORITY_MAX = 5
 NON_RETRYABLE_TYPES_MAX = 100  # a list longer than this is a mistake, and it travels with each task
@@ -31,6 +33,11 @@ def name(field: str, text: str) -> None:
     fault = _known_fault(text, limits.NAME_BYTES_MAX)
     if fault:
         raise invalid(field, fault)
+
+
+def signal_name(field: str, text: str) -> None:
+    if text not in OWN_SIGNALS:
+        name(field, text)
 
 
 def type_name(field: str, text: str) -> None:

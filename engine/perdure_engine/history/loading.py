@@ -40,6 +40,11 @@ class Loading:
         self._waiting: list[bytes] = []  # loads that wait for a place
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def busy(self) -> bool:
+        """Something waits for a read."""
+        return bool(self._parked_runs or self._parked_currents)
+
     def park_for_run(self, run_id: bytes, item: Item) -> None:
         parked = self._parked_runs.get(run_id)
         if parked is not None:

@@ -7,6 +7,7 @@ and a cursor says where the rest begins.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -118,6 +119,11 @@ class QueueBooks:
             return
         book.offered.pop(task_id, None)
         self._next_page(queue_no, book)
+
+    def offered(self) -> Iterator[TaskOffer]:
+        """What matching was offered and nobody has taken."""
+        for book in self._books.values():
+            yield from book.offered.values()
 
     # ---- paging
 

@@ -309,6 +309,10 @@ class HistoryService:
         for shard in self._shards.values():
             shard.runs_max = max(min(RUNS_PER_SHARD_MIN, self._rooms.config.runs_cached_max), share)
 
+    def shards(self) -> list[Shard]:
+        """Those that are served now."""
+        return [shard for shard in self._shards.values() if not shard.closed]
+
     def lapsed(self) -> None:
         for shard in self._shards.values():
             shard.lapsed()

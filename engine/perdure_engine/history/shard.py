@@ -17,6 +17,7 @@ from perdure_engine.core.decide import decide, start_workflow
 from perdure_engine.core.describe import describe
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, not_found
+from perdure_engine.core.explain import explain
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import Reply, Started
@@ -31,6 +32,7 @@ from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
 from perdure_engine.history.refusals import moved, run_id_in_use
+from perdure_engine.history.removing import Leaving, Removing
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.run import CurrentRun, Run
 from perdure_engine.history.sweeping import Sweeping
@@ -70,6 +72,7 @@ class Shard:
         self.queries = Queries(self)
         self.timers = ShardTimers(self, timer_mark_us)
         self.sweeping = Sweeping(self)
+        self.removing = Removing(self)
         self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us)
 
     # ---- intake
@@ -112,7 +115,12 @@ class Shard:
     @property
     def wants_turn(self) -> bool:
         """Whether the writer has something to do for this shard."""
-        return len(self.inbox) > 0 or self.sweeping.due or self.needs_new_range
+        return len(self.inbox) > 0 or self.chore_due or self.needs_new_range
+
+    @property
+    def chore_due(self) -> bool:
+        """Whether the writer has a sweep or a removal to send in the shard's next turn."""
+        return self.sweeping.due or self.removing.due
 
     def new_range(self, fence: Fence, lapses: int) -> None:
         """The fence was bumped by ourselves: same memory, new numbers.
@@ -230,6 +238,8 @@ class Shard:
         match intent:
             case intents.DescribeWorkflow():
                 return describe(run.state)
+            case intents.ExplainWorkflow():
+                return explain(run.state)
             case intents.WaitResult():
                 step.after.append(lambda: wait_result(run, item))
                 return LATER
@@ -239,11 +249,27 @@ class Shard:
             case intents.QueryWorkflow():
                 step.after.append(lambda: self.queries.ask(run, item))
                 return LATER
+            case intents.DeleteWorkflow():
+                decide(self._draft(step, run, env), intent)
+                step.after.append(lambda: self._remove(run, item))
+                return LATER
             case intents.FireTimer():
                 step.after.append(lambda: self.timers.fired(intent.wake_us, intent.timer_id))
                 return decide(self._draft(step, run, env), intent)
             case _:
                 return decide(self._draft(step, run, env), intent)
+
+    def _remove(self, run: Run, item: Item) -> None:
+        started = run.state.folded.started
+        self.removing.add(
+            Leaving(
+                started.run_id,
+                started.namespace_id,
+                started.workflow_id,
+                run.state.history_bytes,
+                [item],
+            )
+        )
 
     def _draft(self, step: ShardStep, run: Run, env: Env) -> Draft:
         entry = step.drafts.get(run.state.run_id)
@@ -455,7 +481,7 @@ class Shard:
         self.queries.stop()
         self.sweeping.stop()
         self.rooms.matching.withdraw(self.shard_id)
-        for item in self.inbox.drain() + self.loading.drain():
+        for item in self.inbox.drain() + self.loading.drain() + self.removing.drain():
             item.refuse(moved(self.shard_id))
         for run in self.runs.values():
             for item in run.result_waiters + run.event_waiters + self.queries.take_back(run):

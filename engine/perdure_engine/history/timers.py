@@ -84,6 +84,19 @@ class ShardTimers:
 
     # ---- firing
 
+    @property
+    def busy(self) -> bool:
+        """Timers are due, or fired and not decided yet."""
+        due = bool(self._heap) and self._heap[0][0] <= self._shard.rooms.database_clock.low_us()
+        return due or bool(self._firing)
+
+    def time_jumped(self) -> None:
+        """The database's time went on without ours: the alarm would ring too late."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if not self._shard.closed:
+            self._ring()
+
     def _set_alarm(self) -> None:
         if not self._heap or self._shard.closed:
             return

@@ -100,7 +100,7 @@ class Writer:
                 self._ready.move_to_end(shard.shard_id, last=False)
                 break
             step = ShardStep(shard) if shard.needs_new_range else shard.decide(room, now_us)
-            if step.items or shard.sweeping.due or shard.needs_new_range:
+            if step.items or shard.chore_due or shard.needs_new_range:
                 shard.in_flight, shard.in_flight_since = True, now
                 steps.append(step)
                 room -= len(step.items)
@@ -129,15 +129,15 @@ class Writer:
             steps_to_save = steps
         saved = not steps_to_save or await self._save_together(steps_to_save)
         waiting = [step for step in steps if not step.over]
-        # One sweep a turn: all that are due in a row would keep every shard's commits waiting.
-        sweep = next((step for step in waiting if step.shard.sweeping.due), None)
+        # One chore a turn: all that are due in a row would keep every shard's commits waiting.
+        chore = next((step for step in waiting if step.shard.chore_due), None)
         for step in waiting:
-            if step is not sweep:
+            if step is not chore:
                 self._free(step)
-        if sweep is not None:
-            if saved and not sweep.shard.closed:
-                await self._sweep(sweep.shard)
-            self._free(sweep)
+        if chore is not None:
+            if saved and not chore.shard.closed:
+                await self._do_chore(chore.shard)
+            self._free(chore)
 
     async def _save_together(self, steps: list[ShardStep]) -> bool:
         """Save and publish. False: it was not saved, and everybody concerned has been seen to."""
@@ -178,7 +178,7 @@ class Writer:
         return batch
 
     def _publish(self, steps: list[ShardStep]) -> None:
-        """Tell everybody. Then the shards may go on, but those whose sweep is due: that is their own turn only."""
+        """Tell everybody. Then the shards may go on, but those with a chore: that is their own turn only."""
         # All answers first: a call that brought completions of several shards is woken before
         # matching pairs what follows from them, and takes it along (see WorkerService.CompleteTasks).
         for step in steps:
@@ -186,7 +186,7 @@ class Writer:
         for step in steps:
             self.intents += len(step.items)
             self._guarded(step, step.shard.publish)
-            if not step.shard.sweeping.due:
+            if not step.shard.chore_due:
                 self._free(step)
 
     def _guarded(self, step: ShardStep, publish: Callable[[ShardStep], None]) -> None:
@@ -370,7 +370,34 @@ class Writer:
                 await self._rooms.clock.sleep(wait_s * (0.5 + self._rooms.ids.jitter()))
                 wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
 
-    # ---- sweeping
+    # ---- chores: what is deleted
+
+    async def _do_chore(self, shard: Shard) -> None:
+        if shard.sweeping.due:
+            await self._sweep(shard)
+        else:
+            await self._remove(shard)
+
+    async def _remove(self, shard: Shard) -> None:
+        removal, taken = shard.removing.take(self._rooms.ids.new_id())
+        try:
+            database_us = await self._rooms.store.remove_runs(removal)
+        except FenceLost:
+            shard.removing.give_back(taken)
+            shard.close()
+        except OutcomeUnknown:
+            shard.removing.give_back(taken)
+            shard.unproven = True  # the next turn bumps the fence, and so learns its sequence
+        except GuardFailed as error:
+            self._rooms.alarm("removal_met_an_open_run", shard_id=shard.shard_id, error=error)
+            shard.removing.refused(taken)
+        except StoreError:
+            shard.removing.give_back(taken)
+            await self._rooms.clock.sleep(DATABASE_WAIT_S)
+        else:
+            shard.fence.commit_seq += 1
+            self._rooms.database_clock.sample(database_us)
+            shard.removing.removed(taken)
 
     async def _sweep(self, shard: Shard) -> None:
         sweep = shard.sweeping.take(self._rooms.ids.new_id())

@@ -114,6 +114,37 @@ class Sweep(msgspec.Struct):
     inbox_keys: list[tuple[bytes, int]]  # (run_id, seq), at most 1,000
 
 
+class Removal(msgspec.Struct):
+    """Closed runs of one shard, deleted with everything that is theirs under its fence (which advances
+    as in a commit). A run that is not there any more is no error.
+
+    A workflow id's current row goes with the run that it names, and stays when it names another.
+    `GuardFailed` when one of the runs is open.
+    """
+
+    batch_id: bytes
+    fence: Fence
+    run_ids: list[bytes]
+    workflows: list[tuple[bytes, str]]  # namespace id and workflow id of each run
+
+
+class ClosedRun(msgspec.Struct, frozen=True):
+    """What retention needs to know of a run that has closed."""
+
+    run_id: bytes
+    namespace_id: bytes
+    workflow_id: str
+    close_us: int
+    history_bytes: int
+
+
+class ClosedPage(msgspec.Struct, frozen=True):
+    """The closed runs among some rows that follow each other, and where the next page begins."""
+
+    runs: list[ClosedRun]
+    last_run_id: bytes | None  # None: there are no further rows
+
+
 class RunRecord(msgspec.Struct):
     """Everything saved of one run, read in one READ ONLY SERIALIZABLE transaction.
 
@@ -199,6 +230,10 @@ class CommitStore(Protocol):
         """Delete dead rows under the fence; return database time (µs). Raises as `commit`."""
         ...
 
+    async def remove_runs(self, removal: Removal) -> int:
+        """Delete closed runs under the fence; return database time (µs). Raises as `commit`."""
+        ...
+
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:
         """Take the shards: range_id + 1, owner := new, where range and owner are as given.
 
@@ -249,6 +284,16 @@ class RunStore(Protocol):
 
         `limit` counts batches; a batch is never cut between its parts.
         """
+        ...
+
+
+class RetentionStore(Protocol):
+    """What retention reads."""
+
+    async def list_namespaces(self) -> list[NamespaceRow]: ...
+
+    async def load_closed_runs(self, shard_id: int, after_run_id: bytes, limit: int) -> ClosedPage:
+        """Look at up to `limit` runs of the shard past a run id, in the order of their ids."""
         ...
 
 
@@ -304,7 +349,15 @@ class MembershipStore(Protocol):
         ...
 
 
-class Store(CommitStore, RunStore, VisibilityStore, NamespaceStore, MembershipStore, Protocol):
+class Store(
+    CommitStore,
+    RunStore,
+    VisibilityStore,
+    NamespaceStore,
+    MembershipStore,
+    RetentionStore,
+    Protocol,
+):
     """All of it, as the composition root builds it."""
 
     async def open(self) -> None:

@@ -11,6 +11,8 @@ them. The wall clock, randomness and the environment are touched here and nowher
     config.py          the settings; config_layers.py says where they come from
     dsn.py  logs.py    what may be shown of a database's address; the log
     addresses.py       host:port, and which of them is free
+    version.py         which Perdure this is
     clock.py           time, ids and randomness
     embedded/          the supervisor of the embedded PostgreSQL
+    in_process/        the engine inside a test's own process, for perdure.testing
 """

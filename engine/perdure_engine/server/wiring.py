@@ -7,7 +7,6 @@ stop goes the other way round: no door is open to a shard that has been given up
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer, load_sealer
 from perdure_engine.history.controller import ShardController
+from perdure_engine.history.retention import Retention
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.service import HistoryService
 from perdure_engine.history.writer import Writer
@@ -31,6 +31,7 @@ from perdure_engine.server.config_layers import variable
 from perdure_engine.server.errors import ConfigError, StartError
 from perdure_engine.server.lifecycle import Lifecycle
 from perdure_engine.server.node import Node
+from perdure_engine.server.version import perdure_version
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
@@ -113,6 +114,7 @@ class Parts(NamedTuple):
     writer: Writer
     history: HistoryService
     controller: ShardController
+    retention: Retention
     matcher: Matcher
     frontend: Frontend
 
@@ -136,6 +138,7 @@ async def _start(
     await lifecycle.begin("writer", _at_once(parts.writer.start), parts.writer.stop)
     lifecycle.at_stop("history", parts.history.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
+    await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
 
     node = Node(
         node_id, address, foundation.about, parts.history, lifecycle, parts.lease.lease_valid
@@ -217,7 +220,8 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         about=about,
     )
     controller = ShardController(history, directory, store, number_of_shards)
-    return Parts(lease, directory, writer, history, controller, matcher, frontend)
+    retention = Retention(rooms, store, history.shards)
+    return Parts(lease, directory, writer, history, controller, retention, matcher, frontend)
 
 
 async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:
@@ -241,13 +245,6 @@ async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifec
 def raise_alarm(what: str, **facts: object) -> None:
     """Implements history.rooms.Alarm."""
     log.error("alarm", what=what, **facts)
-
-
-def perdure_version() -> str:
-    try:
-        return importlib.metadata.version("perdure")
-    except importlib.metadata.PackageNotFoundError:
-        return "from source"  # a checkout on the path, not installed
 
 
 def _at_once(start: Callable[[], None]) -> Callable[[], Awaitable[None]]:

@@ -5,8 +5,10 @@ The history of a run. Names, meaning, order and numbers of the event types are T
 number of an event in `HistoryEvent` is 100 + its type number.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from perdure_api.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
@@ -366,6 +368,42 @@ class WorkflowTaskStarted(_message.Message):
 Global___WorkflowTaskStarted: _TypeAlias = WorkflowTaskStarted  # noqa: Y015
 
 @_typing.final
+class WakeRule(_message.Message):
+    """Outcomes of the named activities do not wake the workflow before one of the numbers is reached, counted from
+    this task on, or all have ended. 0: that number alone never wakes. Everything else wakes it as ever.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTIVITY_IDS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    COMPLETED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    ended: _builtins.int
+    completed: _builtins.int
+    failed: _builtins.int
+    """also timed out or canceled"""
+    @_builtins.property
+    def activity_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """pending, and in no other rule"""
+
+    def __init__(
+        self,
+        *,
+        activity_ids: _abc.Iterable[_builtins.str] | None = ...,
+        ended: _builtins.int = ...,
+        completed: _builtins.int = ...,
+        failed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_ids", b"activity_ids", "completed", b"completed", "ended", b"ended", "failed", b"failed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WakeRule: _TypeAlias = WakeRule  # noqa: Y015
+
+@_typing.final
 class WorkflowTaskCompleted(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -373,10 +411,15 @@ class WorkflowTaskCompleted(_message.Message):
     STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     BUILD_ID_FIELD_NUMBER: _builtins.int
+    WAKE_RULES_FIELD_NUMBER: _builtins.int
     scheduled_event_id: _builtins.int
     started_event_id: _builtins.int
     identity: _builtins.str
     build_id: _builtins.str
+    @_builtins.property
+    def wake_rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___WakeRule]:
+        """in force until the next workflow task is completed"""
+
     def __init__(
         self,
         *,
@@ -384,10 +427,11 @@ class WorkflowTaskCompleted(_message.Message):
         started_event_id: _builtins.int = ...,
         identity: _builtins.str = ...,
         build_id: _builtins.str = ...,
+        wake_rules: _abc.Iterable[Global___WakeRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "identity", b"identity", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "identity", b"identity", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id", "wake_rules", b"wake_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -554,19 +554,25 @@ class WorkflowTaskSuccess(_message.Message):
 
     COMMANDS_FIELD_NUMBER: _builtins.int
     CACHED_FIELD_NUMBER: _builtins.int
+    WAKE_RULES_FIELD_NUMBER: _builtins.int
     cached: _builtins.bool
     """the worker keeps the run in memory: send it the next task with new events only"""
     @_builtins.property
     def commands(self) -> _containers.RepeatedCompositeFieldContainer[Global___Command]: ...
+    @_builtins.property
+    def wake_rules(self) -> _containers.RepeatedCompositeFieldContainer[_event_pb2.WakeRule]:
+        """in force until the next workflow task is completed"""
+
     def __init__(
         self,
         *,
         commands: _abc.Iterable[Global___Command] | None = ...,
         cached: _builtins.bool = ...,
+        wake_rules: _abc.Iterable[_event_pb2.WakeRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "commands", b"commands"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "commands", b"commands", "wake_rules", b"wake_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

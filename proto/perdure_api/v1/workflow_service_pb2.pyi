@@ -86,6 +86,49 @@ PENDING_ACTIVITY_STATE_BACKING_OFF: PendingActivityState.ValueType  # 3
 PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: PendingActivityState.ValueType  # 4
 Global___PendingActivityState: _TypeAlias = PendingActivityState  # noqa: Y015
 
+class _WaitKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WAIT_KIND_UNSPECIFIED: _WaitKind.ValueType  # 0
+    WAIT_KIND_CLOSED: _WaitKind.ValueType  # 1
+    """for nothing any more"""
+    WAIT_KIND_START_DELAY: _WaitKind.ValueType  # 2
+    WAIT_KIND_WORKER_FOR_WORKFLOW_TASK: _WaitKind.ValueType  # 3
+    """somebody who polls the queue"""
+    WAIT_KIND_WORKFLOW_TASK: _WaitKind.ValueType  # 4
+    """a worker that runs its code now"""
+    WAIT_KIND_WORKFLOW_TASK_BACKOFF: _WaitKind.ValueType  # 5
+    """its code failed, and is tried again"""
+    WAIT_KIND_WORKER_FOR_ACTIVITY: _WaitKind.ValueType  # 6
+    WAIT_KIND_ACTIVITY: _WaitKind.ValueType  # 7
+    WAIT_KIND_ACTIVITY_BACKOFF: _WaitKind.ValueType  # 8
+    WAIT_KIND_TIMER: _WaitKind.ValueType  # 9
+    WAIT_KIND_EVENT: _WaitKind.ValueType  # 10
+    """a signal, a cancel: nothing of its own is under way"""
+
+class WaitKind(_WaitKind, metaclass=_WaitKindEnumTypeWrapper): ...
+
+WAIT_KIND_UNSPECIFIED: WaitKind.ValueType  # 0
+WAIT_KIND_CLOSED: WaitKind.ValueType  # 1
+"""for nothing any more"""
+WAIT_KIND_START_DELAY: WaitKind.ValueType  # 2
+WAIT_KIND_WORKER_FOR_WORKFLOW_TASK: WaitKind.ValueType  # 3
+"""somebody who polls the queue"""
+WAIT_KIND_WORKFLOW_TASK: WaitKind.ValueType  # 4
+"""a worker that runs its code now"""
+WAIT_KIND_WORKFLOW_TASK_BACKOFF: WaitKind.ValueType  # 5
+"""its code failed, and is tried again"""
+WAIT_KIND_WORKER_FOR_ACTIVITY: WaitKind.ValueType  # 6
+WAIT_KIND_ACTIVITY: WaitKind.ValueType  # 7
+WAIT_KIND_ACTIVITY_BACKOFF: WaitKind.ValueType  # 8
+WAIT_KIND_TIMER: WaitKind.ValueType  # 9
+WAIT_KIND_EVENT: WaitKind.ValueType  # 10
+"""a signal, a cancel: nothing of its own is under way"""
+Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
+
 @_typing.final
 class StartWorkflowRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -466,6 +509,57 @@ class TerminateWorkflowResponse(_message.Message):
 Global___TerminateWorkflowResponse: _TypeAlias = TerminateWorkflowResponse  # noqa: Y015
 
 @_typing.final
+class DeleteWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    request_id: _builtins.str
+    """UUID; required"""
+    identity: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteWorkflowRequest: _TypeAlias = DeleteWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class DeleteWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteWorkflowResponse: _TypeAlias = DeleteWorkflowResponse  # noqa: Y015
+
+@_typing.final
 class DescribeWorkflowRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -699,6 +793,108 @@ class PendingWorkflowTaskInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PendingWorkflowTaskInfo: _TypeAlias = PendingWorkflowTaskInfo  # noqa: Y015
+
+@_typing.final
+class ExplainWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["namespace", b"namespace", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainWorkflowRequest: _TypeAlias = ExplainWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class WaitReason(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SINCE_US_FIELD_NUMBER: _builtins.int
+    UNTIL_US_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    ACTIVITY_TYPE_FIELD_NUMBER: _builtins.int
+    TASK_QUEUE_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    WORKER_IDENTITY_FIELD_NUMBER: _builtins.int
+    LAST_FAILURE_FIELD_NUMBER: _builtins.int
+    POLLERS_FIELD_NUMBER: _builtins.int
+    kind: Global___WaitKind.ValueType
+    since_us: _builtins.int
+    """0: not known"""
+    until_us: _builtins.int
+    """when it goes on by itself, at the latest; 0: it does not, or not known"""
+    subject: _builtins.str
+    """the activity's or the timer's id"""
+    activity_type: _builtins.str
+    task_queue: _builtins.str
+    attempt: _builtins.int
+    worker_identity: _builtins.str
+    pollers: _builtins.int
+    """of the queue on the node that answers, where a worker is waited for"""
+    @_builtins.property
+    def last_failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        kind: Global___WaitKind.ValueType = ...,
+        since_us: _builtins.int = ...,
+        until_us: _builtins.int = ...,
+        subject: _builtins.str = ...,
+        activity_type: _builtins.str = ...,
+        task_queue: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        worker_identity: _builtins.str = ...,
+        last_failure: _common_pb2.Failure | None = ...,
+        pollers: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_type", b"activity_type", "attempt", b"attempt", "kind", b"kind", "last_failure", b"last_failure", "pollers", b"pollers", "since_us", b"since_us", "subject", b"subject", "task_queue", b"task_queue", "until_us", b"until_us", "worker_identity", b"worker_identity"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitReason: _TypeAlias = WaitReason  # noqa: Y015
+
+@_typing.final
+class ExplainWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitReason]:
+        """at least one"""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+        reasons: _abc.Iterable[Global___WaitReason] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reasons", b"reasons", "run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainWorkflowResponse: _TypeAlias = ExplainWorkflowResponse  # noqa: Y015
 
 @_typing.final
 class WorkflowFilter(_message.Message):
@@ -988,6 +1184,7 @@ class Call(_message.Message):
     CANCEL_WORKFLOW_FIELD_NUMBER: _builtins.int
     TERMINATE_WORKFLOW_FIELD_NUMBER: _builtins.int
     DESCRIBE_WORKFLOW_FIELD_NUMBER: _builtins.int
+    DELETE_WORKFLOW_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def start_workflow(self) -> Global___StartWorkflowRequest: ...
     @_builtins.property
@@ -1002,6 +1199,8 @@ class Call(_message.Message):
     def terminate_workflow(self) -> Global___TerminateWorkflowRequest: ...
     @_builtins.property
     def describe_workflow(self) -> Global___DescribeWorkflowRequest: ...
+    @_builtins.property
+    def delete_workflow(self) -> Global___DeleteWorkflowRequest: ...
     def __init__(
         self,
         *,
@@ -1012,12 +1211,13 @@ class Call(_message.Message):
         cancel_workflow: Global___CancelWorkflowRequest | None = ...,
         terminate_workflow: Global___TerminateWorkflowRequest | None = ...,
         describe_workflow: Global___DescribeWorkflowRequest | None = ...,
+        delete_workflow: Global___DeleteWorkflowRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow"]  # noqa: Y015
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow", "delete_workflow"]  # noqa: Y015
     _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
 
@@ -1035,6 +1235,7 @@ class CallResult(_message.Message):
     CANCEL_WORKFLOW_FIELD_NUMBER: _builtins.int
     TERMINATE_WORKFLOW_FIELD_NUMBER: _builtins.int
     DESCRIBE_WORKFLOW_FIELD_NUMBER: _builtins.int
+    DELETE_WORKFLOW_FIELD_NUMBER: _builtins.int
     error: _builtins.bytes
     """an encoded google.rpc.Status; empty: the call succeeded"""
     @_builtins.property
@@ -1051,6 +1252,8 @@ class CallResult(_message.Message):
     def terminate_workflow(self) -> Global___TerminateWorkflowResponse: ...
     @_builtins.property
     def describe_workflow(self) -> Global___DescribeWorkflowResponse: ...
+    @_builtins.property
+    def delete_workflow(self) -> Global___DeleteWorkflowResponse: ...
     def __init__(
         self,
         *,
@@ -1062,12 +1265,13 @@ class CallResult(_message.Message):
         cancel_workflow: Global___CancelWorkflowResponse | None = ...,
         terminate_workflow: Global___TerminateWorkflowResponse | None = ...,
         describe_workflow: Global___DescribeWorkflowResponse | None = ...,
+        delete_workflow: Global___DeleteWorkflowResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "describe_workflow", b"describe_workflow", "error", b"error", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_workflow", b"cancel_workflow", "delete_workflow", b"delete_workflow", "describe_workflow", b"describe_workflow", "error", b"error", "query_workflow", b"query_workflow", "response", b"response", "signal_with_start_workflow", b"signal_with_start_workflow", "signal_workflow", b"signal_workflow", "start_workflow", b"start_workflow", "terminate_workflow", b"terminate_workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow"]  # noqa: Y015
+    _WhichOneofReturnType_response: _TypeAlias = _typing.Literal["start_workflow", "signal_workflow", "signal_with_start_workflow", "query_workflow", "cancel_workflow", "terminate_workflow", "describe_workflow", "delete_workflow"]  # noqa: Y015
     _WhichOneofArgType_response: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_response) -> _WhichOneofReturnType_response | None: ...
 

@@ -64,10 +64,20 @@ class WorkflowServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowResponse.FromString,
                 _registered_method=True)
+        self.DeleteWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/DeleteWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowResponse.FromString,
+                _registered_method=True)
         self.DescribeWorkflow = channel.unary_unary(
                 '/perdure_api.v1.WorkflowService/DescribeWorkflow',
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowResponse.FromString,
+                _registered_method=True)
+        self.ExplainWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/ExplainWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowResponse.FromString,
                 _registered_method=True)
         self.ListWorkflows = channel.unary_unary(
                 '/perdure_api.v1.WorkflowService/ListWorkflows',
@@ -140,8 +150,23 @@ class WorkflowServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteWorkflow(self, request, context):
+        """Removes a run with its history, its row in the lists and all else that is saved of it; an open one is
+        terminated first. Answered when it is gone. Naming a run that is not there is no error: it is gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeWorkflow(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainWorkflow(self, request, context):
+        """Why an open run does not move: what it waits for, since when, and what will wake it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -220,10 +245,20 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.TerminateWorkflowResponse.SerializeToString,
             ),
+            'DeleteWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowResponse.SerializeToString,
+            ),
             'DescribeWorkflow': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeWorkflow,
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowResponse.SerializeToString,
+            ),
+            'ExplainWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowResponse.SerializeToString,
             ),
             'ListWorkflows': grpc.unary_unary_rpc_method_handler(
                     servicer.ListWorkflows,
@@ -429,6 +464,33 @@ class WorkflowService(object):
             _registered_method=True)
 
     @staticmethod
+    def DeleteWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/DeleteWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.DeleteWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DescribeWorkflow(request,
             target,
             options=(),
@@ -445,6 +507,33 @@ class WorkflowService(object):
             '/perdure_api.v1.WorkflowService/DescribeWorkflow',
             perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowRequest.SerializeToString,
             perdure__api_dot_v1_dot_workflow__service__pb2.DescribeWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/ExplainWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.ExplainWorkflowResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,7 +39,13 @@ class WorkflowServiceStub:
     QueryWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.QueryWorkflowRequest, _workflow_service_pb2.QueryWorkflowResponse]
     CancelWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.CancelWorkflowRequest, _workflow_service_pb2.CancelWorkflowResponse]
     TerminateWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.TerminateWorkflowRequest, _workflow_service_pb2.TerminateWorkflowResponse]
+    DeleteWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.DeleteWorkflowRequest, _workflow_service_pb2.DeleteWorkflowResponse]
+    """Removes a run with its history, its row in the lists and all else that is saved of it; an open one is
+    terminated first. Answered when it is gone. Naming a run that is not there is no error: it is gone.
+    """
     DescribeWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.DescribeWorkflowRequest, _workflow_service_pb2.DescribeWorkflowResponse]
+    ExplainWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.ExplainWorkflowRequest, _workflow_service_pb2.ExplainWorkflowResponse]
+    """Why an open run does not move: what it waits for, since when, and what will wake it."""
     ListWorkflows: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.ListWorkflowsRequest, _workflow_service_pb2.ListWorkflowsResponse]
     CountWorkflows: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.CountWorkflowsRequest, _workflow_service_pb2.CountWorkflowsResponse]
     GetHistory: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.GetHistoryRequest, _workflow_service_pb2.GetHistoryResponse]
@@ -62,7 +68,13 @@ class WorkflowServiceAsyncStub(WorkflowServiceStub):
     QueryWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.QueryWorkflowRequest, _workflow_service_pb2.QueryWorkflowResponse]  # type: ignore[assignment]
     CancelWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.CancelWorkflowRequest, _workflow_service_pb2.CancelWorkflowResponse]  # type: ignore[assignment]
     TerminateWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.TerminateWorkflowRequest, _workflow_service_pb2.TerminateWorkflowResponse]  # type: ignore[assignment]
+    DeleteWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.DeleteWorkflowRequest, _workflow_service_pb2.DeleteWorkflowResponse]  # type: ignore[assignment]
+    """Removes a run with its history, its row in the lists and all else that is saved of it; an open one is
+    terminated first. Answered when it is gone. Naming a run that is not there is no error: it is gone.
+    """
     DescribeWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.DescribeWorkflowRequest, _workflow_service_pb2.DescribeWorkflowResponse]  # type: ignore[assignment]
+    ExplainWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ExplainWorkflowRequest, _workflow_service_pb2.ExplainWorkflowResponse]  # type: ignore[assignment]
+    """Why an open run does not move: what it waits for, since when, and what will wake it."""
     ListWorkflows: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ListWorkflowsRequest, _workflow_service_pb2.ListWorkflowsResponse]  # type: ignore[assignment]
     CountWorkflows: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.CountWorkflowsRequest, _workflow_service_pb2.CountWorkflowsResponse]  # type: ignore[assignment]
     GetHistory: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.GetHistoryRequest, _workflow_service_pb2.GetHistoryResponse]  # type: ignore[assignment]
@@ -120,11 +132,29 @@ class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_workflow_service_pb2.TerminateWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.TerminateWorkflowResponse]]: ...
 
     @_abc_1.abstractmethod
+    def DeleteWorkflow(
+        self,
+        request: _workflow_service_pb2.DeleteWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.DeleteWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.DeleteWorkflowResponse]]:
+        """Removes a run with its history, its row in the lists and all else that is saved of it; an open one is
+        terminated first. Answered when it is gone. Naming a run that is not there is no error: it is gone.
+        """
+
+    @_abc_1.abstractmethod
     def DescribeWorkflow(
         self,
         request: _workflow_service_pb2.DescribeWorkflowRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workflow_service_pb2.DescribeWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.DescribeWorkflowResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ExplainWorkflow(
+        self,
+        request: _workflow_service_pb2.ExplainWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.ExplainWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.ExplainWorkflowResponse]]:
+        """Why an open run does not move: what it waits for, since when, and what will wake it."""
 
     @_abc_1.abstractmethod
     def ListWorkflows(

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from perdure._client.core import ClientCore
+from perdure._client.history import WorkflowHistory, run_id_of
 from perdure._client.options import NO_ARGUMENT, arguments
 from perdure._definitions import query_definition, signal_definition
 from perdure._failures import failure_to_exception
 from perdure._wire.calls import (
     Target,
     cancel_workflow,
+    delete_workflow,
     describe_workflow,
     query_workflow,
     signal_workflow,
     terminate_workflow,
 )
+from perdure._wire.explanation import WaitReason
 from perdure._wire.history import HistoryEvent
 from perdure._wire.results import RunResult
 from perdure._wire.workflow_info import WorkflowExecutionDescription
@@ -41,13 +44,6 @@ P = ParamSpec("P")
 _QUERY_FAILED = "QUERY_FAILED"
 # How long one wait for new events of a history stays parked; the contract's maximum is 60 s.
 _HISTORY_WAIT_MS = 50_000
-
-
-@dataclass(frozen=True)
-class WorkflowHistory:
-    workflow_id: str
-    run_id: str | None
-    events: Sequence[HistoryEvent]
 
 
 class WorkflowHandle(Generic[S, R]):
@@ -249,16 +245,41 @@ class WorkflowHandle(Generic[S, R]):
         )
         await core.call(call, rpc_timeout)
 
+    async def delete(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
+        """Removes the run with its history and its row in the lists; an open one is terminated first.
+
+        Returns when it is gone. Deleting a run that is gone is no error.
+        """
+        core = self._core
+        run_id = self._target.run_id or (await self.describe(rpc_timeout=rpc_timeout)).run_id
+        call = delete_workflow(
+            replace(self._target, run_id=run_id),
+            reason,
+            request_id=core.surroundings.new_uuid(),
+            identity=core.identity,
+        )
+        await core.call(call, rpc_timeout)
+
     async def describe(
         self, *, rpc_timeout: timedelta | None = None
     ) -> WorkflowExecutionDescription:
         call = describe_workflow(self._target, self._core.decode_or_keep)
         return await self._core.call(call, rpc_timeout)
 
+    async def explain(self, *, rpc_timeout: timedelta | None = None) -> Sequence[WaitReason]:
+        """Why the run does not move: what it waits for, since when, and what will wake it.
+
+        At least one reason, as the engine has it now.
+        """
+        core = self._core
+        return await core.unary(
+            lambda timeout_s: core.workflow_service.explain(self._target, timeout_s), rpc_timeout
+        )
+
     async def fetch_history(self, *, rpc_timeout: timedelta | None = None) -> WorkflowHistory:
-        """All events that there are now."""
+        """All events that there are now, of one run."""
         events = [event async for event in self.fetch_history_events(rpc_timeout=rpc_timeout)]
-        return WorkflowHistory(self._id, self._run_id, events)
+        return WorkflowHistory(self._id, self._run_id or run_id_of(events), events)
 
     async def fetch_history_events(
         self, *, wait_new_event: bool = False, rpc_timeout: timedelta | None = None

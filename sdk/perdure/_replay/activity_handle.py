@@ -14,6 +14,8 @@ _R = TypeVar("_R")
 
 
 class Cancellable(Protocol):
+    activity_id: str
+
     def request_cancel(self, *, by_asyncio: bool) -> bool:
         """What Future.cancel promises."""
         ...
@@ -35,6 +37,10 @@ class ActivityHandle(asyncio.Future[_R]):
 
     def bind(self, machine: Cancellable) -> None:
         self._machine = machine
+
+    @property
+    def activity_id(self) -> str:
+        return self._machine.activity_id
 
     def __hash__(self) -> int:
         return self._order

@@ -102,7 +102,11 @@ class WorkflowInstance:
             return self._fail(task, error)
         finally:
             run.loop.leave(entered)
-        return TaskSuccess(commands=commands, query_results=results)
+        if task.query_only or run.completion.state is not CompletionState.OPEN:
+            return TaskSuccess(commands=commands, query_results=results)
+        return TaskSuccess(
+            commands=commands, query_results=results, wake_rules=run.fan_outs.rules()
+        )
 
     def evict(self) -> None:
         """Takes the run out of memory. Its code is closed where it stands, without effect.

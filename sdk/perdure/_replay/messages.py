@@ -193,9 +193,20 @@ class TaskFailureCause(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
+class WakeRule(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Outcomes of these activities need wake nobody before one of the numbers is reached, or all
+    have ended. 0: that number alone never wakes."""
+
+    activity_ids: list[str]
+    ended: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
 class TaskSuccess(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     commands: list[Command]
     query_results: list[QueryResult]
+    wake_rules: tuple[WakeRule, ...] = ()
 
 
 class TaskFailure(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -20,6 +20,7 @@ from perdure._failures import exception_to_failure
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
 from perdure._replay.conditions import Conditions
+from perdure._replay.fan_outs import FanOuts
 from perdure._replay.interrupts import WorkflowEvicted
 from perdure._replay.ledger import Ledger
 from perdure._replay.loop import DeterministicLoop, TimerHandle, WorkflowTask
@@ -81,6 +82,7 @@ class WorkflowRun:
         "converter",
         "defect",
         "definition",
+        "fan_outs",
         "history_length",
         "history_size_bytes",
         "info",
@@ -108,6 +110,7 @@ class WorkflowRun:
         self.completion = CompletionMachine()
         self.conditions = Conditions(self.loop, self)
         self.signals = Signals(self)
+        self.fan_outs = FanOuts()
         self.activities: dict[int, ActivityMachine] = {}  # by scheduled event id
         self.timers: dict[str, TimerMachine] = {}
         self.started: WorkflowExecutionStarted | None = None
@@ -356,7 +359,7 @@ class WorkflowRun:
         self.main = self.workflow = self.defect = None
         self.activities.clear()
         self.timers.clear()
-        del self.ledger, self.conditions, self.signals, self.loop
+        del self.ledger, self.conditions, self.signals, self.fan_outs, self.loop
 
 
 # How often code may answer to being closed with another await. What goes on for longer is left to

@@ -176,6 +176,18 @@ def terminate_workflow(
     return Call(_read_nothing, terminate_workflow=message)
 
 
+def delete_workflow(target: Target, reason: str, *, request_id: str, identity: str) -> Call[None]:
+    message = pb.DeleteWorkflowRequest(
+        namespace=target.namespace,
+        workflow_id=target.workflow_id,
+        run_id=target.run_id,
+        request_id=request_id,
+        identity=identity,
+        reason=reason,
+    )
+    return Call(_read_nothing, delete_workflow=message)
+
+
 def describe_workflow(
     target: Target, decode: Callable[[Payload], Any]
 ) -> Call[WorkflowExecutionDescription]:

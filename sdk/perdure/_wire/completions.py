@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from perdure._replay import messages as replay
 from perdure._wire.commands import Fields, command_fields
 from perdure._wire.failures import failure_to_message
@@ -27,12 +29,15 @@ class Completion:
 
 def workflow_task_success(token: bytes, success: replay.TaskSuccess, *, cached: bool) -> Completion:
     """`cached`: the worker keeps the run and wants the next task with new events only."""
+    fields: Fields = {
+        "commands": [command_fields(command) for command in success.commands],
+        "cached": cached,
+    }
+    if success.wake_rules:
+        fields["wake_rules"] = [msgspec.structs.asdict(rule) for rule in success.wake_rules]
     return Completion(
         token=token,
-        workflow_task_success={
-            "commands": [command_fields(command) for command in success.commands],
-            "cached": cached,
-        },
+        workflow_task_success=fields,
         query_results=_query_results(success.query_results),
     )
 

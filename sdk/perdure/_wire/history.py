@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from perdure._wire.failures import failure_from_message
-from perdure._wire.payloads import fields_from_bytes, payload_from_bytes, payloads_from_bytes
-from perdure._wire.policies import instant_from_us, retry_policy_from_message
+from perdure._payload import Payload
+from perdure._wire.failures import failure_from_message, failure_to_message
+from perdure._wire.payloads import (
+    fields_from_bytes,
+    fields_to_bytes,
+    payload_from_bytes,
+    payload_to_bytes,
+    payloads_from_bytes,
+    payloads_to_bytes,
+)
+from perdure._wire.policies import (
+    instant_from_us,
+    instant_to_us,
+    retry_policy_from_message,
+    retry_policy_to_message,
+)
+from perdure.common import RetryPolicy
+from perdure.errors import FailureInfo
 from perdure_api.v1 import common_pb2, event_pb2
 
 # Fields of bytes hold encoded messages (see common.proto); which one is the name's to say.
-_FIELD_MAPS = frozenset(("header", "memo"))
-_SINGLE_PAYLOADS = frozenset(("static_summary", "static_details"))
+FIELD_MAPS = frozenset(("header", "memo"))
+SINGLE_PAYLOADS = frozenset(("static_summary", "static_details"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,8 @@ def _fields(message: Message) -> dict[str, Any]:
 
 
 def _value(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None and isinstance(value, Sequence):
+        return [_fields(one) for one in cast("Sequence[Message]", value)]
     if isinstance(value, common_pb2.Failure):
         return failure_from_message(value)
     if isinstance(value, common_pb2.RetryPolicy):
@@ -56,9 +73,56 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
     if isinstance(value, bytes):
-        if field.name in _FIELD_MAPS:
+        if field.name in FIELD_MAPS:
             return fields_from_bytes(value)
-        if field.name in _SINGLE_PAYLOADS:
+        if field.name in SINGLE_PAYLOADS:
             return payload_from_bytes(value)
         return payloads_from_bytes(value)
     return value
+
+
+def message_from_history_event(event: HistoryEvent) -> event_pb2.HistoryEvent:
+    """The inverse: nothing that the event says is lost."""
+    message = event_pb2.HistoryEvent(
+        event_id=event.event_id, time_us=instant_to_us(event.event_time)
+    )
+    field = ATTRIBUTES.get(event.event_type)
+    if field is not None:
+        attributes: Message = getattr(message, field.name)
+        attributes.SetInParent()
+        for name, value in event.attributes.items():
+            _set(attributes, attributes.DESCRIPTOR.fields_by_name[name], value)
+    return message
+
+
+# By the name of the event type.
+ATTRIBUTES: Mapping[str, FieldDescriptor] = {
+    field.message_type.name: field
+    for field in event_pb2.HistoryEvent.DESCRIPTOR.fields
+    if field.message_type is not None
+}
+
+
+def _set(message: Message, field: Any, value: Any) -> None:
+    if isinstance(value, FailureInfo):
+        getattr(message, field.name).CopyFrom(failure_to_message(value))
+    elif isinstance(value, RetryPolicy):
+        getattr(message, field.name).CopyFrom(retry_policy_to_message(value))
+    elif isinstance(value, Message):
+        getattr(message, field.name).CopyFrom(value)
+    elif field.type == FieldDescriptor.TYPE_BYTES:
+        setattr(message, field.name, _encoded(field.name, value))
+    elif field.is_repeated:
+        getattr(message, field.name).extend(value)
+    elif field.enum_type is not None and isinstance(value, str):
+        setattr(message, field.name, field.enum_type.values_by_name[value].number)
+    else:
+        setattr(message, field.name, value)
+
+
+def _encoded(name: str, value: Any) -> bytes:
+    if name in FIELD_MAPS:
+        return fields_to_bytes(cast("Mapping[str, Payload]", value))
+    if name in SINGLE_PAYLOADS:
+        return payload_to_bytes(cast("Payload", value))
+    return payloads_to_bytes(list(cast("Sequence[Payload]", value)))

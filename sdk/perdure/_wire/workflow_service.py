@@ -15,6 +15,7 @@ from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.errors import error_from_call
 from perdure._wire.events import event_from_message
+from perdure._wire.explanation import WaitReason, reasons_from_message
 from perdure._wire.history import HistoryEvent, history_event_from_message
 from perdure._wire.results import ResultWait, WaitedResult, wait_to_message, waited_from_message
 from perdure._wire.workflow_info import (
@@ -89,6 +90,16 @@ class WorkflowService:
         except grpc.RpcError as error:
             raise error_from_call(error) from None
         return response.count
+
+    async def explain(self, target: Target, timeout_s: float) -> Sequence[WaitReason]:
+        request = pb.ExplainWorkflowRequest(
+            namespace=target.namespace, workflow_id=target.workflow_id, run_id=target.run_id
+        )
+        try:
+            response = await self._stub.ExplainWorkflow(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None
+        return reasons_from_message(response)
 
     async def history_page(
         self, target: Target, page_token: bytes, wait_ms: int, timeout_s: float

@@ -37,16 +37,28 @@ from perdure.workflow._context import (
     uuid4,
 )
 from perdure.workflow._decorators import defn, init, query, run, signal
+from perdure.workflow._fan_out import (
+    FanOutError,
+    FanOutResults,
+    FanOutRule,
+    map,
+    parallel,
+)
+from perdure.workflow._saga import Saga, saga
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
 __all__ = [
     "ActivityCancellationType",
     "ActivityHandle",
     "ActivityOptions",
+    "FanOutError",
+    "FanOutResults",
+    "FanOutRule",
     "Info",
     "LoggerAdapter",
     "NondeterminismError",
     "ReadOnlyContextError",
+    "Saga",
     "all_handlers_finished",
     "as_completed",
     "cancellation_reason",
@@ -58,13 +70,16 @@ __all__ = [
     "init",
     "instance",
     "logger",
+    "map",
     "memo",
     "memo_value",
     "now",
+    "parallel",
     "payload_converter",
     "query",
     "random",
     "run",
+    "saga",
     "set_signal_handler",
     "signal",
     "sleep",

@@ -57,6 +57,7 @@ BY_KEY = {
     "tasks.read_ranges": {"tasks_pk"},
     "timers.read_window": {"timers_pk"},
     "visibility.list": {"visibility_list"},
+    "visibility.read_after": {"visibility_pk"},
 }
 IN_KEY_ORDER = (
     "history.read_tail",
@@ -64,6 +65,7 @@ IN_KEY_ORDER = (
     "tasks.read_after",
     "tasks.read_queue",
     "timers.read_window",
+    "visibility.read_after",
 )
 BATCHES = ("batch.step", "batch.start_close", "batch.everything", "shard_fence.bump")
 
@@ -193,3 +195,14 @@ def test_a_sweep_of_a_full_table_goes_by_key(database: Database) -> None:
     assert "(wake_at >= first_wake) AND (wake_at < end_wake)" in timers_found
     assert "(wake_at = wake_at) AND (timer_id = timer_id)" in timers
     assert "(run_id = run_id) AND (seq = seq)" in inbox
+
+
+def test_a_removal_of_a_full_table_goes_by_key(database: Database) -> None:
+    """As the sweep."""
+    if not database.rows:
+        pytest.skip("a young table may be read whole")
+    plan = plan_of(database, STATEMENTS["removal"])
+
+    assert _scans(plan) == []
+    tables = ("executions", "history", "inbox", "snapshots", "visibility", "current_runs")
+    assert _indexes(plan) == {f"{table}_pk" for table in tables}

@@ -12,7 +12,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from perdure.cli.app import app
-from perdure.client import Client, HistoryEvent, NamespaceInfo, WorkflowExecution
+from perdure.client import (
+    Client,
+    HistoryEvent,
+    NamespaceInfo,
+    WorkflowExecution,
+    WorkflowHistory,
+)
 from perdure.common import WorkflowIdConflictPolicy, WorkflowStatus
 from perdure.converter import DataConverter, Payload
 from perdure.errors import (
@@ -425,3 +431,11 @@ def test_version() -> None:
     assert run("version").stdout.startswith("perdure ")
     assert json.loads(run("version", "-o", "json").stdout).keys() == {"perdure", "python"}
     assert run("--version").exit_code == 0
+
+
+def test_what_show_prints_as_json_can_be_replayed(client: FakeClient) -> None:
+    client.value = EVENTS
+
+    printed = run("workflow", "show", "order-1", "-o", "json").stdout
+
+    assert WorkflowHistory.from_json("order-1", printed).events == EVENTS

@@ -28,6 +28,7 @@ FOLDED = {
     "previous_started_id": "history",
     "signals": "history",
     "request_ids": "history",
+    "fan_out": "history",
 }
 RUN = {
     "folded": "history",

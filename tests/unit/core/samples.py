@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
+from perdure_engine.core.fan_out import Counting, FanOut, WakeRule
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.state import Activity, Folded, Head, Timer
 from perdure_engine.core.status import Status
@@ -87,7 +88,9 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowExecutionTimedOut(9, TIME_US, RetryState.TIMEOUT),
     ev.WorkflowTaskScheduled(2, TIME_US, "orders", 10_000, 3),
     ev.WorkflowTaskStarted(3, TIME_US, 2, "worker-1@host", 65_537, True),
-    ev.WorkflowTaskCompleted(4, TIME_US, 2, 3, "worker-1@host", "build-1"),
+    ev.WorkflowTaskCompleted(
+        4, TIME_US, 2, 3, "worker-1@host", "build-1", (WakeRule(["1", "2"], 3, 2, 1),)
+    ),
     ev.WorkflowTaskTimedOut(4, TIME_US, 2, 3, TimeoutType.START_TO_CLOSE),
     ev.WorkflowTaskFailed(
         4, TIME_US, 2, 3, ev.WorkflowTaskFailedCause.NON_DETERMINISM, FAILURE, "worker-1@host"
@@ -147,6 +150,7 @@ FOLDED = Folded(
     previous_started_id=3,
     signals=2,
     request_ids={REQUEST: HASH},
+    fan_out=FanOut([Counting(2, 3, 2, 1)], {"1": 0, "2": 0}, is_met=True),
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

@@ -216,8 +216,10 @@ def sample_of(type_: type) -> Any:
 
 @each_event
 def test_an_event_without_a_field_it_always_had_is_corrupt(event: ev.Event) -> None:
+    fields = msgspec.structs.fields(type(event))
+    always = sum(one.default is one.default_factory is msgspec.NODEFAULT for one in fields)
     with pytest.raises(CorruptRow):
-        CODEC.decode_events(b"\x00" + pack([elements(event)[:-1]]))
+        CODEC.decode_events(b"\x00" + pack([elements(event)[:always]]))  # one less, and the tag
 
 
 # ---- corrupt bytes

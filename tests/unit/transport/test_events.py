@@ -8,6 +8,7 @@ import pytest
 from perdure_api.v1 import event_pb2
 from perdure_engine.core import events as core
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
+from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.transport.grpc.convert.events import ATTRIBUTES, event_message
@@ -37,6 +38,8 @@ def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
         return kinds[field.type]
     if RetryPolicy in (field.type, *get_args(field.type)):
         return RetryPolicy(number, 3.0, number * 10, 4, ("E",))
+    if WakeRule in get_args(field.type):
+        return (WakeRule([f"activity {number}"], number, 2, 1),)
     assert Failure in (field.type, *get_args(field.type))
     return Failure(FailureKind.SERVER, f"failure {number}", non_retryable=True)
 
@@ -75,6 +78,11 @@ def test_an_event_keeps_its_number_and_every_field(event_type: Any) -> None:
     }
     assert {field.name for field in attributes.DESCRIPTOR.fields} == set(expected)
     policy = expected.pop("retry_policy", None)
+    for rule, shown in zip(
+        expected.pop("wake_rules", ()), getattr(attributes, "wake_rules", ()), strict=True
+    ):
+        numbers = (shown.ended, shown.completed, shown.failed)
+        assert (list(shown.activity_ids), *numbers) == msgspec.structs.astuple(rule)
     assert {name: getattr(attributes, name) for name in expected} == expected
     if policy is not None:
         assert attributes.retry_policy.initial_interval_ms == policy.initial_interval_ms

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from perdure_engine.core import commands as cmd
+from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.state import RunState
 
 
-def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> str | None:
+def check(
+    state: RunState,
+    limits: RunLimits,
+    commands: list[cmd.Command],
+    wake_rules: tuple[WakeRule, ...] = (),
+) -> str | None:
     """What is wrong with the list, or None."""
     if len(commands) > limits.commands_max:
         return f"{len(commands)} commands in one workflow task; at most {limits.commands_max}"
@@ -18,7 +24,7 @@ def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> st
         problem = checker.check(command)
         if problem is not None:
             return f"command {index} ({type(command).__name__}): {problem}"
-    return None
+    return checker.check_rules(wake_rules) if wake_rules else None
 
 
 class _Checker:
@@ -32,6 +38,23 @@ class _Checker:
         self.activities = len(state.folded.activities)
         self.activity_ids: set[str] | None = None  # built when a command needs it
         self.timers: set[str] | None = None
+
+    def check_rules(self, rules: tuple[WakeRule, ...]) -> str | None:
+        """A rule about an activity that is not pending would never be met, and the run never woken."""
+        pending = self._pending_activity_ids()
+        named: set[str] = set()
+        for rule in rules:
+            if not rule.activity_ids:
+                return "a wake rule names no activity"
+            if min(rule.ended, rule.completed, rule.failed) < 0:
+                return "a wake rule counts to a negative number"
+            for activity_id in rule.activity_ids:
+                if activity_id not in pending:
+                    return f"a wake rule names activity {activity_id!r}, which is not pending"
+                if activity_id in named:
+                    return f"wake rules name activity {activity_id!r} twice"
+                named.add(activity_id)
+        return None
 
     def check(self, command: cmd.Command) -> str | None:
         match command:
@@ -49,17 +72,21 @@ class _Checker:
                 return None
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
-        if self.activity_ids is None:
-            self.activity_ids = {
-                a.scheduled.activity_id for a in self.state.folded.activities.values()
-            }
-        if command.activity_id in self.activity_ids:
+        activity_ids = self._pending_activity_ids()
+        if command.activity_id in activity_ids:
             return f"activity id {command.activity_id!r} is pending already"
-        self.activity_ids.add(command.activity_id)
+        activity_ids.add(command.activity_id)
         self.activities += 1
         if self.activities > self.limits.pending_activities_max:
             return f"more than {self.limits.pending_activities_max} pending activities"
         return None
+
+    def _pending_activity_ids(self) -> set[str]:
+        if self.activity_ids is None:
+            self.activity_ids = {
+                a.scheduled.activity_id for a in self.state.folded.activities.values()
+            }
+        return self.activity_ids
 
     def _pending_timers(self) -> set[str]:
         if self.timers is None:

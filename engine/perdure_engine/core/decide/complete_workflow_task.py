@@ -27,7 +27,9 @@ from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
 
 def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
     record = attempts.current_workflow_task(draft, intent.token)
-    refusal = check_commands.check(draft.state, draft.env.limits, intent.commands)
+    refusal = check_commands.check(
+        draft.state, draft.env.limits, intent.commands, intent.wake_rules
+    )
     if refusal is not None:
         fail_task(draft, WorkflowTaskFailedCause.BAD_COMMAND, _bug(refusal), intent.identity)
         return
@@ -41,7 +43,13 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
     completed_id, time_us = draft.stamp()
     draft.emit(
         ev.WorkflowTaskCompleted(
-            completed_id, time_us, scheduled_id, started_id, intent.identity, intent.build_id
+            completed_id,
+            time_us,
+            scheduled_id,
+            started_id,
+            intent.identity,
+            intent.build_id,
+            intent.wake_rules,
         )
     )
     draft.drop_task(WORKFLOW_TASK_KEY)

@@ -13,7 +13,7 @@ from perdure_engine.frontend.frontend import Frontend
 
 def signal_workflow(frontend: Frontend, signal: SignalWorkflow) -> asyncio.Future[Reply]:
     checks.workflow_id("workflow_id", signal.workflow_id)
-    checks.name("signal_name", signal.signal_name)
+    checks.signal_name("signal_name", signal.signal_name)
     checks.label("identity", signal.identity)
     checks.size("input", signal.input)
     checks.size("header", signal.header, limits.HEADER_BYTES_MAX)

@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from perdure_engine.ports.rows import ROW_GONE, InboxRow, TaskRow, TimerRow, VisibilityRow
-from perdure_engine.ports.store import Batch, BatchRefused, Fence, FenceLost, GuardFailed, Sweep
+from perdure_engine.ports.store import (
+    Batch,
+    BatchRefused,
+    Fence,
+    FenceLost,
+    GuardFailed,
+    Removal,
+    Sweep,
+)
 from perdure_engine.store.memory.checks import (
     CARDINALITY_VIOLATION,
     CHECK_VIOLATION,
@@ -22,6 +30,8 @@ from perdure_engine.store.memory.checks import (
     check_texts,
 )
 from perdure_engine.store.memory.tables import Table, Tables
+
+STATUS_OPEN = 1
 
 
 def apply_batch(tables: Tables, batch: Batch) -> None:
@@ -73,6 +83,30 @@ def apply_sweep(tables: Tables, sweep: Sweep) -> None:
             shard_id, shard.node_id, shard.address, timer_mark_us=mark_us
         )
     _advance(tables, [sweep.fence], sweep.batch_id)
+
+
+def apply_removal(tables: Tables, removal: Removal) -> None:
+    shard_id = removal.fence.shard_id
+    _held(tables, [removal.fence])
+    run_ids = set(removal.run_ids)
+    heads = [head for run_id in run_ids if (head := tables.executions.get(shard_id, run_id))]
+    if any(head.status == STATUS_OPEN for head in heads):
+        raise GuardFailed("a run that is open")
+    for head in heads:
+        tables.executions.delete(head)
+    of_many_rows: tuple[Table[Any], ...] = (tables.history, tables.inbox, tables.snapshots)
+    for table in of_many_rows:
+        for run_id in run_ids:
+            for row in table.in_order((shard_id, run_id)):
+                table.delete(row)
+    for run_id in run_ids:
+        if listed := tables.visibility.get(shard_id, run_id):
+            tables.visibility.delete(listed)
+    for run_id, workflow in zip(removal.run_ids, removal.workflows, strict=True):
+        current = tables.current_runs.get(shard_id, workflow)
+        if current is not None and current.run_id == run_id:
+            tables.current_runs.delete(current)
+    _advance(tables, [removal.fence], removal.batch_id)
 
 
 def _held(tables: Tables, fences: list[Fence]) -> set[int]:

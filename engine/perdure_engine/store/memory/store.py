@@ -14,12 +14,15 @@ from perdure_engine.ports.rows import (
 from perdure_engine.ports.store import (
     Batch,
     BatchRefused,
+    ClosedPage,
+    ClosedRun,
     Fence,
     FenceLost,
     FenceState,
     HistoryPage,
     NamespaceRow,
     NodeRow,
+    Removal,
     RunRecord,
     ShardRow,
     Sweep,
@@ -27,7 +30,7 @@ from perdure_engine.ports.store import (
     TokenKeyRow,
     VisibilityFilter,
 )
-from perdure_engine.store.memory.batch import apply_batch, apply_sweep
+from perdure_engine.store.memory.batch import apply_batch, apply_removal, apply_sweep
 from perdure_engine.store.memory.checks import UNIQUE_VIOLATION
 from perdure_engine.store.memory.faults import Faults, Moment
 from perdure_engine.store.memory.tables import Tables
@@ -52,6 +55,13 @@ class MemoryCommits:
         apply_sweep(self.tables, sweep)
         now_us = self.clock()
         await self.faults.meet("sweep", Moment.AFTER)
+        return now_us
+
+    async def remove_runs(self, removal: Removal) -> int:
+        await self.faults.meet("remove_runs", Moment.BEFORE)
+        apply_removal(self.tables, removal)
+        now_us = self.clock()
+        await self.faults.meet("remove_runs", Moment.AFTER)
         return now_us
 
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:
@@ -151,6 +161,21 @@ class MemoryRuns:
         return HistoryPage(
             rows=[row for row in rows if row.first_event_id in page], more=len(wanted) > limit
         )
+
+    async def load_closed_runs(self, shard_id: int, after_run_id: bytes, limit: int) -> ClosedPage:
+        await self.faults.meet("load_closed_runs", Moment.BEFORE)
+        rows = [
+            row for row in self.tables.visibility.in_order(shard_id) if row.run_id > after_run_id
+        ]
+        page = rows[:limit]
+        closed = [
+            ClosedRun(
+                row.run_id, row.namespace_id, row.workflow_id, row.close_us, row.history_bytes
+            )
+            for row in page
+            if row.close_us is not None
+        ]
+        return ClosedPage(closed, page[-1].run_id if len(page) == limit else None)
 
     def _snapshot(self, shard_id: int, run_id: bytes) -> list[SnapshotRow]:
         """Without the parts that a longer one before it may have left behind."""

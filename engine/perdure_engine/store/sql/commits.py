@@ -9,8 +9,10 @@ from perdure_engine.ports.store import (
     FenceState,
     GuardFailed,
     OutcomeUnknown,
+    Removal,
     Sweep,
 )
+from perdure_engine.store.sql import removal as removals
 from perdure_engine.store.sql import shard_fence, statement, tasks
 from perdure_engine.store.sql import sweep as sweeps
 from perdure_engine.store.sql.access import TRIES_MAX, Access
@@ -34,6 +36,11 @@ class SqlCommits:
             task_keys = task_keys + await self._access.read(tasks.READ_RANGES, values)
         values = sweeps.parameters(sweep, task_keys)
         rows = await self._access.write(sweeps.SWEEP, values, prepare=False)
+        return int(rows[0][0])
+
+    async def remove_runs(self, removal: Removal) -> int:
+        values = removals.parameters(removal)
+        rows = await self._access.write(removals.REMOVE, values, prepare=False)
         return int(rows[0][0])
 
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:

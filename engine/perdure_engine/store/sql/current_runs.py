@@ -49,6 +49,14 @@ where c.shard_id = $1::int4 and c.namespace_id = """
     + executions.WORKFLOW_ID
 )
 
+# The id of a run that goes; not when it has had another run since.
+REMOVE: Final[LiteralString] = """\
+d_current_runs as (
+  delete from current_runs as t
+  using unnest($7::uuid[], $8::text[], $6::uuid[]) as u(namespace_id, workflow_id, run_id)
+  where t.shard_id = any($1::int4[]) and t.namespace_id = u.namespace_id
+    and t.workflow_id = u.workflow_id and t.run_id = u.run_id and (select g.held from g))"""
+
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "current_runs.read_keys": READ_KEYS,
     "current_runs.read_of_run": READ_OF_RUN,

@@ -49,4 +49,14 @@ NOT_CONSUMED: Final[LiteralString] = """\
          join executions as e on e.shard_id = d_inbox.shard_id and e.run_id = d_inbox.run_id
          where e.inbox_done < d_inbox.seq)"""
 
+REMOVE: Final[LiteralString] = """\
+d_executions as (
+  delete from executions as t
+  where t.shard_id = any($1::int4[]) and t.run_id = any($6::uuid[]) and (select g.held from g)
+  returning t.status)"""
+
+# Of the runs that a removal takes, how many are open.
+STILL_OPEN: Final[LiteralString] = """\
+(select count(*) from d_executions where d_executions.status = 1)"""
+
 STATEMENTS: Final[dict[str, LiteralString]] = {"executions.read": READ}

@@ -55,6 +55,11 @@ where h.shard_id = $1::int4 and h.run_id = $2::uuid
     or (select count(*) from b) <= $4::int8)
 order by h.shard_id, h.run_id, h.first_event_id, h.part"""
 
+REMOVE: Final[LiteralString] = """\
+d_history as (
+  delete from history as t
+  where t.shard_id = any($1::int4[]) and t.run_id = any($6::uuid[]) and (select g.held from g))"""
+
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "history.read_tail": READ_TAIL,
     "history.read_page": READ_PAGE,

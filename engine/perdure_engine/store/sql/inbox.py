@@ -41,4 +41,9 @@ d_inbox as (
     and (select g.held from g)
   returning t.shard_id, t.run_id, t.seq)"""
 
+REMOVE: Final[LiteralString] = """\
+d_inbox as (
+  delete from inbox as t
+  where t.shard_id = any($1::int4[]) and t.run_id = any($6::uuid[]) and (select g.held from g))"""
+
 STATEMENTS: Final[dict[str, LiteralString]] = {"inbox.read_live": READ_LIVE}

@@ -13,7 +13,13 @@ from perdure_engine.ports.rows import (
     TaskRow,
     TimerRow,
 )
-from perdure_engine.ports.store import HistoryPage, RunRecord, TaskKeysOfHead
+from perdure_engine.ports.store import (
+    ClosedPage,
+    ClosedRun,
+    HistoryPage,
+    RunRecord,
+    TaskKeysOfHead,
+)
 from perdure_engine.store.sql import (
     current_runs,
     executions,
@@ -22,6 +28,7 @@ from perdure_engine.store.sql import (
     snapshots,
     tasks,
     timers,
+    visibility,
 )
 from perdure_engine.store.sql.access import Access
 from perdure_engine.store.sql.connection import Row, Session, Statement
@@ -120,6 +127,17 @@ class SqlRuns:
             ),
         )
         return [TimerRow._make(row) for row in rows]
+
+    async def load_closed_runs(self, shard_id: int, after_run_id: bytes, limit: int) -> ClosedPage:
+        rows = await self._access.read(
+            visibility.READ_AFTER, (Int4(shard_id), Uuid(after_run_id), Int8(limit))
+        )
+        closed = [
+            ClosedRun(run_id, namespace_id, workflow_id, close_us, history_bytes)
+            for run_id, namespace_id, workflow_id, close_us, history_bytes in rows
+            if close_us is not None
+        ]
+        return ClosedPage(closed, rows[-1][0] if len(rows) == limit else None)
 
     async def load_history(
         self, shard_id: int, run_id: bytes, from_event_id: int, limit: int

@@ -41,4 +41,9 @@ where s.shard_id = $1::int4 and s.run_id = $2::uuid and s.event_id = """
 order by s.shard_id, s.run_id, s.part"""
 )
 
+REMOVE: Final[LiteralString] = """\
+d_snapshots as (
+  delete from snapshots as t
+  where t.shard_id = any($1::int4[]) and t.run_id = any($6::uuid[]) and (select g.held from g))"""
+
 STATEMENTS: Final[dict[str, LiteralString]] = {"snapshots.read": READ}

@@ -84,7 +84,21 @@ where r.namespace_id = $1::uuid
   and ($3::text = '' or r.workflow_type = $3::text)
   and substring(r.workflow_id, 1, length($4::text)) = $4::text"""
 
+# By key, open runs and closed ones: what has closed is for the reader to see. A condition here would make
+# one page read the whole shard when few rows meet it.
+READ_AFTER: Final[LiteralString] = """\
+select v.run_id, v.namespace_id, v.workflow_id, v.close_time, v.history_bytes
+from visibility as v
+where v.shard_id = $1::int4 and v.run_id > $2::uuid
+order by v.shard_id, v.run_id limit $3::int8"""
+
+REMOVE: Final[LiteralString] = """\
+d_visibility as (
+  delete from visibility as t
+  where t.shard_id = any($1::int4[]) and t.run_id = any($6::uuid[]) and (select g.held from g))"""
+
 STATEMENTS: Final[dict[str, LiteralString]] = {
+    "visibility.read_after": READ_AFTER,
     "visibility.list": LIST,
     "visibility.count": COUNT,
 }

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from perdure_engine.core.replies import Reply
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.cancel_workflow import cancel_workflow
+from perdure_engine.frontend.handlers.delete_workflow import delete_workflow
 from perdure_engine.frontend.handlers.describe_workflow import describe_workflow
 from perdure_engine.frontend.handlers.query_workflow import query_workflow
 from perdure_engine.frontend.handlers.signal_with_start_workflow import (
@@ -66,6 +67,10 @@ def _terminate(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio
     return terminate_workflow(frontend, intents.terminate_workflow(message, namespace_id))
 
 
+def _delete(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio.Future[Reply]:
+    return delete_workflow(frontend, intents.delete_workflow(message, namespace_id))
+
+
 def _describe(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio.Future[Reply]:
     return describe_workflow(frontend, intents.describe_workflow(message, namespace_id))
 
@@ -77,5 +82,6 @@ CALLS = {
     "query_workflow": ClientCall(_query, replies.queried),
     "cancel_workflow": ClientCall(_cancel, replies.cancel_requested),
     "terminate_workflow": ClientCall(_terminate, replies.terminated),
+    "delete_workflow": ClientCall(_delete, replies.deleted),
     "describe_workflow": ClientCall(_describe, replies.described),
 }

@@ -8,6 +8,7 @@ from typing import Any
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.count_workflows import count_workflows
+from perdure_engine.frontend.handlers.explain_workflow import explain_workflow
 from perdure_engine.frontend.handlers.get_history import get_history
 from perdure_engine.frontend.handlers.get_result import get_result
 from perdure_engine.frontend.handlers.list_workflows import list_workflows
@@ -15,7 +16,7 @@ from perdure_engine.transport.grpc.batch import batch_call
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert import intents, requests
 from perdure_engine.transport.grpc.convert.events import event_message
-from perdure_engine.transport.grpc.convert.replies import result_fields, row_message
+from perdure_engine.transport.grpc.convert.replies import explained, result_fields, row_message
 from perdure_engine.transport.grpc.decode import Context
 from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.wait_results import WaitStream
@@ -66,11 +67,24 @@ class WorkflowService:
         response: pb.TerminateWorkflowResponse = await self._call("terminate_workflow", request)
         return response
 
+    async def DeleteWorkflow(
+        self, request: pb.DeleteWorkflowRequest, _: Context
+    ) -> pb.DeleteWorkflowResponse:
+        response: pb.DeleteWorkflowResponse = await self._call("delete_workflow", request)
+        return response
+
     async def DescribeWorkflow(
         self, request: pb.DescribeWorkflowRequest, _: Context
     ) -> pb.DescribeWorkflowResponse:
         response: pb.DescribeWorkflowResponse = await self._call("describe_workflow", request)
         return response
+
+    async def ExplainWorkflow(
+        self, request: pb.ExplainWorkflowRequest, _: Context
+    ) -> pb.ExplainWorkflowResponse:
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
+        explain = intents.explain_workflow(request, namespace_id)
+        return explained(await explain_workflow(self._frontend, explain))
 
     async def ListWorkflows(
         self, request: pb.ListWorkflowsRequest, _: Context

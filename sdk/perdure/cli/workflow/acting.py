@@ -1,7 +1,8 @@
-"""`signal`, `cancel` and `terminate`: what changes a running workflow."""
+"""`signal`, `cancel`, `terminate`, `saga` and `delete`: what changes a workflow."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from perdure.cli.inputs import read_inputs
 from perdure.cli.parameters import InputFiles, Inputs, Reason, RunId, WorkflowId
 from perdure.cli.session import Session, connected
 from perdure.cli.workflow.group import app
+from perdure.common import SAGA_SIGNAL
 
 
 @connected(app, "signal")
@@ -49,3 +51,45 @@ async def terminate(
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     await handle.terminate(reason=reason, rpc_timeout=session.call_timeout)
     session.out.note(f"{workflow_id} is terminated.")
+
+
+class SagaWord(StrEnum):
+    retry = "retry"
+    skip = "skip"
+
+
+@connected(app, "saga")
+async def saga(
+    session: Session,
+    workflow_id: WorkflowId,
+    word: Annotated[SagaWord, typer.Argument(help="What is to become of the compensation.")],
+    run_id: RunId = None,
+    reason: Reason = "",
+) -> None:
+    """Tell a saga whose compensation has failed to try it again, or to go on without it."""
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    said = {"action": word.value, "reason": reason}
+    await handle.signal(SAGA_SIGNAL, said, rpc_timeout=session.call_timeout)
+    session.out.note(f"The saga of {workflow_id} is told to {word.value}.")
+
+
+@connected(app, "delete")
+async def delete(
+    session: Session,
+    workflow_id: WorkflowId,
+    run_id: RunId = None,
+    reason: Reason = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove a run with its history; an open one is terminated first. This cannot be undone."""
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    there = await handle.describe(rpc_timeout=session.call_timeout)
+    status_word = "of a newer engine" if there.status is None else there.status.name
+    if not yes:
+        question = f"Delete {workflow_id}, run {there.run_id} ({status_word})?"
+        typer.confirm(question, abort=True, err=True)
+    handle = client.get_workflow_handle(workflow_id, run_id=there.run_id)
+    await handle.delete(reason=reason, rpc_timeout=session.call_timeout)
+    session.out.note(f"{workflow_id}, run {there.run_id}, is gone.")

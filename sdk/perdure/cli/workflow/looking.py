@@ -1,4 +1,4 @@
-"""`describe`, `show` and `query`: one workflow, as the engine and as its own code see it."""
+"""`describe`, `why`, `show` and `query`: one workflow, as the engine and its own code see it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,27 @@ async def describe(session: Session, workflow_id: WorkflowId, run_id: RunId = No
     session.out.fields(lines)
 
 
+@connected(app, "why")
+async def why(session: Session, workflow_id: WorkflowId, run_id: RunId = None) -> None:
+    """Say what a workflow waits for, since when, and what will wake it."""
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    reasons = await handle.explain(rpc_timeout=session.call_timeout)
+    if session.out.is_json:
+        values = [to_jsonable(one, client.core.decode_or_keep) for one in reasons]
+        texts = [{"text": f"It waits {one.text}."} for one in reasons]
+        session.out.document([text | value for text, value in zip(texts, values, strict=True)])
+        return
+    for reason in reasons:
+        session.out.line(f"It waits {reason.text}.")
+        facts = {"since": reason.since, "until": reason.until}
+        for name, instant in facts.items():
+            if instant is not None:
+                session.out.line(f"    {name:<6} {shown_instant(instant)}")
+        if reason.last_failure is not None:
+            session.out.line(f"    failed {reason.last_failure.message}")
+
+
 @connected(app, "show")
 async def show(
     session: Session,
@@ -50,7 +71,9 @@ async def show(
         bool, typer.Option("--follow", "-f", help="Go on until the workflow has closed.")
     ] = False,
 ) -> None:
-    """Print a workflow's history, one event a line."""
+    """Print a workflow's history, one event a line. As JSON it can be replayed (`Replayer`)."""
+    from perdure._wire.history_json import event_to_json  # with protobuf: not for `--help`
+
     client = await session.connect()
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     # A page that waits for the next event waits longer than any other call.
@@ -59,7 +82,7 @@ async def show(
     decode = client.core.decode_or_keep
     async for event in events:
         if session.out.is_json:
-            session.out.json_line(to_jsonable(event, decode))
+            session.out.json_line(event_to_json(event))
         else:
             session.out.line(_event_line(event, to_jsonable(event.attributes, decode)))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.events import WorkflowTaskFailedCause
+from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.intents import (
     CancelActivity,
     CompleteActivity,
@@ -53,8 +54,14 @@ def _workflow_task_success(
     worker: WorkerRef,
     answers: list[tuple[QueryToken, QueryAnswer]],
 ) -> Completion:
+    rules: tuple[WakeRule, ...] = ()
+    if message.wake_rules:
+        rules = tuple(
+            WakeRule(list(rule.activity_ids), rule.ended, rule.completed, rule.failed)
+            for rule in message.wake_rules
+        )
     done = CompleteWorkflowTask(
-        token, [], message.cached, worker.worker_id, worker.identity, worker.build_id
+        token, [], message.cached, worker.worker_id, worker.identity, worker.build_id, rules
     )
     try:
         done.commands.extend(commands_of(message.commands))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from perdure_api.v1 import event_pb2
 from perdure_engine.core import events as core
 from perdure_engine.core.ids import uuid_text
@@ -93,6 +95,7 @@ def _workflow_task_completed(e: core.WorkflowTaskCompleted) -> Fields:
         "started_event_id": e.started_event_id,
         "identity": e.identity,
         "build_id": e.build_id,
+        "wake_rules": [msgspec.structs.asdict(rule) for rule in e.wake_rules],
     }
 
 

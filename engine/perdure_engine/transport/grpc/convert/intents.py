@@ -14,7 +14,9 @@ from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.ids import run_id_of
 from perdure_engine.core.intents import (
     CancelWorkflow,
+    DeleteWorkflow,
     DescribeWorkflow,
+    ExplainWorkflow,
     IdConflictPolicy,
     IdReusePolicy,
     QueryWorkflow,
@@ -142,8 +144,28 @@ def terminate_workflow(
     )
 
 
+def delete_workflow(message: pb.DeleteWorkflowRequest, namespace_id: bytes) -> DeleteWorkflow:
+    return DeleteWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        identity=message.identity,
+        reason=message.reason,
+    )
+
+
 def describe_workflow(message: pb.DescribeWorkflowRequest, namespace_id: bytes) -> DescribeWorkflow:
     return DescribeWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+    )
+
+
+def explain_workflow(message: pb.ExplainWorkflowRequest, namespace_id: bytes) -> ExplainWorkflow:
+    return ExplainWorkflow(
         namespace_id=namespace_id,
         workflow_id=message.workflow_id,
         run_id=uuid_bytes_or_none("run_id", message.run_id),

@@ -13,6 +13,7 @@ from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.frontend.handlers.describe_cluster import Cluster
 from perdure_engine.frontend.handlers.describe_task_queue import KindInfo
+from perdure_engine.frontend.handlers.explain_workflow import Explained, Why
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import NamespaceRow
 from perdure_engine.transport.grpc.convert.failures import failure_fields
@@ -33,6 +34,34 @@ def signaled(_: None) -> pb.SignalWorkflowResponse:
 
 def cancel_requested(_: None) -> pb.CancelWorkflowResponse:
     return pb.CancelWorkflowResponse()
+
+
+def explained(why: Why) -> pb.ExplainWorkflowResponse:
+    return pb.ExplainWorkflowResponse(
+        run_id=uuid_text(why.run_id), reasons=[pb.WaitReason(**_reason(one)) for one in why.reasons]
+    )
+
+
+def _reason(explained: Explained) -> Fields:
+    reason = explained.reason
+    fields: Fields = {
+        "kind": reason.kind,
+        "since_us": reason.since_us,
+        "until_us": reason.until_us,
+        "subject": reason.subject,
+        "activity_type": reason.activity_type,
+        "task_queue": reason.task_queue,
+        "attempt": reason.attempt,
+        "worker_identity": reason.worker_identity,
+        "pollers": explained.pollers,
+    }
+    if reason.last_failure is not None:
+        fields["last_failure"] = failure_fields(reason.last_failure)
+    return fields
+
+
+def deleted(_: None) -> pb.DeleteWorkflowResponse:
+    return pb.DeleteWorkflowResponse()
 
 
 def terminated(_: None) -> pb.TerminateWorkflowResponse:

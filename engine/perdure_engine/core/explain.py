@@ -1,0 +1,171 @@
+"""Why a run does not move: what it waits for, since when, and what will wake it. Read only."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from perdure_engine.core.failures import Failure
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
+
+
+class WaitKind(enum.IntEnum):
+    CLOSED = 1  # for nothing any more
+    START_DELAY = 2
+    WORKER_FOR_WORKFLOW_TASK = 3  # somebody who polls the queue
+    WORKFLOW_TASK = 4  # a worker that runs its code now
+    WORKFLOW_TASK_BACKOFF = 5  # its code failed, and is tried again
+    WORKER_FOR_ACTIVITY = 6
+    ACTIVITY = 7
+    ACTIVITY_BACKOFF = 8
+    TIMER = 9
+    EVENT = 10  # a signal, a cancel: nothing of its own is under way
+
+
+class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in µs, 0: not known. `until_us`: when it goes on by itself, at the latest."""
+
+    kind: WaitKind
+    since_us: int
+    until_us: int = 0
+    subject: str = ""  # the activity's or the timer's id
+    activity_type: str = ""
+    task_queue: str = ""
+    attempt: int = 0
+    worker_identity: str = ""
+    last_failure: Failure | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    run_id: bytes
+    reasons: list[WaitReason]
+
+
+def explain(state: RunState) -> Explanation:
+    """At least one reason."""
+    closed = state.folded.closed
+    if closed is not None:
+        reasons = [WaitReason(kind=WaitKind.CLOSED, since_us=closed.time_us)]
+    else:
+        reasons = _of_workflow_task(state) + _of_activities(state) + _of_timers(state)
+    if not reasons:
+        reasons = [
+            WaitReason(
+                kind=WaitKind.EVENT,
+                since_us=state.folded.last_time_us,
+                until_us=_first(_due(state, TimerKind.RUN_TIMEOUT), _end(state)),
+            )
+        ]
+    return Explanation(state.run_id, reasons)
+
+
+def _of_workflow_task(state: RunState) -> list[WaitReason]:
+    record = state.tasks.get(WORKFLOW_TASK_KEY)
+    if record is None:
+        due_us = _due(state, TimerKind.START_DELAY)
+        began_us = state.folded.started.time_us
+        delay = WaitReason(kind=WaitKind.START_DELAY, since_us=began_us, until_us=due_us)
+        return [delay] if due_us else []
+    timeout_us = state.folded.started.task_timeout_ms * 1_000
+    if _is_out(record):
+        kind, since_us = WaitKind.WORKFLOW_TASK, _started_us(record)
+        until_us = since_us + timeout_us
+    elif record.state is TaskState.BACKOFF:
+        kind, since_us = WaitKind.WORKFLOW_TASK_BACKOFF, record.ready_us
+        until_us = record.next_attempt_us
+    else:
+        kind, since_us, until_us = WaitKind.WORKER_FOR_WORKFLOW_TASK, record.ready_us, 0
+    return [
+        WaitReason(
+            kind=kind,
+            since_us=since_us,
+            until_us=until_us,
+            task_queue=record.queue,
+            attempt=record.attempt,
+            worker_identity=_identity(record),
+            last_failure=record.last_failure,
+        )
+    ]
+
+
+def _of_activities(state: RunState) -> list[WaitReason]:
+    reasons = []
+    for key, activity in state.folded.activities.items():
+        record = state.tasks.get(key)
+        if record is not None:
+            reasons.append(_of_activity(activity, record))
+    return reasons
+
+
+def _of_activity(activity: Activity, record: TaskRecord) -> WaitReason:
+    scheduled = activity.scheduled
+    end_us = _after(scheduled.time_us, scheduled.schedule_to_close_timeout_ms)
+    if _is_out(record):
+        kind, since_us = WaitKind.ACTIVITY, _started_us(record)
+        until_us = _first(_after(since_us, scheduled.start_to_close_timeout_ms), end_us)
+    elif record.state is TaskState.BACKOFF:
+        kind, since_us, until_us = WaitKind.ACTIVITY_BACKOFF, 0, record.next_attempt_us
+    else:
+        kind, since_us = WaitKind.WORKER_FOR_ACTIVITY, record.ready_us
+        until_us = _first(_after(scheduled.time_us, scheduled.schedule_to_start_timeout_ms), end_us)
+    return WaitReason(
+        kind=kind,
+        since_us=since_us,
+        until_us=until_us,
+        subject=scheduled.activity_id,
+        activity_type=scheduled.activity_type,
+        task_queue=record.queue,
+        attempt=record.attempt,
+        worker_identity=_identity(record),
+        last_failure=record.last_failure,
+    )
+
+
+def _of_timers(state: RunState) -> list[WaitReason]:
+    return [
+        WaitReason(kind=WaitKind.TIMER, since_us=0, until_us=timer.fire_us, subject=timer.timer_id)
+        for timer in state.folded.timers.values()
+    ]
+
+
+def waits_for_a_worker(reason: WaitReason) -> TaskKind | None:
+    """Whose polls would end the wait."""
+    match reason.kind:
+        case WaitKind.WORKER_FOR_WORKFLOW_TASK:
+            return TaskKind.WORKFLOW
+        case WaitKind.WORKER_FOR_ACTIVITY:
+            return TaskKind.ACTIVITY
+        case _:
+            return None
+
+
+def _is_out(record: TaskRecord) -> bool:
+    return record.handout is not None or record.state is TaskState.STARTED
+
+
+def _started_us(record: TaskRecord) -> int:
+    return record.handout.started_us if record.handout is not None else record.started_us
+
+
+def _identity(record: TaskRecord) -> str:
+    return record.handout.identity if record.handout is not None else record.identity
+
+
+def _due(state: RunState, kind: TimerKind) -> int:
+    timer = state.timer_rows.get((kind, 0))
+    return timer.due_us if timer is not None else 0
+
+
+def _end(state: RunState) -> int:
+    return _due(state, TimerKind.EXECUTION_TIMEOUT)
+
+
+def _after(since_us: int, timeout_ms: int) -> int:
+    return since_us + timeout_ms * 1_000 if timeout_ms else 0
+
+
+def _first(*instants_us: int) -> int:
+    """The earliest of those that are set."""
+    return min((instant for instant in instants_us if instant), default=0)

@@ -1,0 +1,122 @@
+"""Closed runs that are to go, deleted in the shard's turn (design §3: only the owner deletes).
+
+A call that asked for it is answered when its run is gone. If the process dies before, the run is there
+still, closed, and the call may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.history.work import Item
+from perdure_engine.ports.store import Removal
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+RUNS_MAX = 100  # in one statement
+HISTORY_BYTES_MAX = 8 * 1024 * 1024  # in one statement; a larger run goes alone
+
+
+class Leaving(msgspec.Struct, eq=False):
+    """A closed run that is to go."""
+
+    run_id: bytes
+    namespace_id: bytes
+    workflow_id: str
+    history_bytes: int
+    items: list[Item]  # who asked for it; nobody: retention
+
+
+class Removing:
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._leaving: dict[bytes, Leaving] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def due(self) -> bool:
+        """The writer sends a removal in the shard's next turn."""
+        return bool(self._leaving)
+
+    def add(self, leaving: Leaving) -> None:
+        """Its run has closed, and that is saved."""
+        self._idle.clear()
+        there = self._leaving.setdefault(leaving.run_id, leaving)
+        if there is not leaving:
+            there.items += leaving.items
+        self._shard.work_waits()
+
+    async def wait_idle(self) -> None:
+        """Returns when nothing waits and nothing is under way."""
+        await self._idle.wait()
+
+    def take(self, batch_id: bytes) -> tuple[Removal, list[Leaving]]:
+        """The next statement's runs. To be settled with `removed`, `refused` or `give_back`."""
+        taken: list[Leaving] = []
+        size = 0
+        for leaving in self._leaving.values():
+            size += leaving.history_bytes
+            if len(taken) == RUNS_MAX or (taken and size > HISTORY_BYTES_MAX):
+                break
+            taken.append(leaving)
+        for leaving in taken:
+            del self._leaving[leaving.run_id]
+        removal = Removal(
+            batch_id,
+            self._shard.fence,
+            [leaving.run_id for leaving in taken],
+            [(leaving.namespace_id, leaving.workflow_id) for leaving in taken],
+        )
+        return removal, taken
+
+    def removed(self, taken: list[Leaving]) -> None:
+        """They are gone from the database: now from memory, and whoever asked hears so.
+
+        Whoever still waits for one of them (a query, say) is asked again what it wants of a run that is
+        not there.
+        """
+        for leaving in taken:
+            run = self._shard.runs.get(leaving.run_id)
+            if run is not None:
+                self._shard.evict(run)
+            key = (leaving.namespace_id, leaving.workflow_id)
+            current = self._shard.currents.get(key)
+            if current is not None and current.run_id == leaving.run_id:
+                del self._shard.currents[key]
+            for item in leaving.items:
+                item.answer(None)
+        self._settle()
+
+    def refused(self, taken: list[Leaving]) -> None:
+        """Memory and database differ about one of them: what comes next is decided on reloaded state."""
+        for leaving in taken:
+            run = self._shard.runs.get(leaving.run_id)
+            if run is not None:
+                self._shard.evict(run)
+            for item in leaving.items:
+                item.refuse(Rejected(Code.ABORTED, "RUN_CHANGED", "the run has changed; try again"))
+        self._settle()
+
+    def give_back(self, taken: list[Leaving]) -> None:
+        """It was not deleted (or may not have been): deleting it once more is harmless."""
+        for leaving in taken:
+            there = self._leaving.setdefault(leaving.run_id, leaving)
+            if there is not leaving:
+                there.items += leaving.items
+
+    def drain(self) -> list[Item]:
+        """Whoever waits, given up (the shard closes)."""
+        items = [item for leaving in self._leaving.values() for item in leaving.items]
+        self._leaving.clear()
+        self._settle()
+        return items
+
+    def _settle(self) -> None:
+        if not self._leaving:
+            self._idle.set()

@@ -1,0 +1,46 @@
+"""Whether anything goes on in these shards, or all that can happen next is that time passes.
+
+Asked by the test environment before it lets the database's time jump. Time that jumps while a task is out would run
+out its start-to-close and heartbeat timeouts, which are judged by database time; so one hand-out anywhere is enough
+for time to stay as it is.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from perdure_engine.history.shard import Shard
+
+
+class Stillness(enum.Enum):
+    STILL = enum.auto()  # only time, or somebody outside, can change anything
+    UNATTENDED = enum.auto()  # tasks are ready, and no worker asks for them
+    WORKING = enum.auto()  # a worker has a task
+    MOVING = enum.auto()  # in a moment it will be one of the others
+
+
+def stillness(shards: Iterable[Shard]) -> Stillness:
+    found = Stillness.STILL
+    for shard in shards:
+        if _moves(shard):
+            return Stillness.MOVING
+        if len(shard.leases):
+            found = Stillness.WORKING
+            continue
+        for offer in shard.queues.offered():
+            if shard.rooms.matching.has_pollers(offer.namespace_id, offer.queue, offer.kind):
+                return Stillness.MOVING  # about to be handed out, or it waits for a busy worker
+            if found is Stillness.STILL:
+                found = Stillness.UNATTENDED
+    return found
+
+
+def _moves(shard: Shard) -> bool:
+    return (
+        shard.in_flight
+        or len(shard.inbox) > 0
+        or shard.needs_new_range
+        or shard.loading.busy
+        or shard.timers.busy
+    )

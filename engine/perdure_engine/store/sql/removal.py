@@ -1,0 +1,62 @@
+"""The removal: closed runs of one shard deleted under its fence, in one autocommit statement.
+
+Sent by the writer in the shard's turn, like the sweep, and like it planned anew each time. Its guard
+raises (22012) when one of the runs is open. A closed run has no live task and no live timer: their
+dead rows are the sweep's.
+"""
+
+from __future__ import annotations
+
+from typing import Final, LiteralString
+
+from perdure_engine.ports.store import Removal
+from perdure_engine.store.sql import (
+    current_runs,
+    executions,
+    history,
+    inbox,
+    shard_fence,
+    snapshots,
+    visibility,
+)
+from perdure_engine.store.sql.parameters import Texts, Uuids
+
+REMOVE: Final[LiteralString] = (
+    "with "
+    + shard_fence.ADVANCE
+    + ",\n"
+    + executions.REMOVE
+    + ",\n"
+    + history.REMOVE
+    + ",\n"
+    + inbox.REMOVE
+    + ",\n"
+    + snapshots.REMOVE
+    + ",\n"
+    + visibility.REMOVE
+    + ",\n"
+    + current_runs.REMOVE
+    + """
+select clock_timestamp() as db_now,
+  case when (select g.held from g)
+    then div(1::numeric, (case
+      when """
+    + executions.STILL_OPEN
+    + """ = 0
+      then 1 else 0 end)::numeric)::int8
+    else """
+    + shard_fence.LOST
+    + """
+  end as guard"""
+)
+
+STATEMENTS: Final[dict[str, LiteralString]] = {"removal": REMOVE}
+
+
+def parameters(removal: Removal) -> list[object]:
+    return [
+        *shard_fence.advance_parameters([removal.fence], removal.batch_id),
+        Uuids(removal.run_ids),
+        Uuids([namespace_id for namespace_id, _ in removal.workflows]),
+        Texts([workflow_id for _, workflow_id in removal.workflows]),
+    ]

@@ -1,0 +1,159 @@
+"""Running workflow code against recorded histories: does it still do what they say?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from perdure._client.history import WorkflowHistory
+from perdure._definitions import WorkflowDefinition, workflow_definition
+from perdure._replay import guard
+from perdure._replay.instance import WorkflowInstance
+from perdure._replay.messages import Event, Task, TaskFailure
+from perdure._replay.messages import WorkflowExecutionStarted as Started
+from perdure._wire.events import event_from_message
+from perdure._wire.history import message_from_history_event
+from perdure.converter import DataConverter
+from perdure.errors import HistoryError, UnknownWorkflowTypeError
+
+
+@dataclass(frozen=True)
+class WorkflowReplayResult:
+    """`replay_failure` None: the code does what the history says."""
+
+    history: WorkflowHistory
+    replay_failure: Exception | None
+
+
+@dataclass(frozen=True)
+class WorkflowReplayResults:
+    """What went wrong, by run id; empty when nothing did."""
+
+    replay_failures: Mapping[str, Exception]
+
+
+class Replayer:
+    """Replays histories with these workflows, as a worker would that has to load the run.
+
+    Nothing is asked of any engine, and no activity runs. A failure is NondeterminismError, which
+    names the event and the line of your code, when the code does something else than the history
+    says; UnknownWorkflowTypeError; HistoryError for a history that is none; PayloadDecodeError.
+    A history may be that of an open run: it is replayed up to its last completed workflow task.
+    """
+
+    def __init__(
+        self,
+        *,
+        workflows: Sequence[type],
+        namespace: str = "default",
+        data_converter: DataConverter = DataConverter.default,
+    ) -> None:
+        """Raises TypeError or ValueError for what cannot be run."""
+        definitions = [workflow_definition(workflow) for workflow in workflows]
+        self._workflows = {definition.name: definition for definition in definitions}
+        if not definitions:
+            raise ValueError("at least one workflow is needed")
+        if len(self._workflows) < len(definitions):
+            raise ValueError("two workflows have the same name")
+        self._namespace = namespace
+        self._data_converter = data_converter
+        guard.install()
+        for workflow in workflows:
+            guard.cover(sys.modules[workflow.__module__])
+
+    async def replay_workflow(
+        self, history: WorkflowHistory, *, raise_on_replay_failure: bool = True
+    ) -> WorkflowReplayResult:
+        """Raises the failure, unless told to return it in the result."""
+        failure = self._replay(history)
+        if failure is not None and raise_on_replay_failure:
+            raise failure
+        return WorkflowReplayResult(history, failure)
+
+    async def replay_workflows(
+        self, histories: AsyncIterator[WorkflowHistory], *, raise_on_replay_failure: bool = True
+    ) -> WorkflowReplayResults:
+        """Raises the first failure, unless told to go on and return them all."""
+        failures: dict[str, Exception] = {}
+        async for history in histories:
+            result = await self.replay_workflow(
+                history, raise_on_replay_failure=raise_on_replay_failure
+            )
+            if result.replay_failure is not None:
+                failures[history.run_id or history.workflow_id] = result.replay_failure
+        return WorkflowReplayResults(failures)
+
+    def workflow_replay_iterator(
+        self, histories: AsyncIterator[WorkflowHistory]
+    ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
+        """Results one after the other, as `async with … as results: async for result in results`."""
+
+        async def results() -> AsyncIterator[WorkflowReplayResult]:
+            async for history in histories:
+                yield await self.replay_workflow(history, raise_on_replay_failure=False)
+
+        @asynccontextmanager
+        async def opened() -> AsyncGenerator[AsyncIterator[WorkflowReplayResult], None]:
+            yield results()
+
+        return opened()
+
+    def _replay(self, history: WorkflowHistory) -> Exception | None:
+        try:
+            events = [event_from_message(message_from_history_event(one)) for one in history.events]
+            task = _task_of(history, events)
+            definition = self._workflows.get(task.workflow_type)
+            if definition is None:
+                raise UnknownWorkflowTypeError(task.workflow_type, list(self._workflows))
+        except Exception as error:
+            return error
+        instance = _ReplayedInstance(
+            definition, namespace=self._namespace, data_converter=self._data_converter
+        )
+        try:
+            outcome = instance.activate(task)
+            return instance.error if isinstance(outcome, TaskFailure) else None
+        finally:
+            instance.evict()
+
+
+class _ReplayedInstance(WorkflowInstance):
+    """Keeps what went wrong as it was raised."""
+
+    __slots__ = ("error",)
+
+    def __init__(
+        self, definition: WorkflowDefinition, *, namespace: str, data_converter: DataConverter
+    ) -> None:
+        super().__init__(definition, namespace=namespace, data_converter=data_converter)
+        self.error: Exception | None = None
+
+    def _fail(self, task: Task, error: BaseException) -> TaskFailure:
+        if not isinstance(error, Exception):  # an interrupt of ours; none of the user's passes here
+            self.error = HistoryError(repr(error))
+        else:
+            self.error = error
+        return super()._fail(task, error)
+
+
+def _task_of(history: WorkflowHistory, events: list[Event]) -> Task:
+    """One that brings the whole history and asks for nothing more than to have replayed it."""
+    started = events[0] if events else None
+    if not isinstance(started, Started):
+        raise HistoryError("the history does not begin with WorkflowExecutionStarted")
+    return Task(
+        token=b"",
+        workflow_id=started.workflow_id or history.workflow_id,
+        run_id=started.run_id,
+        workflow_type=started.workflow_type,
+        attempt=1,
+        previous_started_event_id=0,
+        started_event_id=events[-1].event_id,
+        events=events,
+        queries=[],
+        query_only=True,
+        history_size_bytes=0,
+        suggest_continue_as_new=False,
+    )

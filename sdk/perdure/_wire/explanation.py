@@ -1,0 +1,102 @@
+"""Why a run does not move, as the engine tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+
+from perdure._wire.failures import failure_from_message
+from perdure._wire.policies import instant_from_us
+from perdure.errors import FailureInfo
+from perdure_api.v1 import workflow_service_pb2 as pb
+
+
+class WaitKind(IntEnum):
+    """What a run waits for."""
+
+    UNSPECIFIED = 0
+    """A kind that this SDK does not know yet."""
+    CLOSED = 1
+    START_DELAY = 2
+    WORKER_FOR_WORKFLOW_TASK = 3
+    WORKFLOW_TASK = 4
+    WORKFLOW_TASK_BACKOFF = 5
+    WORKER_FOR_ACTIVITY = 6
+    ACTIVITY = 7
+    ACTIVITY_BACKOFF = 8
+    TIMER = 9
+    EVENT = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitReason:
+    """One of the things that a run waits for."""
+
+    kind: WaitKind
+    since: datetime | None
+    until: datetime | None
+    """When it goes on by itself, at the latest. None: it does not, or that is not known."""
+    subject: str
+    """The activity's or the timer's id."""
+    activity_type: str
+    task_queue: str
+    attempt: int
+    worker_identity: str
+    last_failure: FailureInfo | None
+    pollers: int
+    """Of the queue, on the node that answered, where a worker is waited for."""
+
+    @property
+    def text(self) -> str:
+        """In words: what is waited for, and what will wake the run. Times are not in it."""
+        return _TEXTS.get(self.kind, "for something that this version does not know").format(
+            activity=f"activity {self.subject} ({self.activity_type}), attempt {self.attempt}",
+            timer=f"timer {self.subject}",
+            queue=self.task_queue,
+            polled="nobody polls it" if not self.pollers else f"{self.pollers} poll it",
+            worker=self.worker_identity or "a worker",
+            attempt=self.attempt,
+        )
+
+
+_TEXTS = {
+    WaitKind.CLOSED: "for nothing: the run has closed",
+    WaitKind.START_DELAY: "for its start delay to end",
+    WaitKind.WORKER_FOR_WORKFLOW_TASK: (
+        "for a worker that polls the task queue {queue} for workflows; {polled}"
+    ),
+    WaitKind.WORKFLOW_TASK: "for {worker}, which runs its code now (attempt {attempt})",
+    WaitKind.WORKFLOW_TASK_BACKOFF: (
+        "for the next attempt of its code, which has failed; correct the code and start the worker"
+    ),
+    WaitKind.WORKER_FOR_ACTIVITY: (
+        "for a worker that polls the task queue {queue} for {activity}; {polled}"
+    ),
+    WaitKind.ACTIVITY: "for {activity}, which runs at {worker}",
+    WaitKind.ACTIVITY_BACKOFF: "for the next attempt of {activity}, after a failure",
+    WaitKind.TIMER: "for {timer}",
+    WaitKind.EVENT: "for somebody to signal or cancel it: nothing of its own is under way",
+}
+_KINDS = {int(kind): kind for kind in WaitKind}
+
+
+def reasons_from_message(message: pb.ExplainWorkflowResponse) -> Sequence[WaitReason]:
+    return [
+        WaitReason(
+            kind=_KINDS.get(one.kind, WaitKind.UNSPECIFIED),
+            since=instant_from_us(one.since_us),
+            until=instant_from_us(one.until_us),
+            subject=one.subject,
+            activity_type=one.activity_type,
+            task_queue=one.task_queue,
+            attempt=one.attempt,
+            worker_identity=one.worker_identity,
+            last_failure=(
+                failure_from_message(one.last_failure) if one.HasField("last_failure") else None
+            ),
+            pollers=one.pollers,
+        )
+        for one in message.reasons
+    ]

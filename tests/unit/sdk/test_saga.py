@@ -1,0 +1,161 @@
+"""Sagas: compensations in reverse, whole, beyond cancellation, and an operator for those that fail."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.sdk.engine_in_small import PocketEngine, names
+
+from perdure import workflow
+from perdure._replay.messages import ActivityTaskScheduled
+from perdure.common import SAGA_SIGNAL
+from perdure.errors import ApplicationError
+
+LIMIT = timedelta(seconds=10)
+
+
+async def do(name: str) -> Any:
+    return await workflow.execute_activity(name, start_to_close_timeout=LIMIT)
+
+
+@workflow.defn
+class Trip:
+    @workflow.run
+    async def run(self) -> Any:
+        async with workflow.saga() as saga:
+            for step in ("car", "hotel", "flight"):
+                saga.add(workflow.execute_activity, f"undo-{step}", start_to_close_timeout=LIMIT)
+                await do(step)
+        return "booked"
+
+
+@workflow.defn
+class Careful:
+    """Catches what it came to, and says what was given up."""
+
+    @workflow.run
+    async def run(self) -> Any:
+        saga = workflow.saga()
+        try:
+            async with saga:
+                saga.add(do, "undo-car")
+                await do("car")
+                raise ApplicationError("no license")
+        except ApplicationError as error:
+            return [error.message, saga.skipped]
+
+
+def to(run: PocketEngine, *names_of: str) -> list[str]:
+    """The activities complete one after the other; what the last workflow task asked for."""
+    asked: list[str] = []
+    for name in names_of:
+        complete(run, name)
+        asked = names(run.task())
+    return asked
+
+
+def complete(run: PocketEngine, name: str) -> None:
+    run.complete(activity_id(run, name))
+
+
+def fail(run: PocketEngine, name: str, message: str = "no") -> None:
+    run.fail(activity_id(run, name), ApplicationError(message))
+
+
+def activity_id(run: PocketEngine, name: str) -> str:
+    found = [e for e in run.events if getattr(e, "activity_type", "") == name]
+    assert isinstance(found[-1], ActivityTaskScheduled)
+    return found[-1].activity_id
+
+
+def begin(cls: type = Trip) -> PocketEngine:
+    run = PocketEngine(cls)
+    run.task()
+    return run
+
+
+def started(commands: list[str]) -> list[str]:
+    return [text.split()[-1] for text in commands if text.startswith("ScheduleActivity")]
+
+
+def test_nothing_is_undone_when_all_went_well() -> None:
+    run = begin()
+    assert to(run, "car", "hotel", "flight") == ["CompleteWorkflow booked"]
+
+
+def test_a_step_that_fails_is_undone_too_and_all_before_it_in_reverse() -> None:
+    run = begin()
+    to(run, "car")
+    fail(run, "hotel", "full")
+    assert started(names(run.task())) == ["undo-hotel"]
+    assert started(to(run, "undo-hotel")) == ["undo-car"]
+    last = to(run, "undo-car")
+    assert last[-1].startswith("FailWorkflow")
+    assert names(run.replay()) == last
+
+
+def test_a_cancelled_workflow_is_undone_and_ends_cancelled() -> None:
+    run = begin()
+    to(run, "car")
+    run.cancel("too dear")
+    asked = names(run.task())
+    assert started(asked) == ["undo-hotel"]
+    assert any(text.startswith("RequestCancelActivity") for text in asked)
+    to(run, "undo-hotel")
+    assert to(run, "undo-car")[-1].startswith("CancelWorkflow")
+
+
+def test_a_cancellation_does_not_reach_what_undoes() -> None:
+    run = begin()
+    to(run, "car")
+    fail(run, "hotel")
+    run.task()
+    run.cancel("now")
+    assert names(run.task()) == [], "undo-hotel goes on"
+    assert started(to(run, "undo-hotel")) == ["undo-car"]
+    assert to(run, "undo-car")[-1].startswith("CancelWorkflow")
+
+
+def test_a_compensation_that_fails_waits_for_an_operator_and_is_tried_again() -> None:
+    run = begin(Careful)
+    to(run, "car")
+    fail(run, "undo-car", "bank closed")
+    assert names(run.task()) == [], "parked"
+    run.signal(SAGA_SIGNAL, {"action": "nonsense"})
+    assert names(run.task()) == []
+    run.signal(SAGA_SIGNAL, {"action": "retry"})
+    assert started(names(run.task())) == ["undo-car"]
+    last = to(run, "undo-car")
+    assert last == ["CompleteWorkflow ['no license', []]"]
+    assert names(run.replay()) == last
+
+
+def test_an_operator_may_give_one_up() -> None:
+    run = begin(Careful)
+    to(run, "car")
+    fail(run, "undo-car")
+    run.task()
+    run.signal(SAGA_SIGNAL, {"action": "skip", "reason": "refunded by hand"})
+    assert names(run.task()) == ["CompleteWorkflow ['no license', ['undo-car']]"]
+
+
+@pytest.mark.parametrize("asked", ["retry", "skip"])
+def test_a_parked_run_that_is_cancelled_stays_parked(asked: str) -> None:
+    run = begin(Careful)
+    to(run, "car")
+    fail(run, "undo-car")
+    run.task()
+    run.cancel("never mind")
+    assert names(run.task()) == []
+    run.signal(SAGA_SIGNAL, {"action": asked})
+    after = names(run.task())
+    assert started(after) == (["undo-car"] if asked == "retry" else [])
+
+
+def test_an_evicted_run_undoes_nothing() -> None:
+    run = begin()
+    to(run, "car")
+    run.instance.evict()
+    assert [e for e in run.events if "undo" in getattr(e, "activity_type", "")] == []
