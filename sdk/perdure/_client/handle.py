@@ -277,7 +277,10 @@ class WorkflowHandle(Generic[S, R]):
         )
 
     async def fetch_history(self, *, rpc_timeout: timedelta | None = None) -> WorkflowHistory:
-        """All events that there are now, of one run."""
+        """All events that there are now, of one run.
+
+        Payloads stay as they are saved; `DataConverter.decode` and `Replayer` read encoded ones.
+        """
         events = [event async for event in self.fetch_history_events(rpc_timeout=rpc_timeout)]
         return WorkflowHistory(self._id, self._run_id or run_id_of(events), events)
 

@@ -104,9 +104,9 @@ class WorkflowService:
     async def history_page(
         self, target: Target, page_token: bytes, wait_ms: int, timeout_s: float
     ) -> tuple[list[HistoryEvent], bytes]:
-        """A page for reading. With `wait_ms` it waits that long for an event past the token."""
+        """A page for reading, with its payloads as they are saved. With `wait_ms` it waits that long
+        for an event past the token."""
         response = await self._history_page(target, page_token, wait_ms, timeout_s)
-        await self._edge.decode(response, keeps_unreadable=True)
         return [history_event_from_message(one) for one in response.events], (
             response.next_page_token
         )
