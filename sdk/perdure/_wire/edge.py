@@ -174,7 +174,13 @@ class PayloadEdge:
 PLAIN = PayloadEdge()
 
 
+_NOTHING = Payload("", b"")
+"""In a memo: the name is taken away."""
+
+
 async def _single(payload: Payload, change: _Change) -> Payload:
+    if payload == _NOTHING:
+        return payload
     changed = await change([payload])
     if len(changed) != 1:
         raise PayloadError(f"the codec made {len(changed)} payloads of one that stands alone")

@@ -41,6 +41,7 @@ KINDS = {
     "static_summary": Kind.PAYLOAD,
     "summary": Kind.PAYLOAD,
     "memo": Kind.FIELDS,
+    "upserted_memo": Kind.FIELDS,
 }
 # Headers are for interceptors, which have to read them wherever a call passes.
 NOT_ENCODED = frozenset(

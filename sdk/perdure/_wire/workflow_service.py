@@ -99,6 +99,7 @@ class WorkflowService:
             response = await self._stub.ExplainWorkflow(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
+        await self._edge.decode(response, keeps_unreadable=True)
         return reasons_from_message(response)
 
     async def history_page(
