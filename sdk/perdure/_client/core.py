@@ -92,7 +92,12 @@ class ClientCore:
     async def _pass_edge(self, calls: Coalescer, call: Call[T], timeout_s: float) -> T:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        await self.edge.encode(call.message)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.edge.encode(call.message)
+        except TimeoutError:
+            message = "the call's payloads were not encoded in time"
+            raise RPCError(message, RPCStatusCode.DEADLINE_EXCEEDED) from None
         call.size = call.message.ByteSize()
         result = await calls.submit(call.unread(), max(0.0, deadline_s - loop.time()))
         await self.edge.decode(result, keeps_unreadable=call.only_shows)

@@ -39,6 +39,8 @@ from perdure.errors import (
     PayloadAlteredError,
     PayloadEncodeError,
     PayloadTooLargeError,
+    RPCError,
+    RPCStatusCode,
     UnknownKeyError,
 )
 from perdure.storage import ExternalStorage
@@ -444,6 +446,20 @@ async def test_a_command_that_cannot_be_encoded_fails_the_task(engine: FakeEngin
     assert failure.failure.application.type == "PayloadEncodeError"
     expected = "commands[0].schedule_activity.input: ConnectionError: codec server is down"
     assert expected in failure.failure.message
+
+
+async def test_a_codec_that_takes_too_long_uses_up_the_time_of_the_call(engine: FakeEngine) -> None:
+    class Stuck(Failing):
+        async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async with connected(engine, DataConverter(payload_codec=Stuck())) as client:
+        handle = client.get_workflow_handle("call")
+        with pytest.raises(RPCError, match="not encoded in time") as caught:
+            await handle.signal("card", "arg", rpc_timeout=timedelta(milliseconds=1))
+    assert caught.value.status is RPCStatusCode.DEADLINE_EXCEEDED
+    assert not engine.requests["BatchCall"]
 
 
 async def test_a_start_that_cannot_be_encoded_is_not_sent(engine: FakeEngine) -> None:
