@@ -62,6 +62,7 @@ from perdure.errors import (
     RPCError,
     RPCStatusCode,
     WorkflowAlreadyStartedError,
+    WorkflowContinuedAsNewError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "WaitKind",
     "WaitReason",
     "WorkflowAlreadyStartedError",
+    "WorkflowContinuedAsNewError",
     "WorkflowExecution",
     "WorkflowExecutionDescription",
     "WorkflowFailureError",

@@ -11,6 +11,7 @@ PerdureError
 │   ├── WorkerLostError               the worker died and no further attempt was allowed
 │   └── WorkflowAlreadyStartedError   an open run has that id
 ├── WorkflowFailureError              the run that was waited for did not complete (client)
+├── WorkflowContinuedAsNewError       … because another run follows it, not waited for (client)
 ├── WorkflowQueryFailedError          the query's code raised (client)
 ├── RPCError                          the engine refused a call, or did not answer it
 ├── PayloadError                      a value and its bytes do not fit together
@@ -277,6 +278,14 @@ class WorkflowFailureError(PerdureError):
     def cause(self) -> BaseException:
         assert self.__cause__ is not None
         return self.__cause__
+
+
+class WorkflowContinuedAsNewError(PerdureError):
+    """The run ended by continuing as new: `new_execution_run_id` is the run that follows."""
+
+    def __init__(self, new_execution_run_id: str) -> None:
+        super().__init__("Workflow continued as new")
+        self.new_execution_run_id = new_execution_run_id
 
 
 class WorkflowQueryFailedError(PerdureError):

@@ -19,6 +19,7 @@ from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.ids import shard_of
 from perdure_engine.core.replies import Closed
 from perdure_engine.history.controller import ShardController
@@ -31,6 +32,7 @@ from perdure_engine.membership.nodes import NodeDirectory
 from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, HeldTask, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest
 from perdure_engine.ports.store import StoreError
+from perdure_engine.scheduler.cron import CronSpecs
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
 
@@ -66,6 +68,7 @@ class Node:
             lease_valid=self.lease.lease_valid,
             alarm=self._alarm,
             config=config,
+            cron=CronSpecs(),
         )
         self.rooms.writer = self.writer = Writer(self.rooms)
         self.rooms.matching = self.matcher = Matcher()
@@ -195,9 +198,7 @@ class Cluster:
             run_id=self.ids.new_id(),
             request_id=self.ids.new_id(),
             body_hash=b"12345678",
-            workflow_type="Order",
-            task_queue=QUEUE,
-            **options,
+            **({"workflow_type": "Order", "task_queue": QUEUE} | options),
         )
 
     async def result(self, workflow_id: str, run_id: bytes) -> Closed:
@@ -317,6 +318,10 @@ class Worker:
         await self._report(node, completion)
 
     def _decide(self, events: list[ev.Event]) -> list[cmd.Command]:
+        started = events[0]
+        assert isinstance(started, ev.WorkflowExecutionStarted)
+        if started.workflow_type == "Chain":
+            return _decide_chain(events, started)
         scheduled = sum(isinstance(event, ev.ActivityTaskScheduled) for event in events)
         completed = sum(isinstance(event, ev.ActivityTaskCompleted) for event in events)
         if completed < self.activities:
@@ -362,6 +367,21 @@ class Worker:
                 await asyncio.sleep(0.2)
         finally:
             self.held.pop((token.shard_id, token.start_no), None)
+
+
+def _decide_chain(
+    events: list[ev.Event], started: ev.WorkflowExecutionStarted
+) -> list[cmd.Command]:
+    """Half a second a run: the first continues as new, the second fails, and its second attempt completes."""
+    if not any(isinstance(event, ev.TimerStarted) for event in events):
+        return [cmd.StartTimer("t", 500)]
+    if not any(isinstance(event, ev.TimerFired) for event in events):
+        return []
+    if started.initiator is ev.Initiator.NONE:
+        return [cmd.ContinueAsNew("", "", b"second", b"", b"", 0, 0, None)]
+    if started.attempt == 1:
+        return [cmd.FailWorkflow(Failure(FailureKind.APPLICATION, "again", type="Flaky"))]
+    return [cmd.CompleteWorkflow(started.input)]
 
 
 def _complete(node: Node, completion: intents.WorkerIntent) -> Callable[[], Awaitable[Any]]:

@@ -17,6 +17,7 @@ CLOSING = (
     ev.WorkflowExecutionTimedOut,
     ev.WorkflowExecutionCanceled,
     ev.WorkflowExecutionTerminated,
+    ev.WorkflowExecutionContinuedAsNew,
 )
 
 

@@ -66,6 +66,27 @@ async def what_is_decorated_keeps_its_type() -> None:
     assert_type(Named(), Named)
 
 
+async def what_came_before_and_what_follows(order: Order) -> None:
+    assert_type(workflow.has_last_completion_result(), bool)
+    assert_type(workflow.get_last_completion_result(int), int | None)
+    assert_type(workflow.get_last_completion_result(), Any)
+    assert_type(workflow.get_last_failure(), BaseException | None)
+    assert_type(workflow.info().continued_run_id, str | None)
+    if order.number == 1:
+        workflow.continue_as_new(1, task_queue="others", memo={"step": 1})
+    if order.number == 2:
+        workflow.continue_as_new(1, workflow=Order.run, run_timeout=timedelta(days=1))
+    if order.number == 3:
+        workflow.continue_as_new(args=[1], workflow=Order.run)
+    workflow.continue_as_new("one", workflow="by name")
+
+
+async def wrong_ways_to_go_on(order: Order) -> None:
+    if order.number == 1:
+        workflow.continue_as_new("one", workflow=Order.run)  # type: ignore[arg-type,call-overload]
+    workflow.continue_as_new(1, run_timeout=5)  # type: ignore[arg-type,call-overload]
+
+
 class Wrong:
     @workflow.run  # type: ignore[type-var]
     def run(self) -> None: ...

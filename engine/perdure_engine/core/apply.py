@@ -11,6 +11,7 @@ from typing import Any
 from perdure_engine.core import events as ev
 from perdure_engine.core.events import Event, EventType
 from perdure_engine.core.fan_out import FanOut
+from perdure_engine.core.limits import REQUEST_MARK_EVERY
 from perdure_engine.core.state import Activity, Folded, Timer
 from perdure_engine.core.transitions import (
     ACTIVITY,
@@ -26,7 +27,10 @@ from perdure_engine.core.transitions import (
 
 def begin(event: ev.WorkflowExecutionStarted) -> Folded:
     """The fold of the first event."""
-    return Folded(event, last_time_us=event.time_us, activities={}, timers={}, request_ids={})
+    request_ids = {one[0]: one[1] for one in event.request_ids} if event.request_ids else {}
+    return Folded(
+        event, last_time_us=event.time_us, activities={}, timers={}, request_ids=request_ids
+    )
 
 
 def fold(history: Iterable[Event], base: Folded | None = None) -> Folded:
@@ -69,13 +73,23 @@ def _close(event_type: EventType) -> Callable[[Folded, Any], None]:
 def _signaled(folded: Folded, event: ev.WorkflowExecutionSignaled) -> None:
     folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_SIGNALED)
     folded.signals += 1
-    folded.request_ids[event.request_id] = event.body_hash
+    _remember(folded, event)
 
 
 def _cancel_requested(folded: Folded, event: ev.WorkflowExecutionCancelRequested) -> None:
     folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_CANCEL_REQUESTED)
     folded.cancel_requested = True
-    folded.request_ids[event.request_id] = event.body_hash
+    _remember(folded, event)
+
+
+def _remember(
+    folded: Folded, event: ev.WorkflowExecutionSignaled | ev.WorkflowExecutionCancelRequested
+) -> None:
+    """The caller's request id is known from now on; every so often, since when (`core.decide.requests`)."""
+    known = folded.request_ids
+    known[event.request_id] = event.body_hash
+    if len(known) % REQUEST_MARK_EVERY == 0:
+        folded.request_marks = [*(folded.request_marks or ()), (len(known), event.time_us)]
 
 
 def _task_scheduled(folded: Folded, event: ev.WorkflowTaskScheduled) -> None:
@@ -177,6 +191,7 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.WorkflowExecutionTimedOut: _close(EventType.WORKFLOW_EXECUTION_TIMED_OUT),
     ev.WorkflowExecutionCanceled: _close(EventType.WORKFLOW_EXECUTION_CANCELED),
     ev.WorkflowExecutionTerminated: _close(EventType.WORKFLOW_EXECUTION_TERMINATED),
+    ev.WorkflowExecutionContinuedAsNew: _close(EventType.WORKFLOW_EXECUTION_CONTINUED_AS_NEW),
     ev.WorkflowExecutionSignaled: _signaled,
     ev.WorkflowExecutionCancelRequested: _cancel_requested,
     ev.WorkflowTaskScheduled: _task_scheduled,

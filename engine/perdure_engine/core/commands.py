@@ -47,6 +47,19 @@ class CancelWorkflow(msgspec.Struct, frozen=True, gc=False):
     details: bytes
 
 
+class ContinueAsNew(msgspec.Struct, frozen=True, gc=False):
+    """Close the run and start the next one of its id. What is not set is as it was in this run."""
+
+    workflow_type: str  # ""
+    task_queue: str  # ""
+    input: bytes
+    header: bytes
+    memo: bytes  # b""
+    run_timeout_ms: int  # 0
+    task_timeout_ms: int  # 0
+    retry_policy: RetryPolicy | None
+
+
 Command = (
     ScheduleActivity
     | RequestCancelActivity
@@ -55,7 +68,8 @@ Command = (
     | CompleteWorkflow
     | FailWorkflow
     | CancelWorkflow
+    | ContinueAsNew
 )
 
-ClosingCommand = CompleteWorkflow | FailWorkflow | CancelWorkflow
+ClosingCommand = CompleteWorkflow | FailWorkflow | CancelWorkflow | ContinueAsNew
 """The last command of a run: nothing may follow it."""

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from perdure_engine.core import limits
+from perdure_engine.core.events import (
+    ClosingEvent,
+    WorkflowExecutionCompleted,
+    WorkflowExecutionContinuedAsNew,
+    WorkflowExecutionFailed,
+    WorkflowExecutionTimedOut,
+)
 from perdure_engine.core.replies import (
     Closed,
     Description,
@@ -12,12 +19,13 @@ from perdure_engine.core.replies import (
     RunInfo,
 )
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState
-from perdure_engine.core.tasks import TaskRecord, TaskState
+from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
 
 
 def describe(state: RunState) -> Description:
     folded, started = state.folded, state.folded.started
     task = state.tasks.get(WORKFLOW_TASK_KEY)
+    waits = state.timer_rows.get((TimerKind.CRON_OR_RETRY_BACKOFF, 0))
     return Description(
         info=run_info(state),
         execution_timeout_ms=started.execution_timeout_ms,
@@ -28,6 +36,13 @@ def describe(state: RunState) -> Description:
         workflow_task=None if task is None else _workflow_task(task),
         cancel_requested=folded.cancel_requested,
         buffered_events=len(state.buffered),
+        first_run_id=started.first_run_id,
+        attempt=started.attempt,
+        continued_from_run_id=started.continued_from_run_id,
+        next_run_id=following(folded.closed),
+        cron_schedule=started.cron_schedule,
+        first_task_us=waits.due_us if waits is not None else 0,
+        execution_deadline_us=started.execution_deadline_us,
     )
 
 
@@ -50,6 +65,20 @@ def run_info(state: RunState) -> RunInfo:
         stuck=stuck,
         stuck_reason=failure.message if failure is not None else "",
     )
+
+
+def following(closed: ClosingEvent | None) -> bytes:
+    """The run that follows a closed one; b"": none."""
+    match closed:
+        case (
+            WorkflowExecutionCompleted()
+            | WorkflowExecutionFailed()
+            | WorkflowExecutionTimedOut()
+            | WorkflowExecutionContinuedAsNew()
+        ):
+            return closed.new_run_id
+        case _:
+            return b""
 
 
 def closed_reply(state: RunState) -> Closed:

@@ -20,16 +20,23 @@ from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind, TimerRecord
 
 
+def no_cron(schedule: str, after_us: int) -> int:
+    """Where no cron schedule can be: none of them ever fires."""
+    return 0
+
+
 class Env(msgspec.Struct):
     """What a decision may know of the world: brought in, so that core stays pure.
 
-    `new_number` gives task, timer and start numbers (ids.SEQUENCE_BITS).
+    `new_number` gives task, timer and start numbers (ids.SEQUENCE_BITS). `next_fire_us` says when a cron schedule
+    fires next after an instant; 0: never again.
     """
 
     now_us: int
     new_number: Callable[[], int]
     limits: RunLimits
     timer_mark_us: int = 0  # no timer may wake before it: what lies there is swept
+    next_fire_us: Callable[[str, int], int] = no_cron
 
 
 class Draft:
@@ -43,6 +50,7 @@ class Draft:
         "inbox_done_before",
         "is_new",
         "listed",
+        "next_run",
         "state",
         "tasks",
         "timers",
@@ -64,6 +72,8 @@ class Draft:
         self.gone_tasks: list[TaskRecord] = []
         self.timers: list[TimerRecord] = []  # new
         self.gone_timers: list[TimerRecord] = []
+        # the run that follows this one, which has closed: saved in the same batch
+        self.next_run: Draft | None = None
 
     @property
     def empty(self) -> bool:
@@ -192,7 +202,10 @@ class Draft:
         state = self.state
         if not state.open or WORKFLOW_TASK_KEY in state.tasks:
             return
-        self.drop_timer(TimerKind.START_DELAY, 0)
+        if state.timer_rows:
+            if (TimerKind.CRON_OR_RETRY_BACKOFF, 0) in state.timer_rows:
+                return  # its code has nothing to do before its time
+            self.drop_timer(TimerKind.START_DELAY, 0)
         started = state.folded.started
         event_id, time_us = self.stamp()
         self.emit(

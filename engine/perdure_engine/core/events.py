@@ -41,6 +41,7 @@ class EventType(enum.IntEnum):
     WORKFLOW_EXECUTION_CANCELED = 21
     WORKFLOW_EXECUTION_SIGNALED = 26
     WORKFLOW_EXECUTION_TERMINATED = 27
+    WORKFLOW_EXECUTION_CONTINUED_AS_NEW = 28
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -52,6 +53,15 @@ class WorkflowTaskFailedCause(enum.IntEnum):
     UNKNOWN_WORKFLOW_TYPE = 5
     PAYLOAD_DECODE = 6
     DEADLOCK = 7
+
+
+class Initiator(enum.IntEnum):
+    """Why a run follows another one. The numbers are Temporal's."""
+
+    NONE = 0
+    WORKFLOW = 1
+    RETRY = 2
+    CRON_SCHEDULE = 3
 
 
 class EventBase(
@@ -83,21 +93,33 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     priority: int
     static_summary: bytes
     static_details: bytes
+    continued_from_run_id: bytes = b""
+    initiator: Initiator = Initiator.NONE
+    last_failure: Failure | None = None  # of the run before, when that is why this one began
+    last_completion_result: bytes = b""  # of the last run of a cron chain that completed
+    cron_schedule: str = ""
+    execution_deadline_us: int = 0  # of the whole chain; 0: none
+    first_task_backoff_ms: int = 0  # the first workflow task comes so long after the start
+    # Known to the runs before, with a time that they came before: (id, body hash, µs), oldest first.
+    request_ids: tuple[tuple[bytes, bytes, int], ...] = ()
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
     result: bytes
     workflow_task_completed_event_id: int
+    new_run_id: bytes = b""  # the run that follows
 
 
 class WorkflowExecutionFailed(EventBase, frozen=True, array_like=True, tag=3):
     failure: Failure
     retry_state: RetryState
     workflow_task_completed_event_id: int
+    new_run_id: bytes = b""
 
 
 class WorkflowExecutionTimedOut(EventBase, frozen=True, array_like=True, tag=4):
     retry_state: RetryState
+    new_run_id: bytes = b""
 
 
 class WorkflowTaskScheduled(EventBase, frozen=True, array_like=True, tag=5):
@@ -239,6 +261,21 @@ class WorkflowExecutionTerminated(EventBase, frozen=True, array_like=True, tag=2
     body_hash: bytes
 
 
+class WorkflowExecutionContinuedAsNew(EventBase, frozen=True, array_like=True, tag=28):
+    """What the next run begins with stands in its own Started event."""
+
+    new_run_id: bytes
+    workflow_type: str
+    task_queue: str
+    input: bytes
+    header: bytes
+    memo: bytes
+    run_timeout_ms: int
+    task_timeout_ms: int
+    workflow_task_completed_event_id: int
+    initiator: Initiator
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -263,6 +300,7 @@ Event = (
     | WorkflowExecutionCanceled
     | WorkflowExecutionSignaled
     | WorkflowExecutionTerminated
+    | WorkflowExecutionContinuedAsNew
 )
 
 ClosingEvent = (
@@ -271,6 +309,7 @@ ClosingEvent = (
     | WorkflowExecutionTimedOut
     | WorkflowExecutionCanceled
     | WorkflowExecutionTerminated
+    | WorkflowExecutionContinuedAsNew
 )
 
 BufferedEvent = (

@@ -13,7 +13,7 @@ from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
 
 class WaitKind(enum.IntEnum):
     CLOSED = 1  # for nothing any more
-    START_DELAY = 2
+    START_DELAY = 2  # … or the next time of a cron schedule, or the back-off of a workflow retry
     WORKER_FOR_WORKFLOW_TASK = 3  # somebody who polls the queue
     WORKFLOW_TASK = 4  # a worker that runs its code now
     WORKFLOW_TASK_BACKOFF = 5  # its code failed, and is tried again
@@ -64,9 +64,15 @@ def explain(state: RunState) -> Explanation:
 def _of_workflow_task(state: RunState) -> list[WaitReason]:
     record = state.tasks.get(WORKFLOW_TASK_KEY)
     if record is None:
-        due_us = _due(state, TimerKind.START_DELAY)
-        began_us = state.folded.started.time_us
-        delay = WaitReason(kind=WaitKind.START_DELAY, since_us=began_us, until_us=due_us)
+        due_us = _due(state, TimerKind.START_DELAY) or _due(state, TimerKind.CRON_OR_RETRY_BACKOFF)
+        started = state.folded.started
+        delay = WaitReason(
+            kind=WaitKind.START_DELAY,
+            since_us=started.time_us,
+            until_us=due_us,
+            attempt=started.attempt if started.attempt > 1 else 0,
+            last_failure=started.last_failure,
+        )
         return [delay] if due_us else []
     timeout_us = state.folded.started.task_timeout_ms * 1_000
     if _is_out(record):

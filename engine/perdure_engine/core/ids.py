@@ -37,10 +37,22 @@ def run_id_of(namespace_id: bytes, workflow_id: str, request_id: bytes) -> bytes
     digest = hashlib.blake2b(
         workflow_id.encode(), digest_size=16, key=namespace_id, salt=request_id[:16]
     )
-    raw = bytearray(digest.digest())
+    return _version_8(digest.digest())
+
+
+def _version_8(digest: bytes) -> bytes:
+    raw = bytearray(digest)
     raw[6] = raw[6] & 0x0F | 0x80
     raw[8] = raw[8] & 0x3F | 0x80
     return bytes(raw)
+
+
+def next_run_id(run_id: bytes, number: int) -> bytes:
+    """The id of the run that follows `run_id`. `number` is a fresh one of the shard's: no two are the same."""
+    digest = hashlib.blake2b(
+        number.to_bytes(8, "big"), digest_size=16, key=run_id, person=b"perdure next run"
+    )
+    return _version_8(digest.digest())
 
 
 def uuid_text(raw: bytes) -> str:

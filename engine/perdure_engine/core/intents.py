@@ -62,6 +62,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     priority: int = 3
     static_summary: bytes = b""
     static_details: bytes = b""
+    cron_schedule: str = ""
     signal: StartSignal | None = None
 
 

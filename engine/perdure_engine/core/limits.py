@@ -37,6 +37,15 @@ STACK_TRACE_BYTES_MAX = 16 * 1024
 FAILURE_MESSAGE_BYTES_MAX = 32 * 1024
 
 RUN_INTENTS_PER_BATCH_MAX = 16  # one busy run must not fill a batch
+REQUEST_IDS_HANDED_MAX = 10_000  # to the next run of a chain (semantics §1)
+REQUEST_IDS_HANDED_US = (
+    24 * 3600 * 1_000_000
+)  # how long a run that has closed is remembered by them
+REQUEST_MARK_EVERY = (
+    64  # ids between two marks of when they came: hands on at most so many too many
+)
+CRON_BYTES_MAX = 256  # longer is not written by hand
+
 WORKFLOW_TASK_STUCK_ATTEMPTS = 5  # failed in a row; from then on the run shows as stuck
 WORKFLOW_TASK_BACKOFF_MS_FIRST = 1_000
 WORKFLOW_TASK_BACKOFF_MS_MAX = 600_000

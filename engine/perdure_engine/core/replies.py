@@ -87,6 +87,13 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     workflow_task: PendingWorkflowTask | None
     cancel_requested: bool
     buffered_events: int
+    first_run_id: bytes = b""
+    attempt: int = 1
+    continued_from_run_id: bytes = b""
+    next_run_id: bytes = b""
+    cron_schedule: str = ""
+    first_task_us: int = 0  # a run that waits for its time: when its code begins
+    execution_deadline_us: int = 0
 
 
 Reply = Started | Closed | QueryAnswer | EventsReady | Description | Explanation | None

@@ -56,8 +56,11 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     workflow_task_started_id: int = 0
     previous_started_id: int = 0  # Started of the last completed workflow task
     signals: int = 0
-    request_ids: dict[bytes, bytes] = {}  # request id -> body hash, of signals and cancels
+    # request id -> body hash, of signals and cancels: first those that the runs before handed on
+    request_ids: dict[bytes, bytes] = {}
     fan_out: FanOut | None = None  # which outcomes wake nobody yet
+    # (n, time): the first n of `request_ids` had come by then. None: there are few
+    request_marks: list[tuple[int, int]] | None = None
 
 
 class RunState(msgspec.Struct, eq=False, gc=False):

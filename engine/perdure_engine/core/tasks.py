@@ -30,6 +30,7 @@ class TimerKind(enum.IntEnum):
     ACTIVITY_RETRY = 6  # reference: ActivityTaskScheduled's event id, as for the two below
     SCHEDULE_TO_START = 7
     SCHEDULE_TO_CLOSE = 8
+    CRON_OR_RETRY_BACKOFF = 9  # before the first workflow task of a run that follows another one
 
 
 class TaskPayload(msgspec.Struct, frozen=True, array_like=True):

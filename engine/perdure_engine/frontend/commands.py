@@ -14,6 +14,7 @@ from perdure_engine.core.commands import (
     CancelWorkflow,
     Command,
     CompleteWorkflow,
+    ContinueAsNew,
     FailWorkflow,
     RequestCancelActivity,
     ScheduleActivity,
@@ -49,8 +50,24 @@ def _check(command: Command) -> None:
                 raise invalid("request_cancel_activity.scheduled_event_id", "must be positive")
         case FailWorkflow():
             pass
+        case ContinueAsNew():
+            _check_continue_as_new(command)
         case _:
             assert_never(command)
+
+
+def _check_continue_as_new(command: ContinueAsNew) -> None:
+    at = "continue_as_new"
+    if command.workflow_type:
+        checks.type_name(f"{at}.workflow_type", command.workflow_type)
+    if command.task_queue:
+        checks.name(f"{at}.task_queue", command.task_queue)
+    checks.size(f"{at}.input", command.input)
+    checks.size(f"{at}.header", command.header, limits.HEADER_BYTES_MAX)
+    checks.size(f"{at}.memo", command.memo, limits.MEMO_BYTES_MAX)
+    checks.duration(f"{at}.run_timeout_ms", command.run_timeout_ms)
+    checks.duration(f"{at}.task_timeout_ms", command.task_timeout_ms, limits.TASK_TIMEOUT_MS_MAX)
+    checks.retry_policy(f"{at}.retry_policy", command.retry_policy)
 
 
 def _check_activity(command: ScheduleActivity) -> None:

@@ -14,6 +14,7 @@ from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.parking import Parking
 from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.clock import IdSource
+from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.history import History
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.membership import Membership
@@ -40,6 +41,7 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True):
     ids: IdSource
     db_now_us: Callable[[], int]
     about: About
+    cron: Cron
     parking: Parking = msgspec.field(default_factory=Parking)
 
     def submit(self, intent: ClientIntent) -> asyncio.Future[Reply]:

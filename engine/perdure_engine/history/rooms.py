@@ -12,6 +12,7 @@ from perdure_engine.history.database_clock import DatabaseClock
 from perdure_engine.history.loading import CurrentLoader
 from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
+from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.store import CommitStore, RunStore
 
@@ -73,6 +74,7 @@ class Rooms:
         lease_valid: Callable[[], bool],
         alarm: Alarm,
         config: HistoryConfig,
+        cron: Cron,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
     ) -> None:
         self.node_id = node_id  # whose fences these are
@@ -83,6 +85,7 @@ class Rooms:
         self.lease_valid = lease_valid
         self.alarm = alarm
         self.config = config
+        self.cron = cron
         self.run_limits = run_limits
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)

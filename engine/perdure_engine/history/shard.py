@@ -25,6 +25,7 @@ from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
 from perdure_engine.history import rows
 from perdure_engine.history.addressing import address_of, require_same_workflow
+from perdure_engine.history.beginning import begin, follow
 from perdure_engine.history.inbox import Inbox
 from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.loading import Loading
@@ -73,7 +74,8 @@ class Shard:
         self.timers = ShardTimers(self, timer_mark_us)
         self.sweeping = Sweeping(self)
         self.removing = Removing(self)
-        self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us)
+        next_fire_us = rooms.cron.next_fire_us
+        self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us, next_fire_us)
 
     # ---- intake
 
@@ -205,7 +207,7 @@ class Shard:
         """The run the culprit is about. A start has none yet: the run that was there before is innocent."""
         if any(isinstance(item.intent, intents.StartWorkflow) for item in step.items):
             return []
-        return list(step.drafts)
+        return [run_id for run_id, (_, draft) in step.drafts.items() if not draft.is_new]
 
     def _give_up_or_again(self, item: Item, reason: str, why: str) -> None:
         """A caller hears INTERNAL. The shard's own work has nobody who would repeat it: it is tried again."""
@@ -255,9 +257,14 @@ class Shard:
                 return LATER
             case intents.FireTimer():
                 step.after.append(lambda: self.timers.fired(intent.wake_us, intent.timer_id))
-                return decide(self._draft(step, run, env), intent)
             case _:
-                return decide(self._draft(step, run, env), intent)
+                pass
+        draft = self._draft(step, run, env)
+        reply = decide(draft, intent)
+        if draft.next_run is not None:
+            following, draft.next_run = draft.next_run, None
+            follow(self.runs, step, run, following)
+        return reply
 
     def _remove(self, run: Run, item: Item) -> None:
         started = run.state.folded.started
@@ -290,12 +297,7 @@ class Shard:
         existing = self._draft(step, found, env) if isinstance(found, Run) else None
         reply, draft = start_workflow.decide(intent, env, existing)
         if draft is not None:
-            run = Run(draft.state, current, [], 1)
-            self.runs[intent.run_id] = run
-            step.drafts[intent.run_id] = (run, draft)
-            current.run_id = intent.run_id
-            current.status = draft.state.folded.status
-            step.currents[intent.namespace_id, intent.workflow_id] = current
+            begin(self.runs, step, current, draft)
         return reply
 
     # ---- which run an intent is for

@@ -6,7 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
 
-from perdure_engine.core.commands import Command, CompleteWorkflow, ScheduleActivity
+from perdure_engine.core.commands import (
+    Command,
+    CompleteWorkflow,
+    ContinueAsNew,
+    ScheduleActivity,
+)
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.intents import (
@@ -71,6 +76,8 @@ def _command_size(command: Command) -> int:
             return len(command.input) + len(command.header)
         case CompleteWorkflow():
             return len(command.result)
+        case ContinueAsNew():
+            return len(command.input) + len(command.header) + len(command.memo)
         case _:
             return 0
 

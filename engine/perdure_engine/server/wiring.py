@@ -24,6 +24,7 @@ from perdure_engine.matching.matcher import Matcher
 from perdure_engine.membership.lease import NodeIdentity, NodeLease
 from perdure_engine.membership.nodes import NodeDirectory
 from perdure_engine.ports.store import StoreError
+from perdure_engine.scheduler.cron import CronSpecs
 from perdure_engine.server import addresses, dsn
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.config import Config
@@ -189,6 +190,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     store, clock, ids, sealer, about, number_of_shards = foundation
     lease = NodeLease(identity, store, clock, ids)
     directory = NodeDirectory(lease, store, clock)
+    cron = CronSpecs()
     rooms = Rooms(
         node_id=identity.node_id,
         store=store,
@@ -198,6 +200,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         lease_valid=lease.lease_valid,
         alarm=raise_alarm,
         config=config.history,
+        cron=cron,
     )
     rooms.writer = writer = Writer(rooms)
     rooms.matching = matcher = Matcher()
@@ -218,6 +221,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         ids=ids,
         db_now_us=rooms.database_clock.low_us,
         about=about,
+        cron=cron,
     )
     controller = ShardController(history, directory, store, number_of_shards)
     retention = Retention(rooms, store, history.shards)

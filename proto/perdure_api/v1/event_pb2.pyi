@@ -22,6 +22,26 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Initiator:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _InitiatorEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Initiator.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    INITIATOR_UNSPECIFIED: _Initiator.ValueType  # 0
+    INITIATOR_WORKFLOW: _Initiator.ValueType  # 1
+    INITIATOR_RETRY: _Initiator.ValueType  # 2
+    INITIATOR_CRON_SCHEDULE: _Initiator.ValueType  # 3
+
+class Initiator(_Initiator, metaclass=_InitiatorEnumTypeWrapper):
+    """Why a run follows another one."""
+
+INITIATOR_UNSPECIFIED: Initiator.ValueType  # 0
+INITIATOR_WORKFLOW: Initiator.ValueType  # 1
+INITIATOR_RETRY: Initiator.ValueType  # 2
+INITIATOR_CRON_SCHEDULE: Initiator.ValueType  # 3
+Global___Initiator: _TypeAlias = Initiator  # noqa: Y015
+
 class _WorkflowTaskFailedCause:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -78,6 +98,7 @@ class HistoryEvent(_message.Message):
     WORKFLOW_EXECUTION_CANCELED_FIELD_NUMBER: _builtins.int
     WORKFLOW_EXECUTION_SIGNALED_FIELD_NUMBER: _builtins.int
     WORKFLOW_EXECUTION_TERMINATED_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_CONTINUED_AS_NEW_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     """1, 2, 3, … without gap"""
     time_us: _builtins.int
@@ -128,6 +149,8 @@ class HistoryEvent(_message.Message):
     def workflow_execution_signaled(self) -> Global___WorkflowExecutionSignaled: ...
     @_builtins.property
     def workflow_execution_terminated(self) -> Global___WorkflowExecutionTerminated: ...
+    @_builtins.property
+    def workflow_execution_continued_as_new(self) -> Global___WorkflowExecutionContinuedAsNew: ...
     def __init__(
         self,
         *,
@@ -156,12 +179,13 @@ class HistoryEvent(_message.Message):
         workflow_execution_canceled: Global___WorkflowExecutionCanceled | None = ...,
         workflow_execution_signaled: Global___WorkflowExecutionSignaled | None = ...,
         workflow_execution_terminated: Global___WorkflowExecutionTerminated | None = ...,
+        workflow_execution_continued_as_new: Global___WorkflowExecutionContinuedAsNew | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated"]  # noqa: Y015
+    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new"]  # noqa: Y015
     _WhichOneofArgType_attributes: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_attributes) -> _WhichOneofReturnType_attributes | None: ...
 
@@ -190,6 +214,13 @@ class WorkflowExecutionStarted(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     STATIC_SUMMARY_FIELD_NUMBER: _builtins.int
     STATIC_DETAILS_FIELD_NUMBER: _builtins.int
+    CONTINUED_FROM_RUN_ID_FIELD_NUMBER: _builtins.int
+    INITIATOR_FIELD_NUMBER: _builtins.int
+    LAST_FAILURE_FIELD_NUMBER: _builtins.int
+    LAST_COMPLETION_RESULT_FIELD_NUMBER: _builtins.int
+    CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
+    EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
+    FIRST_TASK_BACKOFF_MS_FIELD_NUMBER: _builtins.int
     workflow_type: _builtins.str
     task_queue: _builtins.str
     input: _builtins.bytes
@@ -213,8 +244,20 @@ class WorkflowExecutionStarted(_message.Message):
     """Payload"""
     static_details: _builtins.bytes
     """Payload"""
+    continued_from_run_id: _builtins.str
+    initiator: Global___Initiator.ValueType
+    last_completion_result: _builtins.bytes
+    """Payloads; of the last run of a cron chain that completed"""
+    cron_schedule: _builtins.str
+    execution_deadline_us: _builtins.int
+    """of the whole chain"""
+    first_task_backoff_ms: _builtins.int
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
+    @_builtins.property
+    def last_failure(self) -> _common_pb2.Failure:
+        """of the run before, when that is why this one began"""
+
     def __init__(
         self,
         *,
@@ -237,10 +280,17 @@ class WorkflowExecutionStarted(_message.Message):
         priority: _builtins.int = ...,
         static_summary: _builtins.bytes = ...,
         static_details: _builtins.bytes = ...,
+        continued_from_run_id: _builtins.str = ...,
+        initiator: Global___Initiator.ValueType = ...,
+        last_failure: _common_pb2.Failure | None = ...,
+        last_completion_result: _builtins.bytes = ...,
+        cron_schedule: _builtins.str = ...,
+        execution_deadline_us: _builtins.int = ...,
+        first_task_backoff_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "header", b"header", "identity", b"identity", "input", b"input", "memo", b"memo", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -252,18 +302,22 @@ class WorkflowExecutionCompleted(_message.Message):
 
     RESULT_FIELD_NUMBER: _builtins.int
     WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    NEW_RUN_ID_FIELD_NUMBER: _builtins.int
     result: _builtins.bytes
     """Payloads"""
     workflow_task_completed_event_id: _builtins.int
+    new_run_id: _builtins.str
+    """the run that follows"""
     def __init__(
         self,
         *,
         result: _builtins.bytes = ...,
         workflow_task_completed_event_id: _builtins.int = ...,
+        new_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["new_run_id", b"new_run_id", "result", b"result", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -276,8 +330,10 @@ class WorkflowExecutionFailed(_message.Message):
     FAILURE_FIELD_NUMBER: _builtins.int
     RETRY_STATE_FIELD_NUMBER: _builtins.int
     WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    NEW_RUN_ID_FIELD_NUMBER: _builtins.int
     retry_state: _common_pb2.RetryState.ValueType
     workflow_task_completed_event_id: _builtins.int
+    new_run_id: _builtins.str
     @_builtins.property
     def failure(self) -> _common_pb2.Failure: ...
     def __init__(
@@ -286,10 +342,11 @@ class WorkflowExecutionFailed(_message.Message):
         failure: _common_pb2.Failure | None = ...,
         retry_state: _common_pb2.RetryState.ValueType = ...,
         workflow_task_completed_event_id: _builtins.int = ...,
+        new_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "retry_state", b"retry_state", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "new_run_id", b"new_run_id", "retry_state", b"retry_state", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -300,15 +357,18 @@ class WorkflowExecutionTimedOut(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RETRY_STATE_FIELD_NUMBER: _builtins.int
+    NEW_RUN_ID_FIELD_NUMBER: _builtins.int
     retry_state: _common_pb2.RetryState.ValueType
+    new_run_id: _builtins.str
     def __init__(
         self,
         *,
         retry_state: _common_pb2.RetryState.ValueType = ...,
+        new_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["retry_state", b"retry_state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["new_run_id", b"new_run_id", "retry_state", b"retry_state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -907,3 +967,52 @@ class WorkflowExecutionTerminated(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkflowExecutionTerminated: _TypeAlias = WorkflowExecutionTerminated  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionContinuedAsNew(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NEW_RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    TASK_QUEUE_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    MEMO_FIELD_NUMBER: _builtins.int
+    RUN_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    TASK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    INITIATOR_FIELD_NUMBER: _builtins.int
+    new_run_id: _builtins.str
+    workflow_type: _builtins.str
+    task_queue: _builtins.str
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    memo: _builtins.bytes
+    """Memo"""
+    run_timeout_ms: _builtins.int
+    task_timeout_ms: _builtins.int
+    workflow_task_completed_event_id: _builtins.int
+    initiator: Global___Initiator.ValueType
+    def __init__(
+        self,
+        *,
+        new_run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        task_queue: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        memo: _builtins.bytes = ...,
+        run_timeout_ms: _builtins.int = ...,
+        task_timeout_ms: _builtins.int = ...,
+        workflow_task_completed_event_id: _builtins.int = ...,
+        initiator: Global___Initiator.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "initiator", b"initiator", "input", b"input", "memo", b"memo", "new_run_id", b"new_run_id", "run_timeout_ms", b"run_timeout_ms", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_task_completed_event_id", b"workflow_task_completed_event_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionContinuedAsNew: _TypeAlias = WorkflowExecutionContinuedAsNew  # noqa: Y015

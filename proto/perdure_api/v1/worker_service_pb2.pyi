@@ -294,6 +294,7 @@ class Command(_message.Message):
     COMPLETE_WORKFLOW_FIELD_NUMBER: _builtins.int
     FAIL_WORKFLOW_FIELD_NUMBER: _builtins.int
     CANCEL_WORKFLOW_FIELD_NUMBER: _builtins.int
+    CONTINUE_AS_NEW_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def schedule_activity(self) -> Global___ScheduleActivity: ...
     @_builtins.property
@@ -308,6 +309,8 @@ class Command(_message.Message):
     def fail_workflow(self) -> Global___FailWorkflow: ...
     @_builtins.property
     def cancel_workflow(self) -> Global___CancelWorkflow: ...
+    @_builtins.property
+    def continue_as_new(self) -> Global___ContinueAsNew: ...
     def __init__(
         self,
         *,
@@ -318,12 +321,13 @@ class Command(_message.Message):
         complete_workflow: Global___CompleteWorkflow | None = ...,
         fail_workflow: Global___FailWorkflow | None = ...,
         cancel_workflow: Global___CancelWorkflow | None = ...,
+        continue_as_new: Global___ContinueAsNew | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -501,6 +505,52 @@ class CancelWorkflow(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelWorkflow: _TypeAlias = CancelWorkflow  # noqa: Y015
+
+@_typing.final
+class ContinueAsNew(_message.Message):
+    """Closes the run and starts the next one of its workflow id. What is not set is as it was in this run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    TASK_QUEUE_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    MEMO_FIELD_NUMBER: _builtins.int
+    RUN_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    TASK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    RETRY_POLICY_FIELD_NUMBER: _builtins.int
+    workflow_type: _builtins.str
+    task_queue: _builtins.str
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    memo: _builtins.bytes
+    """Memo"""
+    run_timeout_ms: _builtins.int
+    task_timeout_ms: _builtins.int
+    @_builtins.property
+    def retry_policy(self) -> _common_pb2.RetryPolicy: ...
+    def __init__(
+        self,
+        *,
+        workflow_type: _builtins.str = ...,
+        task_queue: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        memo: _builtins.bytes = ...,
+        run_timeout_ms: _builtins.int = ...,
+        task_timeout_ms: _builtins.int = ...,
+        retry_policy: _common_pb2.RetryPolicy | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "input", b"input", "memo", b"memo", "retry_policy", b"retry_policy", "run_timeout_ms", b"run_timeout_ms", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContinueAsNew: _TypeAlias = ContinueAsNew  # noqa: Y015
 
 @_typing.final
 class TaskCompletion(_message.Message):

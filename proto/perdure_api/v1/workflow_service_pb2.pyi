@@ -153,6 +153,7 @@ class StartWorkflowRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     STATIC_SUMMARY_FIELD_NUMBER: _builtins.int
     STATIC_DETAILS_FIELD_NUMBER: _builtins.int
+    CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     workflow_type: _builtins.str
@@ -181,6 +182,8 @@ class StartWorkflowRequest(_message.Message):
     """Payload"""
     static_details: _builtins.bytes
     """Payload"""
+    cron_schedule: _builtins.str
+    """five fields; each next run begins at its next time"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -206,10 +209,11 @@ class StartWorkflowRequest(_message.Message):
         priority: _builtins.int = ...,
         static_summary: _builtins.bytes = ...,
         static_details: _builtins.bytes = ...,
+        cron_schedule: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_conflict_policy", b"id_conflict_policy", "id_reuse_policy", b"id_reuse_policy", "identity", b"identity", "input", b"input", "memo", b"memo", "namespace", b"namespace", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_conflict_policy", b"id_conflict_policy", "id_reuse_policy", b"id_reuse_policy", "identity", b"identity", "input", b"input", "memo", b"memo", "namespace", b"namespace", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -597,11 +601,31 @@ class DescribeWorkflowResponse(_message.Message):
     PENDING_WORKFLOW_TASK_FIELD_NUMBER: _builtins.int
     CANCEL_REQUESTED_FIELD_NUMBER: _builtins.int
     BUFFERED_EVENTS_FIELD_NUMBER: _builtins.int
+    FIRST_RUN_ID_FIELD_NUMBER: _builtins.int
+    CONTINUED_FROM_RUN_ID_FIELD_NUMBER: _builtins.int
+    NEXT_RUN_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
+    FIRST_TASK_TIME_US_FIELD_NUMBER: _builtins.int
+    EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
     execution_timeout_ms: _builtins.int
     run_timeout_ms: _builtins.int
     task_timeout_ms: _builtins.int
     cancel_requested: _builtins.bool
     buffered_events: _builtins.int
+    first_run_id: _builtins.str
+    """of the chain of runs that this one belongs to"""
+    continued_from_run_id: _builtins.str
+    """the run before this one; empty: it is the first"""
+    next_run_id: _builtins.str
+    """the run that follows; empty: none"""
+    attempt: _builtins.int
+    """of the workflow's retry policy"""
+    cron_schedule: _builtins.str
+    first_task_time_us: _builtins.int
+    """a run that waits for its time: when its code begins; 0 otherwise"""
+    execution_deadline_us: _builtins.int
+    """of the chain; 0: none"""
     @_builtins.property
     def info(self) -> Global___WorkflowInfo: ...
     @_builtins.property
@@ -622,10 +646,17 @@ class DescribeWorkflowResponse(_message.Message):
         pending_workflow_task: Global___PendingWorkflowTaskInfo | None = ...,
         cancel_requested: _builtins.bool = ...,
         buffered_events: _builtins.int = ...,
+        first_run_id: _builtins.str = ...,
+        continued_from_run_id: _builtins.str = ...,
+        next_run_id: _builtins.str = ...,
+        attempt: _builtins.int = ...,
+        cron_schedule: _builtins.str = ...,
+        first_task_time_us: _builtins.int = ...,
+        execution_deadline_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "execution_timeout_ms", b"execution_timeout_ms", "info", b"info", "pending_activities", b"pending_activities", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "pending_activities", b"pending_activities", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1100,13 +1131,16 @@ class WorkflowResult(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     RESULT_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    NEXT_RUN_ID_FIELD_NUMBER: _builtins.int
     status: _common_pb2.WorkflowStatus.ValueType
     run_id: _builtins.str
     result: _builtins.bytes
     """Payloads; of a completed run"""
+    next_run_id: _builtins.str
+    """the run that follows this one: its result is the chain's"""
     @_builtins.property
     def failure(self) -> _common_pb2.Failure:
-        """of every other closed run"""
+        """of every other closed run; none of one that continued as new"""
 
     def __init__(
         self,
@@ -1115,10 +1149,11 @@ class WorkflowResult(_message.Message):
         run_id: _builtins.str = ...,
         result: _builtins.bytes = ...,
         failure: _common_pb2.Failure | None = ...,
+        next_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "result", b"result", "run_id", b"run_id", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "next_run_id", b"next_run_id", "result", b"result", "run_id", b"run_id", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

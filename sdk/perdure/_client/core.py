@@ -106,17 +106,31 @@ class ClientCore:
             raise answer
         return answer
 
-    async def result(self, target: Target, rpc_timeout: timedelta | None) -> RunResult:
-        """Waits as long as it takes, or until the timeout: RPCError DEADLINE_EXCEEDED."""
-        wait = self._waits.wait(target.namespace, target.workflow_id, target.run_id)
+    async def result(
+        self, target: Target, rpc_timeout: timedelta | None, *, follow_runs: bool = False
+    ) -> RunResult:
+        """Waits as long as it takes, or until the timeout: RPCError DEADLINE_EXCEEDED.
+
+        `follow_runs`: of the last run of the chain that begins with the one that is waited for.
+        """
         if rpc_timeout is None:
-            return await decoded_result(await wait, self.edge)
+            outcome = await self._result(target, follow_runs)
+            return await decoded_result(outcome, self.edge)
         try:
             async with asyncio.timeout(rpc_timeout.total_seconds()):
-                return await decoded_result(await wait, self.edge)
+                outcome = await self._result(target, follow_runs)
+                return await decoded_result(outcome, self.edge)
         except TimeoutError:
             message = f"workflow {target.workflow_id!r} has not closed in time"
             raise RPCError(message, RPCStatusCode.DEADLINE_EXCEEDED) from None
+
+    async def _result(self, target: Target, follow_runs: bool) -> RunResult:
+        run_id = target.run_id
+        while True:
+            outcome = await self._waits.wait(target.namespace, target.workflow_id, run_id)
+            if not follow_runs or not outcome.next_run_id:
+                return outcome
+            run_id = outcome.next_run_id
 
     async def unary(
         self, send: Callable[[float], Awaitable[T]], rpc_timeout: timedelta | None

@@ -30,6 +30,7 @@ from perdure.converter import Payload, PayloadConverter
 from perdure.errors import (
     FailureError,
     RPCError,
+    WorkflowContinuedAsNewError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
 )
@@ -92,14 +93,18 @@ class WorkflowHandle(Generic[S, R]):
         """The run that was started, when this handle comes from a start."""
         return self._first_execution_run_id
 
-    async def result(self, *, rpc_timeout: timedelta | None = None) -> R:
+    async def result(self, *, follow_runs: bool = True, rpc_timeout: timedelta | None = None) -> R:
         """Waits until the run has closed, without limit unless `rpc_timeout` sets one.
 
-        Raises WorkflowFailureError, whose cause says how, when it did not complete.
+        `follow_runs`: when another run follows (continue-as-new, retry, cron), that one is waited
+        for. Without it a run that continued as new raises WorkflowContinuedAsNewError. Raises
+        WorkflowFailureError, whose cause says how, when it did not complete.
         """
         core = self._core
         target = Target(core.namespace, self._id, self._result_run_id or "")
-        outcome = await core.result(target, rpc_timeout)
+        outcome = await core.result(target, rpc_timeout, follow_runs=follow_runs)
+        if outcome.status is WorkflowStatus.CONTINUED_AS_NEW:
+            raise WorkflowContinuedAsNewError(outcome.next_run_id)
         if outcome.status is not WorkflowStatus.COMPLETED:
             raise WorkflowFailureError(cause=_failure_of(outcome, core.converter))
         result: R = _only_value(outcome.result, self._result_type, core.converter)

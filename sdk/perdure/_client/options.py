@@ -24,7 +24,7 @@ NO_ARGUMENT: Any = object()
 
 class StartOptions(TypedDict, total=False):
     """Keyword arguments of `start_workflow` and `execute_workflow`; `id` and `task_queue` must be
-    given. Without `retry_policy` a workflow that fails is not tried again."""
+    given. With `retry_policy` a workflow that fails, or passes its `run_timeout`, is run again."""
 
     id: Required[str]
     task_queue: Required[str]
@@ -43,6 +43,8 @@ class StartOptions(TypedDict, total=False):
     """Started with this signal, or an open run of that id is sent it: one transaction."""
     start_signal_args: Sequence[Any]
     start_delay: timedelta | None
+    cron_schedule: str
+    """Five fields, `@daily` and the like, `CRON_TZ=zone` before them: begun again at each time."""
     priority: Priority
     static_summary: str | None
     static_details: str | None
@@ -90,6 +92,7 @@ def build_start(
         priority=(priority.priority_key or 0) if priority is not None else 0,
         static_summary=_text(options.get("static_summary"), converter),
         static_details=_text(options.get("static_details"), converter),
+        cron_schedule=options.get("cron_schedule", ""),
     )
 
 

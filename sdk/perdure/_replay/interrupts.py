@@ -1,9 +1,11 @@
-"""What is thrown through workflow code from outside; no `except Exception` of the user's stops it.
+"""What is thrown through workflow code; no `except Exception` of the user's stops it.
 
-Neither is an error of anybody's: they are the two ways in which a worker takes control back.
+The first two are how a worker takes control back; the third is how the code itself ends its run.
 """
 
 from __future__ import annotations
+
+from perdure._replay.messages import ContinueAsNew
 
 
 class WorkflowEvicted(BaseException):
@@ -12,3 +14,11 @@ class WorkflowEvicted(BaseException):
 
 class DeadlockDetected(BaseException):
     """The code did not give control back. Raised into the thread by whoever watches it."""
+
+
+class ContinueAsNewError(BaseException):
+    """Raised by `workflow.continue_as_new`, and by nothing else: let it leave the workflow."""
+
+    def __init__(self, command: ContinueAsNew) -> None:
+        super().__init__("continue as new")
+        self.command = command

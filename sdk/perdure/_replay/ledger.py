@@ -24,6 +24,7 @@ from perdure._replay.messages import (
     CancelWorkflow,
     Command,
     CompleteWorkflow,
+    ContinueAsNew,
     Event,
     FailWorkflow,
     RequestCancelActivity,
@@ -45,11 +46,13 @@ _EVENTS: dict[type[Command], tuple[type[Event], tuple[str, ...]]] = {
     CompleteWorkflow: (WorkflowExecutionClosed, ()),
     FailWorkflow: (WorkflowExecutionClosed, ()),
     CancelWorkflow: (WorkflowExecutionClosed, ()),
+    ContinueAsNew: (WorkflowExecutionClosed, ()),
 }
 _CLOSING_EVENTS: dict[type[Command], str] = {
     CompleteWorkflow: "WorkflowExecutionCompleted",
     FailWorkflow: "WorkflowExecutionFailed",
     CancelWorkflow: "WorkflowExecutionCanceled",
+    ContinueAsNew: "WorkflowExecutionContinuedAsNew",
 }
 COMMAND_EVENTS = frozenset(kind for kind, _ in _EVENTS.values())
 

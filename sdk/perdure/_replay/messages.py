@@ -37,6 +37,11 @@ class WorkflowExecutionStarted(Event, frozen=True, kw_only=True):
     task_timeout_ms: int
     retry_policy: RetryPolicy | None
     priority: int
+    continued_from_run_id: str = ""
+    last_failure: FailureInfo | None = None
+    last_completion_result: Payloads | None = None
+    """None: no run of the chain has completed."""
+    cron_schedule: str = ""
 
 
 class WorkflowTaskStarted(Event, frozen=True, kw_only=True):
@@ -179,6 +184,19 @@ class FailWorkflow(Command, frozen=True, kw_only=True):
 
 class CancelWorkflow(Command, frozen=True, kw_only=True):
     details: Payloads
+
+
+class ContinueAsNew(Command, frozen=True, kw_only=True):
+    """What is empty or 0 is as it was in this run."""
+
+    workflow_type: str
+    task_queue: str
+    input: Payloads
+    header: dict[str, Payload]
+    memo: dict[str, Payload]
+    run_timeout_ms: int
+    task_timeout_ms: int
+    retry_policy: RetryPolicy | None
 
 
 class QueryResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -21,7 +21,7 @@ from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
 from perdure._replay.conditions import Conditions
 from perdure._replay.fan_outs import FanOuts
-from perdure._replay.interrupts import WorkflowEvicted
+from perdure._replay.interrupts import ContinueAsNewError, WorkflowEvicted
 from perdure._replay.ledger import Ledger
 from perdure._replay.loop import DeterministicLoop, TimerHandle, WorkflowTask
 from perdure._replay.machines.activity import (
@@ -201,7 +201,9 @@ class WorkflowRun:
         """What workflow code raised: a defect, a cancellation that was asked for, or a failure."""
         if self._barred is _EVICTED or self.completion.state is not CompletionState.OPEN:
             return
-        if defect_cause(error, self.definition.failure_exception_types) is not None:
+        if isinstance(error, ContinueAsNewError):
+            self._end(error.command, error)
+        elif defect_cause(error, self.definition.failure_exception_types) is not None:
             self.defect = error
         elif not isinstance(error, Exception | asyncio.CancelledError):
             self.defect = error  # SystemExit, KeyboardInterrupt: not the run's to decide
@@ -211,11 +213,14 @@ class WorkflowRun:
                 command = CancelWorkflow(details=[])
             else:
                 command = FailWorkflow(failure=exception_to_failure(error, self.converter))
-            site = raised_at(error)
-            code, offset = site or (self.definition.run.__code__, -1)
-            self.ledger.add_at(command, code, offset)
-            self._close()
+            self._end(command, error)
         self.loop.stop()
+
+    def _end(self, command: Command, error: BaseException) -> None:
+        site = raised_at(error)
+        code, offset = site or (self.definition.run.__code__, -1)
+        self.ledger.add_at(command, code, offset)
+        self._close()
 
     def _close(self) -> None:
         self.completion.move(CompletionMove.COMMAND)

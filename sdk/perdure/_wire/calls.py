@@ -101,6 +101,7 @@ class Start:
     priority: int
     static_summary: Payload | None
     static_details: Payload | None
+    cron_schedule: str = ""
 
 
 def start_workflow(start: Start) -> Call[StartedRun]:
@@ -223,6 +224,7 @@ def _start_fields(start: Start) -> dict[str, Any]:
         "priority": start.priority,
         "static_summary": payload_to_bytes(start.static_summary),
         "static_details": payload_to_bytes(start.static_details),
+        "cron_schedule": start.cron_schedule,
     }
 
 

@@ -23,6 +23,7 @@ _KnownCommand = (
     | replay.CompleteWorkflow
     | replay.FailWorkflow
     | replay.CancelWorkflow
+    | replay.ContinueAsNew
 )
 
 
@@ -43,6 +44,8 @@ def command_fields(command: replay.Command) -> Fields:
             return {"fail_workflow": {"failure": failure_to_message(failure)}}
         case replay.CancelWorkflow(details=details):
             return {"cancel_workflow": {"details": payloads_to_bytes(details)}}
+        case replay.ContinueAsNew():
+            return {"continue_as_new": _continue_as_new(command)}
         case _:
             assert_never(command)
 
@@ -63,7 +66,26 @@ def _schedule_activity(command: replay.ScheduleActivity) -> Fields:
     }
 
 
+def _continue_as_new(command: replay.ContinueAsNew) -> Fields:
+    return {
+        "workflow_type": command.workflow_type,
+        "task_queue": command.task_queue,
+        "input": payloads_to_bytes(command.input),
+        "header": fields_to_bytes(command.header),
+        "memo": fields_to_bytes(command.memo),
+        "run_timeout_ms": command.run_timeout_ms,
+        "task_timeout_ms": command.task_timeout_ms,
+        "retry_policy": retry_policy_to_message(command.retry_policy),
+    }
+
+
+_CLOSING = (
+    replay.CompleteWorkflow,
+    replay.FailWorkflow,
+    replay.CancelWorkflow,
+    replay.ContinueAsNew,
+)
+
+
 def closes_workflow(command: replay.Command) -> bool:
-    return isinstance(
-        command, replay.CompleteWorkflow | replay.FailWorkflow | replay.CancelWorkflow
-    )
+    return isinstance(command, _CLOSING)

@@ -47,6 +47,16 @@ def _workflow_execution_started(event_id: int, time_us: int, message: Any) -> re
             else None
         ),
         priority=message.priority,
+        continued_from_run_id=message.continued_from_run_id,
+        last_failure=(
+            failure_from_message(message.last_failure) if message.HasField("last_failure") else None
+        ),
+        last_completion_result=(
+            payloads_from_bytes(message.last_completion_result)
+            if message.last_completion_result
+            else None
+        ),
+        cron_schedule=message.cron_schedule,
     )
 
 
@@ -184,4 +194,5 @@ _READERS: dict[str, _Reader] = {
     "workflow_execution_canceled": _closed("WorkflowExecutionCanceled"),
     "workflow_execution_signaled": _workflow_execution_signaled,
     "workflow_execution_terminated": _closed("WorkflowExecutionTerminated"),
+    "workflow_execution_continued_as_new": _closed("WorkflowExecutionContinuedAsNew"),
 }

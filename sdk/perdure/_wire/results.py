@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure._wire.edge import PayloadEdge
 from perdure._wire.errors import error_from_status
@@ -11,7 +11,6 @@ from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
 from perdure.common import WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo, PayloadDecodeError, RPCError, RPCStatusCode
-from perdure_api.v1 import common_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
 
 
@@ -22,7 +21,9 @@ class RunResult:
     result: list[Payload]
     """Of a completed run."""
     failure: FailureInfo | None
-    """Of every other closed run."""
+    """Of every other closed run, but one that continued as new."""
+    next_run_id: str = ""
+    """The run that follows; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +59,12 @@ async def decoded_result(outcome: RunResult, edge: PayloadEdge) -> RunResult:
     decode would hold up all others."""
     if edge.is_plain:
         return outcome
-    message = pb.WaitedResult()
-    result = message.result
-    result.status = common_pb2.WorkflowStatus.ValueType(int(outcome.status))
-    result.run_id = outcome.run_id
-    result.result = payloads_to_bytes(outcome.result)
+    message = pb.WorkflowResult(result=payloads_to_bytes(outcome.result))
     if outcome.failure is not None:
-        result.failure.CopyFrom(failure_to_message(outcome.failure))
-    await edge.decode(result)
-    found = _outcome(message)
-    if isinstance(found, RPCError):
-        raise found
-    return found
+        message.failure.CopyFrom(failure_to_message(outcome.failure))
+    await edge.decode(message)
+    failure = failure_from_message(message.failure) if message.HasField("failure") else None
+    return replace(outcome, result=payloads_from_bytes(message.result), failure=failure)
 
 
 def _outcome(message: pb.WaitedResult) -> RunResult | RPCError:
@@ -82,6 +77,7 @@ def _outcome(message: pb.WaitedResult) -> RunResult | RPCError:
             run_id=result.run_id,
             result=payloads_from_bytes(result.result),
             failure=failure_from_message(result.failure) if result.HasField("failure") else None,
+            next_run_id=result.next_run_id,
         )
     except (ValueError, PayloadDecodeError) as error:
         return RPCError(f"a result that cannot be read: {error}", RPCStatusCode.INTERNAL)

@@ -92,6 +92,19 @@ class WorkflowExecutionDescription(WorkflowExecution):
     pending_workflow_task: PendingWorkflowTask | None
     cancel_requested: bool
     buffered_events: int
+    first_run_id: str = ""
+    """Of the chain of runs that this one belongs to."""
+    continued_from_run_id: str = ""
+    """The run before this one; empty: it is the first."""
+    next_run_id: str = ""
+    """The run that follows; empty: none."""
+    attempt: int = 1
+    """Of the workflow's retry policy."""
+    cron_schedule: str = ""
+    first_task_time: datetime | None = None
+    """Of a run that waits for its time: when its code begins."""
+    execution_deadline: datetime | None = None
+    """When the chain must be over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +151,13 @@ def description_from_message(
         ),
         cancel_requested=message.cancel_requested,
         buffered_events=message.buffered_events,
+        first_run_id=message.first_run_id,
+        continued_from_run_id=message.continued_from_run_id,
+        next_run_id=message.next_run_id,
+        attempt=message.attempt or 1,
+        cron_schedule=message.cron_schedule,
+        first_task_time=instant_from_us(message.first_task_time_us),
+        execution_deadline=instant_from_us(message.execution_deadline_us),
     )
 
 

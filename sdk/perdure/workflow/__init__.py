@@ -7,6 +7,7 @@ and `now`, `random`, `uuid4` and `sleep` stand in for them here.
 """
 
 from perdure._replay.activity_handle import ActivityHandle
+from perdure._replay.interrupts import ContinueAsNewError
 from perdure._replay.machines.activity import ActivityCancellationType
 from perdure.errors import NondeterminismError, ReadOnlyContextError
 from perdure.workflow import unsafe
@@ -16,6 +17,12 @@ from perdure.workflow._activities import (
     execute_activity_method,
     start_activity,
     start_activity_method,
+)
+from perdure.workflow._chain import (
+    continue_as_new,
+    get_last_completion_result,
+    get_last_failure,
+    has_last_completion_result,
 )
 from perdure.workflow._context import (
     Info,
@@ -51,6 +58,7 @@ __all__ = [
     "ActivityCancellationType",
     "ActivityHandle",
     "ActivityOptions",
+    "ContinueAsNewError",
     "FanOutError",
     "FanOutResults",
     "FanOutRule",
@@ -62,9 +70,13 @@ __all__ = [
     "all_handlers_finished",
     "as_completed",
     "cancellation_reason",
+    "continue_as_new",
     "defn",
     "execute_activity",
     "execute_activity_method",
+    "get_last_completion_result",
+    "get_last_failure",
+    "has_last_completion_result",
     "in_workflow",
     "info",
     "init",

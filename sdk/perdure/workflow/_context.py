@@ -25,6 +25,8 @@ class Info:
     """What is known of the run. The `get_…` and `is_…` methods change from task to task."""
 
     attempt: int
+    continued_run_id: str | None
+    cron_schedule: str | None
     execution_timeout: timedelta | None
     first_execution_run_id: str
     headers: Mapping[str, Payload]
@@ -65,6 +67,8 @@ def _info(run: WorkflowRun) -> Info:
     start_time = _instant(started.time_us)
     return Info(
         attempt=started.attempt,
+        continued_run_id=started.continued_from_run_id or None,
+        cron_schedule=started.cron_schedule or None,
         execution_timeout=_duration(started.execution_timeout_ms),
         first_execution_run_id=started.first_run_id,
         headers=started.header,

@@ -221,6 +221,7 @@ async def test_start_options_travel(engine: FakeEngine, client: Client) -> None:
         memo={"k": 7},
         start_delay=timedelta(milliseconds=1, microseconds=1),
         static_summary="a summary",
+        cron_schedule="@daily",
     )
     (call,) = engine.calls("start_workflow")
     assert call.identity == "a test"
@@ -230,6 +231,7 @@ async def test_start_options_travel(engine: FakeEngine, client: Client) -> None:
     assert call.task_timeout_ms == 5_000
     assert call.retry_policy.maximum_attempts == 3
     assert call.start_delay_ms == 2
+    assert call.cron_schedule == "@daily"
     assert b"a summary" in call.static_summary
     described = await client.get_workflow_handle("full").describe()
     assert described.memo == {"k": 7}

@@ -165,6 +165,11 @@ async def test_b2_a_failures_message_that_is_not_utf8(served: Served) -> None:
         ("ids", {"request_id": "not-a-uuid"}, "request_id"),
         ("ids", {"run_id": "not-a-uuid"}, "run_id"),
         ("priority", {"priority": -1}, "priority"),
+        ("cron", {"cron_schedule": "0 0 31 2 *"}, "cron_schedule"),
+        ("cron", {"cron_schedule": "R * * * *"}, "cron_schedule"),
+        ("cron", {"cron_schedule": "0 " * 1_000}, "cron_schedule"),
+        ("cron", {"cron_schedule": "CRON_TZ=../../etc/passwd 0 0 * * *"}, "cron_schedule"),
+        ("cron", {"cron_schedule": "@hourly", "start_delay_ms": 1}, "start_delay_ms"),
     ],
 )
 async def test_a_bad_start(served: Served, row: str, changes: Any, field: str) -> None:

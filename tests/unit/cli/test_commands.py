@@ -162,7 +162,7 @@ def test_start_passes_everything_on(client: FakeClient) -> None:
         *("workflow", "start", "Order", "-q", "orders", "--id", "order-1", "-i", '{"a": 1}'),
         *("-i", "2", "--run-timeout", "1h", "--conflict-policy", "use-existing"),
         *("--memo", 'who="me"', "--address", "engine:1", "-n", "shop", "--call-timeout", "3s"),
-        *("-o", "json"),
+        *("--cron-schedule", "0 9 * * MON-FRI", "-o", "json"),
     )
 
     assert found.exit_code == 0, found.stderr
@@ -176,6 +176,7 @@ def test_start_passes_everything_on(client: FakeClient) -> None:
     assert options["rpc_timeout"] == timedelta(seconds=3)
     assert options["id_conflict_policy"] is WorkflowIdConflictPolicy.USE_EXISTING
     assert options["memo"] == {"who": "me"}
+    assert options["cron_schedule"] == "0 9 * * MON-FRI"
     assert client.asked[-1] == ("close",)
 
 

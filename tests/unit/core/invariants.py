@@ -20,6 +20,7 @@ CLOSING = (
     ev.WorkflowExecutionTimedOut,
     ev.WorkflowExecutionCanceled,
     ev.WorkflowExecutionTerminated,
+    ev.WorkflowExecutionContinuedAsNew,
 )
 TASK_ENDED = (ev.WorkflowTaskCompleted, ev.WorkflowTaskFailed, ev.WorkflowTaskTimedOut)
 ACTIVITY_ENDED = (
@@ -102,7 +103,9 @@ def invariant_13_no_work_is_lost(run: Scenario) -> None:
         _task_wakes(run, WORKFLOW_TASK_KEY, workflow_task, TimerKind.WORKFLOW_TASK_BACKOFF, 0)
     else:
         assert not state.buffered, "what waits, waits for a workflow task"
-        assert (TimerKind.START_DELAY, 0) in state.timer_rows or _has_seen_all(run.events)
+        waits = (TimerKind.START_DELAY, TimerKind.CRON_OR_RETRY_BACKOFF)
+        delayed = any((kind, 0) in state.timer_rows for kind in waits)
+        assert delayed or _has_seen_all(run.events)
     waiting = {getattr(event, "scheduled_event_id", 0) for event in state.buffered}
     for key, activity in state.folded.activities.items():
         _activity_wakes(run, key, activity, key in waiting)

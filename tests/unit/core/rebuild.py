@@ -29,6 +29,7 @@ FOLDED = {
     "signals": "history",
     "request_ids": "history",
     "fan_out": "history",
+    "request_marks": "history",
 }
 RUN = {
     "folded": "history",

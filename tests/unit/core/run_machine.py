@@ -17,6 +17,7 @@ from tests.unit.core.scenario import (
     CANCEL,
     COMPLETE,
     FAIL,
+    START_US,
     Scenario,
     activity,
     application,
@@ -24,6 +25,7 @@ from tests.unit.core.scenario import (
     canceled,
     changes_of,
     completed,
+    continue_as_new,
     done,
     failed,
     frozen,
@@ -42,6 +44,7 @@ from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
 from perdure_engine.core.decide.attempts import key_of
+from perdure_engine.core.describe import following
 from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.intents import StartSignal
 from perdure_engine.core.limits import RunLimits
@@ -70,6 +73,12 @@ FAILURES = (
     application(type="IOError", next_retry_delay_ms=0),
     application(type="IOError", next_retry_delay_ms=30_000),
 )
+CHAINS: list[dict[str, Any]] = [
+    {},
+    {"retry_policy": RetryPolicy(2_000, maximum_attempts=3)},
+    {"retry_policy": RetryPolicy(2_000), "execution_timeout_ms": 40_000},
+]
+DAY_US = 24 * 3_600 * 1_000_000
 NAMES = "abcde"
 some_name = st.sampled_from(NAMES)
 timeout_ms = st.sampled_from([0, 0, 3_000, 20_000])
@@ -131,6 +140,7 @@ class RunMachine(RuleBasedStateMachine):
         run_timeout_ms=st.sampled_from([0, 0, 60_000]),
         signaled=st.booleans(),
         may_end_after=st.sampled_from([40, 20, 10]),
+        chain=st.sampled_from(CHAINS),
         first=commands,
     )
     def begin(
@@ -139,11 +149,13 @@ class RunMachine(RuleBasedStateMachine):
         run_timeout_ms: int,
         signaled: bool,
         may_end_after: int,
+        chain: dict[str, Any],
         first: list[Any],
     ) -> None:
         self.run = Scenario(
             start(
                 1,
+                **chain,
                 start_delay_ms=5_000 if delayed else 0,
                 run_timeout_ms=run_timeout_ms,
                 signal=StartSignal("paid", b"") if signaled else None,
@@ -221,7 +233,7 @@ class RunMachine(RuleBasedStateMachine):
             case "workflow completed":
                 listed = [self.command(one) for one in asked]
                 if self.steps_left <= 0 and back % 2 == 0:
-                    listed.append((COMPLETE, FAIL, CANCEL, COMPLETE)[back // 2])
+                    listed.append((COMPLETE, FAIL, CANCEL, continue_as_new())[back // 2])
                 self.report(done(token, *listed, cached=hold), token, hold)
             case "workflow failed":
                 self.report(task_failed(token), token, hold)
@@ -448,6 +460,26 @@ class RunMachine(RuleBasedStateMachine):
         if self.run.draft is None:
             for check in invariants.CHECKS:
                 check(self.run)
+
+    @invariant()
+    def what_must_hold_of_a_run_that_follows(self) -> None:
+        """It begins when this one has closed, and not otherwise; each signal goes along once, in order."""
+        if self.run.draft is not None:
+            return
+        named = following(self.run.state.folded.closed)
+        assert (self.run.following.state.run_id if self.run.following else b"") == named
+        if self.run.following is None:
+            return
+        for check in invariants.CHECKS:
+            check(self.run.following)
+        signals = [
+            event.request_id
+            for event in self.run.following.events
+            if isinstance(event, ev.WorkflowExecutionSignaled)
+        ]
+        assert signals == self.acknowledged[len(self.acknowledged) - len(signals) :]
+        known = self.run.next.state.folded.request_ids
+        assert set(self.acknowledged) <= known.keys() or self.run.now_us > START_US + DAY_US
 
     @invariant()
     def invariants_41_and_42_each_acknowledged_signal_is_there_once_in_order(self) -> None:

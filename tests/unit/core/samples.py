@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.fan_out import Counting, FanOut, WakeRule
@@ -62,6 +64,14 @@ STARTED = ev.WorkflowExecutionStarted(
     priority=4,
     static_summary=b"summary",
     static_details=b"static details",
+    continued_from_run_id=REQUEST,
+    initiator=ev.Initiator.RETRY,
+    last_failure=FAILURE,
+    last_completion_result=b"last result",
+    cron_schedule="0 * * * *",
+    execution_deadline_us=TIME_US + 3_600_000_000,
+    first_task_backoff_ms=2_000,
+    request_ids=((REQUEST, HASH, TIME_US - 1),),
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -83,9 +93,9 @@ TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@hos
 
 EVENTS: list[ev.Event] = [
     STARTED,
-    ev.WorkflowExecutionCompleted(9, TIME_US, b"result", 8),
-    ev.WorkflowExecutionFailed(9, TIME_US, FAILURE, RetryState.RETRY_POLICY_NOT_SET, 8),
-    ev.WorkflowExecutionTimedOut(9, TIME_US, RetryState.TIMEOUT),
+    ev.WorkflowExecutionCompleted(9, TIME_US, b"result", 8, RUN),
+    ev.WorkflowExecutionFailed(9, TIME_US, FAILURE, RetryState.RETRY_POLICY_NOT_SET, 8, RUN),
+    ev.WorkflowExecutionTimedOut(9, TIME_US, RetryState.TIMEOUT, RUN),
     ev.WorkflowTaskScheduled(2, TIME_US, "orders", 10_000, 3),
     ev.WorkflowTaskStarted(3, TIME_US, 2, "worker-1@host", 65_537, True),
     ev.WorkflowTaskCompleted(
@@ -111,6 +121,20 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowExecutionCanceled(9, TIME_US, b"details", 8),
     ev.WorkflowExecutionSignaled(5, TIME_US, "paid", b"input", "cli@host", b"h", REQUEST, HASH),
     TERMINATED,
+    ev.WorkflowExecutionContinuedAsNew(
+        9,
+        TIME_US,
+        RUN,
+        "Order",
+        "orders",
+        b"input",
+        b"header",
+        b"memo",
+        1_800_000,
+        10_000,
+        8,
+        ev.Initiator.WORKFLOW,
+    ),
 ]
 
 HEAD = Head(
@@ -135,8 +159,20 @@ TASK = TaskPayload(
     ready_us=TIME_US - 1,
     next_attempt_us=TIME_US + 1,
 )
-FOLDED = Folded(
+# What a record holds of another type is in the form that every version has read.
+FIRST_OF_A_CHAIN = msgspec.structs.replace(
     STARTED,
+    continued_from_run_id=b"",
+    initiator=ev.Initiator.NONE,
+    last_failure=None,
+    last_completion_result=b"",
+    cron_schedule="",
+    execution_deadline_us=0,
+    first_task_backoff_ms=0,
+    request_ids=(),
+)
+FOLDED = Folded(
+    FIRST_OF_A_CHAIN,
     status=Status.TERMINATED,
     next_event_id=10,
     last_time_us=TIME_US,
@@ -151,6 +187,7 @@ FOLDED = Folded(
     signals=2,
     request_ids={REQUEST: HASH},
     fan_out=FanOut([Counting(2, 3, 2, 1)], {"1": 0, "2": 0}, is_met=True),
+    request_marks=[(1, TIME_US)],
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

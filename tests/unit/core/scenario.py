@@ -184,6 +184,20 @@ def timer(timer_id: str, seconds: float = 60) -> cmd.StartTimer:
     return cmd.StartTimer(timer_id, int(seconds * 1000))
 
 
+def continue_as_new(**changes: Any) -> cmd.ContinueAsNew:
+    fields: dict[str, Any] = {
+        "workflow_type": "",
+        "task_queue": "",
+        "input": b"carried on",
+        "header": b"",
+        "memo": b"",
+        "run_timeout_ms": 0,
+        "task_timeout_ms": 0,
+        "retry_policy": None,
+    }
+    return cmd.ContinueAsNew(**(fields | changes))
+
+
 COMPLETE = cmd.CompleteWorkflow(b"done")
 FAIL = cmd.FailWorkflow(application("no stock", "OutOfStock"))
 CANCEL = cmd.CancelWorkflow(b"cleaned up")
@@ -248,6 +262,7 @@ class Scenario:
         self._numbers = itertools.count(1)
         self._at_rest: dict[tuple[int, int], str] = {}
         self.begun = NOTHING
+        self.following: Scenario | None = None  # the run that a commit began behind this one
         self.state: RunState
         if intent is not None:
             reply, draft = start_workflow.decide(intent, self.env(), None)
@@ -257,7 +272,9 @@ class Scenario:
     # ---- given
 
     def env(self) -> Env:
-        return Env(self.now_us, lambda: next(self._numbers), self.limits)
+        return Env(
+            self.now_us, lambda: next(self._numbers), self.limits, next_fire_us=next_full_hour_us
+        )
 
     def wait(self, seconds: float) -> None:
         self.now_us += int(seconds * SECOND_US)
@@ -363,6 +380,10 @@ class Scenario:
         self.events += draft.events
         assert_rebuilt(self.state, self.saved)
         assert_rows(self.state, self.saved)
+        if draft.next_run is not None:
+            self.following = Scenario(limits=self.limits, now_us=self.now_us)
+            self.following._numbers = self._numbers
+            self.following.begun = self.following._adopt(draft.next_run, None)
         waiting = {seq for _, seq in self.saved.inbox}
         return Then(
             events=[f"{event.event_id} {type(event).__name__}" for event in draft.events],
@@ -379,6 +400,15 @@ class Scenario:
         return then
 
     # ---- then
+
+    @property
+    def next(self) -> Scenario:
+        assert self.following is not None, "no run follows"
+        return self.following
+
+    @property
+    def started(self) -> ev.WorkflowExecutionStarted:
+        return self.state.folded.started
 
     def last(self, event_type: type[E]) -> E:
         """The last event of a type, numbered or buffered."""
@@ -421,6 +451,14 @@ class Scenario:
             return f"{name} gone"
         assert row.wake_us == row.due_us
         return f"{name} +{(row.due_us - self.now_us) / SECOND_US:g}s"
+
+
+HOUR_US = 3_600 * SECOND_US
+
+
+def next_full_hour_us(schedule: str, after_us: int) -> int:
+    """Every schedule of these tests is hourly, but "never"."""
+    return 0 if schedule == "never" else (after_us // HOUR_US + 1) * HOUR_US
 
 
 def frozen(state: RunState) -> bytes:

@@ -119,6 +119,7 @@ def test_the_type_numbers_are_those_of_temporal() -> None:
         (21, "WORKFLOW_EXECUTION_CANCELED"),
         (26, "WORKFLOW_EXECUTION_SIGNALED"),
         (27, "WORKFLOW_EXECUTION_TERMINATED"),
+        (28, "WORKFLOW_EXECUTION_CONTINUED_AS_NEW"),
     ]
 
 

@@ -131,14 +131,14 @@ def test_two_timers_of_one_instant_both_fire() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "option"),
+    ("kind", "option", "why"),
     [
-        (TimerKind.RUN_TIMEOUT, "run_timeout_ms"),
-        (TimerKind.EXECUTION_TIMEOUT, "execution_timeout_ms"),
+        (TimerKind.RUN_TIMEOUT, "run_timeout_ms", RetryState.RETRY_POLICY_NOT_SET),
+        (TimerKind.EXECUTION_TIMEOUT, "execution_timeout_ms", RetryState.TIMEOUT),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_a_run_that_passes_its_timeout_ends(kind: TimerKind, option: str) -> None:
+def test_a_run_that_passes_its_timeout_ends(kind: TimerKind, option: str, why: RetryState) -> None:
     run = Scenario(start(**{option: 30_000}))
     run.turn(activity("a"), timer("t"))
     run.hand_out("a")
@@ -150,7 +150,7 @@ def test_a_run_that_passes_its_timeout_ends(kind: TimerKind, option: str) -> Non
     )
     assert run.state.folded.status is Status.TIMED_OUT
     assert run.last(ev.WorkflowExecutionTimedOut) == ev.WorkflowExecutionTimedOut(
-        7, START_US + 30 * SECOND_US, RetryState.TIMEOUT
+        7, START_US + 30 * SECOND_US, why
     )
 
 

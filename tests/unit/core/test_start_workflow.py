@@ -124,6 +124,7 @@ def test_the_started_event_keeps_all_that_was_asked() -> None:
         2,
         b"summary",
         b"details",
+        execution_deadline_us=START_US + 60_500_000,
     )
 
 

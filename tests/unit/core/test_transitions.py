@@ -50,6 +50,9 @@ EVENT: dict[E, Make] = {
     E.WORKFLOW_EXECUTION_TERMINATED: lambda n: ev.WorkflowExecutionTerminated(
         n, TIME_US, "", b"", "", b"r", b"h"
     ),
+    E.WORKFLOW_EXECUTION_CONTINUED_AS_NEW: lambda n: ev.WorkflowExecutionContinuedAsNew(
+        n, TIME_US, b"n", "Order", "orders", b"", b"", b"", 0, 10_000, 4, ev.Initiator.WORKFLOW
+    ),
     E.WORKFLOW_EXECUTION_SIGNALED: lambda n: ev.WorkflowExecutionSignaled(
         n, TIME_US, "paid", b"", "", b"", b"r", b"h"
     ),

@@ -35,6 +35,7 @@ from perdure_engine.ports.store import (
     TokenKeyRow,
     VisibilityFilter,
 )
+from perdure_engine.scheduler.cron import CronSpecs
 
 NAMESPACE_ID = b"namespace-A" + bytes(5)
 OTHER_NAMESPACE_ID = b"namespace-B" + bytes(5)
@@ -355,6 +356,7 @@ class Room:
             ids=self.ids,
             db_now_us=lambda: 2_000_000,
             about=About("0.1.0", "PostgreSQL 18.6"),
+            cron=CronSpecs(),
         )
 
     @property

@@ -92,6 +92,8 @@ MEGABYTES = bytes(limits.PAYLOAD_BYTES_MAX + 1)
         (start_workflow, start(task_timeout_ms=120_001), "task_timeout_ms"),
         (start_workflow, start(start_delay_ms=1 << 60), "start_delay_ms"),
         (start_workflow, start(priority=6), "priority"),
+        (start_workflow, start(cron_schedule="10-5 * * * *"), "cron_schedule"),
+        (start_workflow, start(cron_schedule="@daily", start_delay_ms=1), "start_delay_ms"),
         (
             signal_with_start_workflow,
             start(signal=StartSignal("paid", b""), workflow_id=""),

@@ -41,6 +41,11 @@ GOOD_ACTIVITY = commands.ScheduleActivity(
 )
 
 
+def again(**changes: Any) -> commands.ContinueAsNew:
+    plain = commands.ContinueAsNew("", "", b"", b"", b"", 0, 0, None)
+    return msgspec.structs.replace(plain, **changes)
+
+
 def poll(**changes: Any) -> PollTasks:
     fields: dict[str, Any] = {
         "namespace_id": NAMESPACE_ID,
@@ -162,6 +167,17 @@ AT = "workflow_task_success.commands[1]."
         (commands.CompleteWorkflow(TOO_MUCH), "complete_workflow.result"),
         (commands.CancelWorkflow(TOO_MUCH), "cancel_workflow.details"),
         (commands.RequestCancelActivity(0), "request_cancel_activity.scheduled_event_id"),
+        (again(workflow_type="../x"), "continue_as_new.workflow_type"),
+        (again(task_queue="__q"), "continue_as_new.task_queue"),
+        (again(input=TOO_MUCH), "continue_as_new.input"),
+        (again(header=TOO_MUCH), "continue_as_new.header"),
+        (again(memo=TOO_MUCH), "continue_as_new.memo"),
+        (again(run_timeout_ms=-1), "continue_as_new.run_timeout_ms"),
+        (again(task_timeout_ms=120_001), "continue_as_new.task_timeout_ms"),
+        (
+            again(retry_policy=RetryPolicy(maximum_attempts=-1)),
+            "continue_as_new.retry_policy.maximum_attempts",
+        ),
     ],
 )
 async def test_b25_b26_b27_b48_a_bad_command_fails_its_task_with_the_cause(

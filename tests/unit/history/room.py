@@ -32,6 +32,7 @@ from perdure_engine.matching.matcher import Matcher
 from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, HeldTask, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest
 from perdure_engine.ports.rows import ROW_GONE, TaskRow, TimerRow
+from perdure_engine.scheduler.cron import CronSpecs
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory import MemoryStore, Moment
 
@@ -109,6 +110,7 @@ class Node:
             lease_valid=lambda: self.lease,
             alarm=lambda what, **_: self.alarms.append(what),
             config=room.config,
+            cron=CronSpecs(),
         )
         self.rooms.writer = self.writer = Writer(self.rooms)
         self.rooms.matching = self.matcher = Matcher()

@@ -52,7 +52,14 @@ def new_instance(cls: type, *, guarded: bool = True) -> WorkflowInstance:
 
 
 class PocketEngine:
-    def __init__(self, cls: type, *args: Any, memo: dict[str, Payload] | None = None) -> None:
+    def __init__(
+        self,
+        cls: type,
+        *args: Any,
+        memo: dict[str, Payload] | None = None,
+        started: dict[str, Any] | None = None,
+    ) -> None:
+        """`started`: what the first event says besides."""
         self.cls = cls
         self.instance = new_instance(cls)
         self.events: list[m.Event] = []
@@ -76,6 +83,7 @@ class PocketEngine:
             task_timeout_ms=10_000,
             retry_policy=None,
             priority=0,
+            **(started or {}),
         )
 
     # --- events -----------------------------------------------------------------------------------
@@ -196,6 +204,8 @@ class PocketEngine:
                 self.close("WorkflowExecutionFailed")
             case m.CancelWorkflow():
                 self.close("WorkflowExecutionCanceled")
+            case m.ContinueAsNew():
+                self.close("WorkflowExecutionContinuedAsNew")
             case _:
                 raise AssertionError(command)
 

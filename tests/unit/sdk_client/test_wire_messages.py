@@ -161,6 +161,10 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             attempt=1,
             run_timeout_ms=2,
             priority=3,
+            continued_from_run_id="b",
+            last_failure=FAILURE_MESSAGE,
+            last_completion_result=ONE_BYTES,
+            cron_schedule="@daily",
         ),
         replay.WorkflowExecutionStarted(
             event_id=7,
@@ -179,6 +183,10 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             task_timeout_ms=0,
             retry_policy=None,
             priority=3,
+            continued_from_run_id="b",
+            last_failure=FAILURE,
+            last_completion_result=ONE,
+            cron_schedule="@daily",
         ),
     ),
     **{
@@ -192,6 +200,7 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             ("timed_out", "WorkflowExecutionTimedOut"),
             ("canceled", "WorkflowExecutionCanceled"),
             ("terminated", "WorkflowExecutionTerminated"),
+            ("continued_as_new", "WorkflowExecutionContinuedAsNew"),
         )
     },
 }
@@ -251,6 +260,16 @@ COMMANDS: dict[str, replay.Command] = {
     "complete_workflow": replay.CompleteWorkflow(result=ONE),
     "fail_workflow": replay.FailWorkflow(failure=FAILURE),
     "cancel_workflow": replay.CancelWorkflow(details=ONE),
+    "continue_as_new": replay.ContinueAsNew(
+        workflow_type="t",
+        task_queue="q",
+        input=ONE,
+        header={},
+        memo={"m": ONE[0]},
+        run_timeout_ms=1,
+        task_timeout_ms=2,
+        retry_policy=RetryPolicy(maximum_attempts=5),
+    ),
 }
 
 
@@ -276,7 +295,12 @@ def test_every_command_travels() -> None:
     assert sent.commands[5].fail_workflow.failure == FAILURE_MESSAGE
     assert message.query_results[0].result == ONE_BYTES
     closing = [name for name, command in COMMANDS.items() if closes_workflow(command)]
-    assert closing == ["complete_workflow", "fail_workflow", "cancel_workflow"]
+    assert closing == ["complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new"]
+    continued = sent.commands[list(COMMANDS).index("continue_as_new")].continue_as_new
+    assert (continued.workflow_type, continued.task_queue, continued.input) == ("t", "q", ONE_BYTES)
+    assert (continued.run_timeout_ms, continued.task_timeout_ms) == (1, 2)
+    assert continued.retry_policy.maximum_attempts == 5
+    assert continued.memo
 
 
 def test_every_cause_of_a_failed_task_has_a_name() -> None:

@@ -17,8 +17,8 @@ from perdure_engine.transport.grpc.convert.failures import failure_message
 EVENT_TYPES = get_args(core.Event)
 # What the wire calls otherwise, and what it does not carry.
 RENAMED = {"history_bytes": "history_size_bytes"}
-INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us"}
-UUIDS = {"run_id", "first_run_id", "request_id"}
+INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us", "request_ids"}
+UUIDS = {"run_id", "first_run_id", "request_id", "continued_from_run_id", "new_run_id"}
 
 
 def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
@@ -32,8 +32,11 @@ def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
         bool: True,
         RetryState: RetryState.TIMEOUT,
         TimeoutType: TimeoutType.HEARTBEAT,
+        core.Initiator: core.Initiator.CRON_SCHEDULE,
         core.WorkflowTaskFailedCause: core.WorkflowTaskFailedCause.DEADLOCK,
     }
+    if field.name == "request_ids":
+        return ()
     if field.type in kinds:
         return kinds[field.type]
     if RetryPolicy in (field.type, *get_args(field.type)):
@@ -108,3 +111,6 @@ def test_enumerations_have_the_same_numbers_on_both_sides() -> None:
     for name, number in event_pb2.WorkflowTaskFailedCause.items():
         short = name.removeprefix("WORKFLOW_TASK_FAILED_CAUSE_")
         assert core.WorkflowTaskFailedCause[short] == int(number)
+    for name, number in event_pb2.Initiator.items():
+        short = name.removeprefix("INITIATOR_").replace("UNSPECIFIED", "NONE")
+        assert core.Initiator[short] == int(number)

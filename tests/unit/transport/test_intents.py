@@ -68,6 +68,7 @@ def test_a_start_brings_every_field() -> None:
         priority=5,
         static_summary=b"summary",
         static_details=b"details",
+        cron_schedule="@hourly",
     )
     intent = converted(message)
 
@@ -96,6 +97,7 @@ def test_a_start_brings_every_field() -> None:
         priority=5,
         static_summary=b"summary",
         static_details=b"details",
+        cron_schedule="@hourly",
     )
 
 

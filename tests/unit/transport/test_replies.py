@@ -75,6 +75,30 @@ def test_every_other_closed_run_has_a_failure(
     assert found.failure.message == message
 
 
+def test_a_run_that_continued_as_new_has_neither_and_names_the_next() -> None:
+    event = events.WorkflowExecutionContinuedAsNew(
+        9, 1, RUN_ID, "Order", "orders", b"", b"", b"", 0, 0, 8, events.Initiator.WORKFLOW
+    )
+    found = result(Status.CONTINUED_AS_NEW, event)
+
+    assert found.status == common_pb2.WORKFLOW_STATUS_CONTINUED_AS_NEW
+    assert (found.result, found.HasField("failure")) == (b"", False)
+    assert found.next_run_id == uuid_text(RUN_ID)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.WorkflowExecutionCompleted(9, 1, b"r", 8, RUN_ID),
+        events.WorkflowExecutionFailed(9, 1, FAILURE, RetryState.IN_PROGRESS, 8, RUN_ID),
+        events.WorkflowExecutionTimedOut(9, 1, RetryState.IN_PROGRESS, RUN_ID),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_a_closed_run_names_the_run_that_follows(event: Any) -> None:
+    assert result(Status.COMPLETED, event).next_run_id == uuid_text(RUN_ID)
+
+
 def test_a_description_comes_whole() -> None:
     activities = [
         replies.PendingActivity(
@@ -93,6 +117,13 @@ def test_a_description_comes_whole() -> None:
             replies.PendingWorkflowTask(4, 40, 50, "w", FAILURE),
             True,
             6,
+            RUN_ID,
+            7,
+            NAMESPACE_ID,
+            RUN_ID[::-1],
+            "@hourly",
+            88,
+            89,
         )
     )
 
@@ -103,6 +134,10 @@ def test_a_description_comes_whole() -> None:
     assert message.pending_activities[0].next_attempt_time_us == 30
     assert (message.pending_timers[0].timer_id, message.pending_timers[0].fire_time_us) == ("t", 99)
     assert message.pending_workflow_task.attempt == 4
+    assert (message.first_run_id, message.attempt) == (uuid_text(RUN_ID), 7)
+    assert message.continued_from_run_id == uuid_text(NAMESPACE_ID)
+    assert (message.next_run_id, message.cron_schedule) == (uuid_text(RUN_ID[::-1]), "@hourly")
+    assert (message.first_task_time_us, message.execution_deadline_us) == (88, 89)
     assert (message.cancel_requested, message.buffered_events) == (True, 6)
     assert (message.execution_timeout_ms, message.run_timeout_ms, message.task_timeout_ms) == (
         1,

@@ -6,6 +6,7 @@ from perdure_engine.core.decide.requests import require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionCancelRequested
 from perdure_engine.core.intents import CancelWorkflow
+from perdure_engine.core.tasks import TimerKind
 
 
 def decide(draft: Draft, intent: CancelWorkflow) -> None:
@@ -16,6 +17,8 @@ def decide(draft: Draft, intent: CancelWorkflow) -> None:
         isinstance(event, WorkflowExecutionCancelRequested) for event in draft.state.buffered
     ):
         return
+    if draft.state.timer_rows:  # a run that waits for its time is waked: its code is to hear of it
+        draft.drop_timer(TimerKind.CRON_OR_RETRY_BACKOFF, 0)
     draft.record(
         WorkflowExecutionCancelRequested(
             0, draft.env.now_us, intent.reason, intent.identity, intent.request_id, intent.body_hash

@@ -70,6 +70,8 @@ class _Checker:
                 return self._cancel_timer(command)
             case cmd.CompleteWorkflow() | cmd.FailWorkflow() | cmd.CancelWorkflow():
                 return None
+            case cmd.ContinueAsNew():
+                return None
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         activity_ids = self._pending_activity_ids()

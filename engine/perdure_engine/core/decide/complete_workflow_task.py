@@ -12,12 +12,12 @@ from typing import Any
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
-from perdure_engine.core.decide import attempts, check_commands
+from perdure_engine.core.decide import attempts, check_commands, next_run
 from perdure_engine.core.decide.activity_outcome import drop_activity_rows
 from perdure_engine.core.decide.fail_workflow_task import fail_task, written_schedule
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
-from perdure_engine.core.failures import Failure, FailureKind, RetryState
+from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.intents import CompleteWorkflowTask
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.retry import DEFAULT_ACTIVITY_RETRY
@@ -205,21 +205,20 @@ def _cancel_timer(
 
 
 def _complete(draft: Draft, command: cmd.CompleteWorkflow, completed_id: int, _: Any) -> None:
-    event_id, time_us = draft.stamp()
-    draft.close(ev.WorkflowExecutionCompleted(event_id, time_us, command.result, completed_id))
+    next_run.complete(draft, command.result, completed_id)
 
 
 def _fail(draft: Draft, command: cmd.FailWorkflow, completed_id: int, _: Any) -> None:
-    event_id, time_us = draft.stamp()
-    retry_state = RetryState.RETRY_POLICY_NOT_SET
-    draft.close(
-        ev.WorkflowExecutionFailed(event_id, time_us, command.failure, retry_state, completed_id)
-    )
+    next_run.fail(draft, command.failure, completed_id)
 
 
 def _cancel(draft: Draft, command: cmd.CancelWorkflow, completed_id: int, _: Any) -> None:
     event_id, time_us = draft.stamp()
     draft.close(ev.WorkflowExecutionCanceled(event_id, time_us, command.details, completed_id))
+
+
+def _continue_as_new(draft: Draft, command: cmd.ContinueAsNew, completed_id: int, _: Any) -> None:
+    next_run.continue_as_new(draft, command, completed_id)
 
 
 _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = {
@@ -230,4 +229,5 @@ _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = 
     cmd.CompleteWorkflow: _complete,
     cmd.FailWorkflow: _fail,
     cmd.CancelWorkflow: _cancel,
+    cmd.ContinueAsNew: _continue_as_new,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core import events as ev
+from perdure_engine.core.decide import next_run
 from perdure_engine.core.decide.activity_outcome import end, end_unstarted
 from perdure_engine.core.decide.attempts import activity_failure
 from perdure_engine.core.draft import Draft
@@ -21,11 +22,11 @@ def decide(draft: Draft, intent: FireTimer) -> None:
     match intent.kind:
         case TimerKind.USER:
             _user_timer(draft, intent.reference)
-        case TimerKind.RUN_TIMEOUT | TimerKind.EXECUTION_TIMEOUT:
-            draft.number_buffered()
-            event_id, time_us = draft.stamp()
-            draft.close(ev.WorkflowExecutionTimedOut(event_id, time_us, RetryState.TIMEOUT))
-        case TimerKind.START_DELAY:
+        case TimerKind.RUN_TIMEOUT:
+            next_run.time_out_run(draft)
+        case TimerKind.EXECUTION_TIMEOUT:
+            next_run.time_out_chain(draft)
+        case TimerKind.START_DELAY | TimerKind.CRON_OR_RETRY_BACKOFF:
             draft.schedule_workflow_task()
         case TimerKind.WORKFLOW_TASK_BACKOFF:
             _ready_after_backoff(draft, WORKFLOW_TASK_KEY)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import islice
+
+from perdure_engine.core import limits
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected, not_found
 from perdure_engine.core.events import (
@@ -9,7 +13,7 @@ from perdure_engine.core.events import (
     WorkflowExecutionCancelRequested,
     WorkflowExecutionSignaled,
 )
-from perdure_engine.core.state import RunState
+from perdure_engine.core.state import Folded, RunState
 
 
 def require_open(state: RunState) -> None:
@@ -48,3 +52,47 @@ def same_body(known: bytes, body_hash: bytes) -> bool:
             field="request_id",
         )
     return True
+
+
+# ---- what a chain knows
+
+
+def handed_on(folded: Folded, now_us: int) -> tuple[tuple[bytes, bytes, int], ...]:
+    """The request ids of the last 24 h with a time that they came before: what the next run must know.
+
+    Ids that came in between two marks count as of the later one: kept longer than a day, never shorter.
+    """
+    if not folded.request_ids:
+        return ()
+    handed = folded.started.request_ids
+    marks = iter([*(folded.request_marks or ()), (len(folded.request_ids), now_us)])
+    count, time_us = next(marks)
+    first = _expired(folded, now_us)
+    known: list[tuple[bytes, bytes, int]] = []
+    for index, (request_id, body_hash) in enumerate(
+        islice(folded.request_ids.items(), first, None), first
+    ):
+        if index < len(handed):
+            known.append(handed[index])
+            continue
+        while count <= index:
+            count, time_us = next(marks)
+        known.append((request_id, body_hash, time_us))
+    return tuple(known)
+
+
+def recent_ids(folded: Folded, now_us: int) -> int:
+    """How many ids would be handed on now."""
+    return len(folded.request_ids) - _expired(folded, now_us)
+
+
+def _expired(folded: Folded, now_us: int) -> int:
+    """How many of the ids, from the first on, came more than 24 h ago."""
+    since_us = now_us - limits.REQUEST_IDS_HANDED_US
+    handed = folded.started.request_ids
+    expired = bisect_right(handed, since_us, key=lambda one: one[2])
+    if expired == len(handed):
+        for count, time_us in folded.request_marks or ():
+            if time_us <= since_us:
+                expired = max(expired, count)
+    return expired

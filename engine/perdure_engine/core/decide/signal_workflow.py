@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perdure_engine.core.decide.requests import require_open, seen
+from perdure_engine.core import limits
+from perdure_engine.core.decide.requests import recent_ids, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import WorkflowExecutionSignaled
@@ -37,3 +38,12 @@ def require_room(draft: Draft) -> None:
             "TOO_MANY_SIGNALS",
             f"a run takes at most {draft.env.limits.signals_max} signals",
         )
+    known = len(state.folded.request_ids) + waiting
+    if known >= limits.REQUEST_IDS_HANDED_MAX:
+        recent = recent_ids(state.folded, draft.env.now_us) + waiting
+        if recent >= limits.REQUEST_IDS_HANDED_MAX:
+            raise Rejected(
+                Code.RESOURCE_EXHAUSTED,
+                "TOO_MANY_REQUEST_IDS",
+                f"a chain of runs remembers {limits.REQUEST_IDS_HANDED_MAX} request ids of a day",
+            )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from perdure_engine.core import limits
-from perdure_engine.core.apply import begin
-from perdure_engine.core.decide import requests, signal_workflow
+from perdure_engine.core.decide import next_run, requests, signal_workflow
 from perdure_engine.core.decide.terminate_workflow import terminate
 from perdure_engine.core.draft import Draft, Env
-from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.errors import Code, Rejected, invalid
 from perdure_engine.core.events import WorkflowExecutionSignaled, WorkflowExecutionStarted
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.intents import (
@@ -19,7 +18,6 @@ from perdure_engine.core.intents import (
 from perdure_engine.core.replies import Started
 from perdure_engine.core.state import RunState
 from perdure_engine.core.status import Status
-from perdure_engine.core.tasks import TimerKind
 
 UNSUCCESSFUL = (Status.FAILED, Status.CANCELED, Status.TERMINATED, Status.TIMED_OUT)
 
@@ -29,11 +27,12 @@ def decide(intent: StartWorkflow, env: Env, current: Draft | None) -> tuple[Star
 
     Returns the answer and the draft of the new run, or None when no run begins. Raises Rejected before any change.
     """
+    backoff_ms = _cron_backoff_ms(intent, env) if intent.cron_schedule else 0
     if current is not None:
         answer = _existing(intent, current)
         if answer is not None:
             return answer, None
-    return Started(intent.run_id, True), _begin(intent, env)
+    return Started(intent.run_id, True), _begin(intent, env, backoff_ms)
 
 
 def _existing(intent: StartWorkflow, current: Draft) -> Started | None:
@@ -85,7 +84,19 @@ def _already_started(state: RunState, why: str) -> Rejected:
     )
 
 
-def _begin(intent: StartWorkflow, env: Env) -> Draft:
+def _cron_backoff_ms(intent: StartWorkflow, env: Env) -> int:
+    """The first run of a cron chain begins at the schedule's next time too."""
+    next_us = env.next_fire_us(intent.cron_schedule, env.now_us)
+    if not next_us:
+        raise invalid("cron_schedule", "never fires")
+    return next_run.backoff_ms(next_us, env.now_us)
+
+
+def _begin(intent: StartWorkflow, env: Env, backoff_ms: int) -> Draft:
+    deadline_us = 0
+    if intent.execution_timeout_ms:
+        waits_ms = intent.start_delay_ms + backoff_ms
+        deadline_us = env.now_us + (waits_ms + intent.execution_timeout_ms) * 1000
     event = WorkflowExecutionStarted(
         1,
         env.now_us,
@@ -110,39 +121,24 @@ def _begin(intent: StartWorkflow, env: Env) -> Draft:
         intent.priority,
         intent.static_summary,
         intent.static_details,
+        cron_schedule=intent.cron_schedule,
+        execution_deadline_us=deadline_us,
+        first_task_backoff_ms=backoff_ms,
     )
-    draft = Draft(RunState(begin(event)), env, is_new=True)
-    draft.events.append(event)
-    begins_us = env.now_us + intent.start_delay_ms * 1000
-    if intent.run_timeout_ms:
-        draft.put_timer(TimerKind.RUN_TIMEOUT, 0, begins_us + intent.run_timeout_ms * 1000)
-    if intent.execution_timeout_ms:
-        draft.put_timer(
-            TimerKind.EXECUTION_TIMEOUT, 0, begins_us + intent.execution_timeout_ms * 1000
-        )
-    if intent.signal is not None:
-        _first_signal(draft, intent)
-    if intent.start_delay_ms:
-        draft.put_timer(TimerKind.START_DELAY, 0, begins_us)
-    else:
-        draft.schedule_workflow_task()
-    return draft
+    return next_run.begin_run(event, env, () if intent.signal is None else (_signaled(intent),))
 
 
-def _first_signal(draft: Draft, intent: StartWorkflow) -> None:
+def _signaled(intent: StartWorkflow) -> WorkflowExecutionSignaled:
     assert intent.signal is not None
-    event_id, time_us = draft.stamp()
-    draft.emit(
-        WorkflowExecutionSignaled(
-            event_id,
-            time_us,
-            intent.signal.signal_name,
-            intent.signal.input,
-            intent.identity,
-            intent.header,
-            intent.request_id,
-            intent.body_hash,
-        )
+    return WorkflowExecutionSignaled(
+        0,
+        0,
+        intent.signal.signal_name,
+        intent.signal.input,
+        intent.identity,
+        intent.header,
+        intent.request_id,
+        intent.body_hash,
     )
 
 

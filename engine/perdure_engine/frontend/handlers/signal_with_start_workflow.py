@@ -16,7 +16,7 @@ def signal_with_start_workflow(frontend: Frontend, start: StartWorkflow) -> asyn
     """Answered with `Started`."""
     assert start.signal is not None
     try:
-        check_start(start)
+        check_start(frontend, start)
     except Rejected as rejected:
         raise checks.under("start", rejected) from None
     checks.name("signal_name", start.signal.signal_name)

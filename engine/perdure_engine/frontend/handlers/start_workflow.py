@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from perdure_engine.core import limits
+from perdure_engine.core.errors import invalid
 from perdure_engine.core.intents import StartWorkflow
 from perdure_engine.core.replies import Reply
 from perdure_engine.frontend import checks
@@ -13,11 +14,11 @@ from perdure_engine.frontend.frontend import Frontend
 
 def start_workflow(frontend: Frontend, start: StartWorkflow) -> asyncio.Future[Reply]:
     """Answered with `Started`."""
-    check_start(start)
+    check_start(frontend, start)
     return frontend.submit(start)
 
 
-def check_start(start: StartWorkflow) -> None:
+def check_start(frontend: Frontend, start: StartWorkflow) -> None:
     checks.workflow_id("workflow_id", start.workflow_id)
     checks.type_name("workflow_type", start.workflow_type)
     checks.name("task_queue", start.task_queue)
@@ -33,3 +34,13 @@ def check_start(start: StartWorkflow) -> None:
     checks.duration("start_delay_ms", start.start_delay_ms)
     checks.priority("priority", start.priority)
     checks.retry_policy("retry_policy", start.retry_policy)
+    if start.cron_schedule:
+        _check_cron(frontend, start)
+
+
+def _check_cron(frontend: Frontend, start: StartWorkflow) -> None:
+    fault = frontend.cron.fault(start.cron_schedule)
+    if fault:
+        raise invalid("cron_schedule", fault)
+    if start.start_delay_ms:
+        raise invalid("start_delay_ms", "cannot be used together with cron_schedule")

@@ -24,6 +24,7 @@ from perdure_engine.history.service import HistoryService
 from perdure_engine.history.writer import Writer
 from perdure_engine.matching.matcher import Matcher
 from perdure_engine.ports.store import Batch
+from perdure_engine.scheduler.cron import CronSpecs
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.in_process.only_node import OnlyNode
 from perdure_engine.server.in_process.virtual_time import Skipper, VirtualTime
@@ -117,6 +118,7 @@ def _make_rooms(store: Store, clock: SystemClock) -> Rooms:
         lease_valid=lambda: True,  # see only_node
         alarm=raise_alarm,
         config=CONFIG,
+        cron=CronSpecs(),
     )
 
 
@@ -146,6 +148,7 @@ async def _start_rooms(
         ids=rooms.ids,
         db_now_us=rooms.database_clock.low_us,
         about=About(version=perdure_version(), database=await store.describe()),
+        cron=rooms.cron,
     )
     server = GrpcServer(frontend, LISTENER)
 

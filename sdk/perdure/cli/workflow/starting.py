@@ -49,6 +49,12 @@ TaskTimeout = Annotated[
 ]
 Reuse = Annotated[ReusePolicy | None, typer.Option(help="When a closed run has that id.")]
 Conflict = Annotated[ConflictPolicy | None, typer.Option(help="When an open run has that id.")]
+CronSchedule = Annotated[
+    str,
+    typer.Option(
+        "--cron-schedule", "--cron", help="Begin it again at each time of this.", metavar="CRON"
+    ),
+]
 Memo = Annotated[
     list[str] | None,
     typer.Option(help="Stands in lists: NAME=JSON; again for more.", metavar="NAME=JSON"),
@@ -69,12 +75,15 @@ async def start(
     reuse_policy: Reuse = None,
     conflict_policy: Conflict = None,
     memo: Memo = None,
+    cron_schedule: CronSchedule = "",
 ) -> None:
     """Start a workflow. When this returns, the start is saved."""
     options = _start_options(
         session, task_queue, id, execution_timeout, run_timeout, task_timeout, memo
     )
     _add_policies(options, reuse_policy, conflict_policy)
+    if cron_schedule:
+        options["cron_schedule"] = cron_schedule
     args = read_inputs(input or (), input_file or ())
     client = await session.connect()
     handle = await client.start_workflow(workflow_type, args=args, **options)

@@ -66,6 +66,19 @@ def _cancel_workflow(_: str, message: pb.CancelWorkflow) -> core.CancelWorkflow:
     return core.CancelWorkflow(message.details)
 
 
+def _continue_as_new(_: str, message: pb.ContinueAsNew) -> core.ContinueAsNew:
+    return core.ContinueAsNew(
+        message.workflow_type,
+        message.task_queue,
+        message.input,
+        message.header,
+        message.memo,
+        message.run_timeout_ms,
+        message.task_timeout_ms,
+        policy_of(message.retry_policy) if message.HasField("retry_policy") else None,
+    )
+
+
 COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "schedule_activity": _schedule_activity,
     "request_cancel_activity": _request_cancel_activity,
@@ -74,4 +87,5 @@ COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "complete_workflow": _complete_workflow,
     "fail_workflow": _fail_workflow,
     "cancel_workflow": _cancel_workflow,
+    "continue_as_new": _continue_as_new,
 }

@@ -26,6 +26,10 @@ def event_fields(event: core.Event) -> Fields:
 
 def _request_id(raw: bytes) -> str:
     """Empty when the engine itself acted: it terminates a run at its history limit, for one."""
+    return _optional_id(raw)
+
+
+def _optional_id(raw: bytes) -> str:
     return uuid_text(raw) if raw else ""
 
 
@@ -50,6 +54,20 @@ def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
         "priority": e.priority,
         "static_summary": e.static_summary,
         "static_details": e.static_details,
+        **(_continued(e) if e.execution_deadline_us or e.cron_schedule or e.initiator else {}),
+    }
+
+
+def _continued(e: core.WorkflowExecutionStarted) -> Fields:
+    """What only the runs of a chain have."""
+    return {
+        "continued_from_run_id": _optional_id(e.continued_from_run_id),
+        "initiator": e.initiator,
+        "last_failure": failure_fields(e.last_failure),
+        "last_completion_result": e.last_completion_result,
+        "cron_schedule": e.cron_schedule,
+        "execution_deadline_us": e.execution_deadline_us,
+        "first_task_backoff_ms": e.first_task_backoff_ms,
     }
 
 
@@ -57,6 +75,7 @@ def _workflow_execution_completed(e: core.WorkflowExecutionCompleted) -> Fields:
     return {
         "result": e.result,
         "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+        "new_run_id": _optional_id(e.new_run_id),
     }
 
 
@@ -65,11 +84,12 @@ def _workflow_execution_failed(e: core.WorkflowExecutionFailed) -> Fields:
         "failure": failure_fields(e.failure),
         "retry_state": e.retry_state,
         "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+        "new_run_id": _optional_id(e.new_run_id),
     }
 
 
 def _workflow_execution_timed_out(e: core.WorkflowExecutionTimedOut) -> Fields:
-    return {"retry_state": e.retry_state}
+    return {"retry_state": e.retry_state, "new_run_id": _optional_id(e.new_run_id)}
 
 
 def _workflow_task_scheduled(e: core.WorkflowTaskScheduled) -> Fields:
@@ -245,6 +265,21 @@ def _workflow_execution_terminated(e: core.WorkflowExecutionTerminated) -> Field
     }
 
 
+def _workflow_execution_continued_as_new(e: core.WorkflowExecutionContinuedAsNew) -> Fields:
+    return {
+        "new_run_id": uuid_text(e.new_run_id),
+        "workflow_type": e.workflow_type,
+        "task_queue": e.task_queue,
+        "input": e.input,
+        "header": e.header,
+        "memo": e.memo,
+        "run_timeout_ms": e.run_timeout_ms,
+        "task_timeout_ms": e.task_timeout_ms,
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+        "initiator": e.initiator,
+    }
+
+
 ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
     core.WorkflowExecutionCompleted: (
@@ -283,5 +318,9 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionTerminated: (
         "workflow_execution_terminated",
         _workflow_execution_terminated,
+    ),
+    core.WorkflowExecutionContinuedAsNew: (
+        "workflow_execution_continued_as_new",
+        _workflow_execution_continued_as_new,
     ),
 }

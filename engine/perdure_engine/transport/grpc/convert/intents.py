@@ -99,6 +99,7 @@ def _start(
         priority=message.priority or PRIORITY_DEFAULT,
         static_summary=message.static_summary,
         static_details=message.static_details,
+        cron_schedule=message.cron_schedule,
         signal=signal,
     )
 

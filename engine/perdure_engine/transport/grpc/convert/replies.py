@@ -9,6 +9,7 @@ from perdure_api.v1 import common_pb2, operator_service_pb2
 from perdure_api.v1 import namespace_service_pb2 as namespace_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core import events, replies
+from perdure_engine.core.describe import following
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.frontend.handlers.describe_cluster import Cluster
@@ -78,8 +79,11 @@ def result_fields(reply: replies.Closed) -> Fields:
     event = reply.event
     if isinstance(event, events.WorkflowExecutionCompleted):
         fields["result"] = event.result
-    else:
+    elif not isinstance(event, events.WorkflowExecutionContinuedAsNew):
         fields["failure"] = failure_fields(_failure(event))
+    next_run_id = following(event)
+    if next_run_id:
+        fields["next_run_id"] = uuid_text(next_run_id)
     return fields
 
 
@@ -120,7 +124,18 @@ def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
         pending_workflow_task=_pending_workflow_task(reply.workflow_task),
         cancel_requested=reply.cancel_requested,
         buffered_events=reply.buffered_events,
+        first_run_id=_optional_id(reply.first_run_id),
+        continued_from_run_id=_optional_id(reply.continued_from_run_id),
+        next_run_id=_optional_id(reply.next_run_id),
+        attempt=reply.attempt,
+        cron_schedule=reply.cron_schedule,
+        first_task_time_us=reply.first_task_us,
+        execution_deadline_us=reply.execution_deadline_us,
     )
+
+
+def _optional_id(raw: bytes) -> str:
+    return uuid_text(raw) if raw else ""
 
 
 def _info_fields(info: replies.RunInfo) -> Fields:

@@ -1,0 +1,170 @@
+"""`CronSpec`: what a cron schedule means (semantics §11). The only importer of croniter.
+
+croniter searches, in plain wall-clock time without a zone; which schedules are accepted, and what a change of the
+clocks does to them, is decided here. A schedule is *fixed-time* when neither its minute nor its hour field begins
+with `*`: one of its times that the clocks skip comes at the first minute after the gap, one that they repeat comes
+once. The others follow real time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from importlib.resources import files
+from zoneinfo import ZoneInfo
+
+from croniter import CroniterBadDateError, CroniterError, croniter
+
+from perdure_engine.core.limits import CRON_BYTES_MAX
+from perdure_engine.scheduler.fields import KINDS, CronFault, expanded
+
+SPECS_KEPT_MAX = 1_024  # a fleet has few schedules, and each is used again and again
+YEARS_SEARCHED_MAX = 40  # the longest that a date lets wait for itself: a fifth Monday in February
+ZONE_PREFIX = "CRON_TZ="
+MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Any day: what has no time within the years searched from here never has one.
+PROBE = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+class CronSpec:
+    """A schedule that has been read. Raises CronFault for one that is not of the dialect, or never fires."""
+
+    def __init__(self, text: str) -> None:
+        if len(text.encode()) > CRON_BYTES_MAX:
+            raise CronFault(f"is longer than {CRON_BYTES_MAX} bytes")
+        words = text.split()
+        self._zone = ZoneInfo("UTC") if not words else _zone_of(words)
+        if len(words) == 1:
+            words = MACROS.get(words[0].lower(), "").split()
+        if len(words) != len(KINDS):
+            raise CronFault("must have five fields, or be one of @hourly … @yearly")
+        minute, hour, day, _, weekday = words
+        stepped = "/" in day and weekday != "*", "/" in weekday and day != "*"
+        if any(stepped):
+            raise CronFault("a step in one of the day fields while the other one is restricted")
+        if "#" in weekday and day != "*":
+            raise CronFault("#n while the day of month is restricted")
+        fields = [expanded(kind, word) for kind, word in zip(KINDS, words, strict=True)]
+        self._expression = " ".join(fields)
+        self._fixed_time = not (minute.startswith("*") or hour.startswith("*"))
+        try:
+            found = self.next_after(PROBE)
+        except CroniterError as error:
+            raise CronFault("is not of the dialect") from error
+        if found is None:
+            raise CronFault("never fires: there is no such date")
+
+    def next_after(self, after: datetime) -> datetime | None:
+        """The first instant past `after`, an aware datetime, at which it fires. None: there is none."""
+        local = after.astimezone(self._zone)
+        try:
+            if self._fixed_time:
+                return next(at for at in map(self._once, self._walls(_wall(local))) if at > after)
+            return self._in_real_time(after, local)
+        except CroniterBadDateError:
+            return None
+
+    def _walls(self, start: datetime) -> Iterator[datetime]:
+        """Its times on the wall clock, past `start`."""
+        found = croniter(self._expression, start, max_years_between_matches=YEARS_SEARCHED_MAX)
+        while True:
+            wall: datetime = found.get_next(datetime)
+            yield wall
+
+    def _once(self, wall: datetime) -> datetime:
+        """When a fixed time comes: the first time it is shown, or the end of the gap that skips it."""
+        before = wall.replace(tzinfo=self._zone)
+        at = before.astimezone(UTC)
+        if _wall(at.astimezone(self._zone)) == wall:
+            return at
+        low, high = (
+            before.replace(fold=1).astimezone(UTC),
+            at,
+        )  # before the change, and at or after it
+        new_offset = high.astimezone(self._zone).utcoffset()
+        while high - low > timedelta(seconds=1):
+            middle = low + (high - low) // 2
+            if middle.astimezone(self._zone).utcoffset() == new_offset:
+                high = middle
+            else:
+                low = middle
+        return high.replace(second=0, microsecond=0)
+
+    def _in_real_time(self, after: datetime, local: datetime) -> datetime:
+        candidates = [self._first(after, self._walls(_wall(local)))]
+        repeat = local.replace(fold=1)
+        repeated = (local.utcoffset() or timedelta()) - (repeat.utcoffset() or timedelta())
+        if local.fold == 0 and repeated > timedelta():
+            # inside the first pass of what will be repeated: the second pass shows earlier times again
+            for wall in self._walls(_wall(local) - repeated):
+                if wall > _wall(local):
+                    break
+                candidates += [at for at in self._shown(wall) if at > after]
+        return min(candidates)
+
+    def _first(self, after: datetime, walls: Iterator[datetime]) -> datetime:
+        while True:
+            later = [at for at in self._shown(next(walls)) if at > after]
+            if later:
+                return min(later)
+
+    def _shown(self, wall: datetime) -> list[datetime]:
+        """The instants at which the clock shows it: none, one, or two."""
+        instants = {wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+        return [at for at in instants if _wall(at.astimezone(self._zone)) == wall]
+
+
+class CronSpecs:
+    """Implements ports.cron.Cron."""
+
+    def fault(self, schedule: str) -> str:
+        try:
+            spec_of(schedule)
+        except CronFault as fault:
+            return str(fault)
+        return ""
+
+    def next_fire_us(self, schedule: str, after_us: int) -> int:
+        try:
+            at = spec_of(schedule).next_after(EPOCH + timedelta(microseconds=after_us))
+        except CronFault:  # of another version's dialect
+            return 0
+        return 0 if at is None else (at - EPOCH) // timedelta(microseconds=1)
+
+
+@lru_cache(maxsize=SPECS_KEPT_MAX)
+def spec_of(text: str) -> CronSpec:
+    return CronSpec(text)
+
+
+def _wall(at: datetime) -> datetime:
+    return at.replace(tzinfo=None, fold=0)
+
+
+def _zone_of(words: list[str]) -> ZoneInfo:
+    """The zone that the first word names, which is taken away; UTC."""
+    if not words[0].startswith(ZONE_PREFIX):
+        return ZoneInfo("UTC")
+    return zone(words.pop(0).removeprefix(ZONE_PREFIX))
+
+
+@lru_cache(maxsize=SPECS_KEPT_MAX)
+def zone(name: str) -> ZoneInfo:
+    """Of the tzdata package, not of the operating system: the same on each node. Raises CronFault."""
+    parts = name.split("/")
+    if all(part.replace("_", "").replace("-", "").replace("+", "").isalnum() for part in parts):
+        found = files("tzdata").joinpath("zoneinfo", *parts)
+        if found.is_file() and parts[-1][0].isupper():
+            with found.open("rb") as data:
+                return ZoneInfo.from_file(data, key=name)
+    raise CronFault("CRON_TZ names no time zone")

@@ -1,0 +1,140 @@
+"""The run before this one, and the run after it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, overload
+
+from perdure._definitions import workflow_definition
+from perdure._failures import failure_to_exception
+from perdure._payload import Payload
+from perdure._replay.interrupts import ContinueAsNewError
+from perdure._replay.messages import ContinueAsNew
+from perdure._replay.run import current_run
+from perdure.common import RetryPolicy
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+_NO_HEADER: dict[str, Payload] = {}
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@overload
+def continue_as_new(
+    *arguments: *_Ts,
+    workflow: Callable[[Any, *_Ts], Awaitable[Any]],
+    task_queue: str | None = None,
+    run_timeout: timedelta | None = None,
+    task_timeout: timedelta | None = None,
+    retry_policy: RetryPolicy | None = None,
+    memo: Mapping[str, Any] | None = None,
+) -> NoReturn: ...
+
+
+@overload
+def continue_as_new(
+    *arguments: Any,
+    args: Sequence[Any] = (),
+    workflow: str | None = None,
+    task_queue: str | None = None,
+    run_timeout: timedelta | None = None,
+    task_timeout: timedelta | None = None,
+    retry_policy: RetryPolicy | None = None,
+    memo: Mapping[str, Any] | None = None,
+) -> NoReturn: ...
+
+
+@overload
+def continue_as_new(
+    *,
+    args: Sequence[Any],
+    workflow: Callable[..., Awaitable[Any]],
+    task_queue: str | None = None,
+    run_timeout: timedelta | None = None,
+    task_timeout: timedelta | None = None,
+    retry_policy: RetryPolicy | None = None,
+    memo: Mapping[str, Any] | None = None,
+) -> NoReturn: ...
+
+
+def continue_as_new(  # type: ignore[misc]  # mypy does not match *Ts with *Any
+    *arguments: Any,
+    args: Sequence[Any] = (),
+    workflow: str | Callable[..., Awaitable[Any]] | None = None,
+    task_queue: str | None = None,
+    run_timeout: timedelta | None = None,
+    task_timeout: timedelta | None = None,
+    retry_policy: RetryPolicy | None = None,
+    memo: Mapping[str, Any] | None = None,
+) -> NoReturn:
+    """Ends this run and starts the next one of its workflow id, with a history of its own.
+
+    It never returns: it raises ContinueAsNewError, which must leave the workflow. What is not given
+    is as it is in this run. Signals that came and were not seen are seen first, by this run.
+    """
+    run = current_run()
+    run.check_may_act()
+    if arguments and args:
+        raise ValueError("give arguments or args=, not both")
+    name = workflow or ""
+    if not isinstance(name, str):
+        name = workflow_definition(name).name
+    converter = run.converter
+    raise ContinueAsNewError(
+        ContinueAsNew(
+            workflow_type=name,
+            task_queue=task_queue or "",
+            input=converter.to_payloads(arguments or args),
+            header=_NO_HEADER,
+            memo={key: converter.to_payload(value) for key, value in (memo or {}).items()},
+            run_timeout_ms=_timeout_ms(run_timeout),
+            task_timeout_ms=_timeout_ms(task_timeout),
+            retry_policy=retry_policy,
+        )
+    )
+
+
+def has_last_completion_result() -> bool:
+    """Has an earlier run of this cron chain completed?"""
+    return _started().last_completion_result is not None
+
+
+@overload
+def get_last_completion_result(type_hint: type[_T]) -> _T | None: ...
+
+
+@overload
+def get_last_completion_result(type_hint: None = None) -> Any: ...
+
+
+def get_last_completion_result(type_hint: Any = None) -> Any:
+    """What the last run of this cron chain that completed returned; None when none did."""
+    payloads = _started().last_completion_result
+    if not payloads:
+        return None
+    return current_run().converter.from_payload(
+        payloads[0], Any if type_hint is None else type_hint
+    )
+
+
+def get_last_failure() -> BaseException | None:
+    """What the run before this one failed with, when that is why this one was begun."""
+    failure = _started().last_failure
+    return None if failure is None else failure_to_exception(failure, current_run().converter)
+
+
+def _started() -> Any:
+    started = current_run().started
+    assert started is not None
+    return started
+
+
+def _timeout_ms(timeout: timedelta | None) -> int:
+    """Rounded up; 0: as it is in this run."""
+    if timeout is None:
+        return 0
+    timeout_ms = -(-timeout // _MILLISECOND)
+    if timeout_ms <= 0:
+        raise ValueError(f"a timeout must be positive: {timeout}")
+    return timeout_ms
