@@ -76,7 +76,21 @@ class Signature:
         if not self.takes(len(payloads)):
             name = getattr(self.function, "__qualname__", repr(self.function))
             raise PayloadDecodeError(f"{name} cannot take {len(payloads)} argument(s)")
-        return converter.from_payloads(payloads, self.hints)
+        try:
+            return converter.from_payloads(payloads, self.hints)
+        except PayloadDecodeError as error:
+            raise error.at(self._place_of(payloads, converter)) from error.__cause__
+
+    def _place_of(self, payloads: Sequence[Payload], converter: PayloadConverter) -> str:
+        """Of the argument that cannot be decoded: looked for once it is known that there is one."""
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        for index, payload in enumerate(payloads):
+            named = f" ({self._named[index].name})" if index < len(self._named) else ""
+            try:
+                converter.from_payloads([payload], self.hints[index : index + 1])
+            except PayloadDecodeError:
+                return f"argument {index + 1}{named} of {name}"
+        return f"the arguments of {name}"
 
     @cached_property
     def _parameters(self) -> list[inspect.Parameter]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from perdure._payload import Payload
-from perdure.converter import PayloadConverter
 from perdure.errors import (
     ActivityError,
     ActivityInfo,
@@ -32,6 +32,11 @@ from perdure.errors import (
     WorkerLostInfo,
 )
 
+if TYPE_CHECKING:
+    from perdure.converter import PayloadConverter
+
+logger = logging.getLogger(__name__)
+
 SOURCE = "PythonSDK"
 # Deep enough for any chain that a person can read; a longer one is a loop of re-raising.
 DEPTH_MAX = 20
@@ -39,8 +44,32 @@ DEPTH_MAX = 20
 TEXT_BYTES_MAX = 16 * 1024
 
 
-def exception_to_failure(
-    error: BaseException, converter: PayloadConverter, depth: int = 1
+def exception_to_failure(error: BaseException, converter: PayloadConverter) -> FailureInfo:
+    """By the rules of the converter's data converter. Never raises."""
+    own = converter.failure_converter
+    if own is None:
+        return default_to_failure(error, converter)
+    try:
+        return own.to_failure(error, converter)
+    except Exception as defect:  # the user's code too: what happened must be told all the same
+        logger.exception("the failure converter raised")
+        return default_to_failure(error, converter, note=f" (failure converter: {defect!r})")
+
+
+def failure_to_exception(failure: FailureInfo, converter: PayloadConverter) -> BaseException:
+    """By the rules of the converter's data converter. Never raises."""
+    own = converter.failure_converter
+    if own is None:
+        return default_to_exception(failure, converter)
+    try:
+        return own.from_failure(failure, converter)
+    except Exception:
+        logger.exception("the failure converter raised")
+        return default_to_exception(failure, converter)
+
+
+def default_to_failure(
+    error: BaseException, converter: PayloadConverter, depth: int = 1, note: str = ""
 ) -> FailureInfo:
     """Never raises. What came from the wire goes back as it came, stack trace included."""
     if isinstance(error, FailureError) and error.failure is not None:
@@ -52,11 +81,11 @@ def exception_to_failure(
     except PayloadEncodeError as lost:
         info, message = ApplicationInfo(type=type(error).__name__), f"{_message_of(error)} ({lost})"
     return FailureInfo(
-        message=_cut_end(message),
+        message=_cut_end(message + note),
         stack_trace=_cut_start(trace),
         source=SOURCE,
         cause=(
-            exception_to_failure(cause, converter, depth + 1)
+            default_to_failure(cause, converter, depth + 1)
             if cause is not None and depth < DEPTH_MAX
             else None
         ),
@@ -64,14 +93,14 @@ def exception_to_failure(
     )
 
 
-def failure_to_exception(
+def default_to_exception(
     failure: FailureInfo, converter: PayloadConverter, depth: int = 1
 ) -> FailureError:
     """Never raises. Details that cannot be decoded without a hint stay payloads."""
     error = _error_of(failure, converter)
     error.failure = failure
     if failure.cause is not None and depth < DEPTH_MAX:
-        error.__cause__ = failure_to_exception(failure.cause, converter, depth + 1)
+        error.__cause__ = default_to_exception(failure.cause, converter, depth + 1)
     return error
 
 

@@ -13,6 +13,7 @@ from perdure._replay import guard
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Event, Task, TaskFailure, TaskSuccess
 from perdure._replay.messages import WorkflowExecutionStarted as Started
+from perdure._wire.edge import PayloadEdge
 from perdure._wire.events import event_from_message
 from perdure._wire.history import message_from_history_event
 from perdure.converter import DataConverter
@@ -40,6 +41,7 @@ class Replayer:
     Nothing is asked of any engine, and no activity runs. A failure is NondeterminismError, which
     names the event and the line of your code, when the code does something else than the history
     says; UnknownWorkflowTypeError; HistoryError for a history that is none; PayloadDecodeError.
+    A history that was encoded by a codec needs the data converter of its workers.
     A history may be that of an open run: it is replayed up to its last completed workflow task.
     """
 
@@ -63,6 +65,7 @@ class Replayer:
             raise ValueError("two workflows have the same name")
         self._namespace = namespace
         self._data_converter = data_converter
+        self._edge = PayloadEdge.of(data_converter)
         guard.install()
         for workflow in workflows:
             guard.cover(sys.modules[workflow.__module__])
@@ -71,7 +74,7 @@ class Replayer:
         self, history: WorkflowHistory, *, raise_on_replay_failure: bool = True
     ) -> WorkflowReplayResult:
         """Raises the failure, unless told to return it in the result."""
-        failure = self._replay(history)
+        failure = await self._replay(history)
         if failure is not None and raise_on_replay_failure:
             raise failure
         return WorkflowReplayResult(history, failure)
@@ -104,9 +107,12 @@ class Replayer:
 
         return opened()
 
-    def _replay(self, history: WorkflowHistory) -> Exception | None:
+    async def _replay(self, history: WorkflowHistory) -> Exception | None:
         try:
-            events = [event_from_message(message_from_history_event(one)) for one in history.events]
+            messages = [message_from_history_event(one) for one in history.events]
+            for message in messages:
+                await self._edge.decode(message)
+            events = [event_from_message(message) for message in messages]
             task = _task_of(history, events)
             definition = self._workflows.get(task.workflow_type) or self._dynamic
             if definition is None:

@@ -21,8 +21,13 @@ PerdureError
 ├── RPCError                          the engine refused a call, or did not answer it
 ├── PayloadError                      a value and its bytes do not fit together
 │   ├── PayloadEncodeError
+│   │   └── PayloadTooLargeError      over the engine's limit, and refused before it is sent
 │   └── PayloadDecodeError
-│       └── UnknownEncodingError
+│       ├── UnknownEncodingError
+│       ├── UnknownKeyError           encrypted by a key that is not here
+│       ├── PayloadAlteredError       the bytes are not those that were written
+│       ├── DecompressionError        it would grow beyond what is allowed, or is no such data
+│       └── ExternalPayloadError      it lies in external storage, and cannot be had from there
 └── WorkflowTaskError                 a defect: the workflow *task* fails and is retried
     ├── NondeterminismError           the code does not do what the history says it did
     ├── RestrictedWorkflowAccessError the code used a clock, randomness, network, file, thread
@@ -37,7 +42,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -145,6 +150,8 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     cause: FailureInfo | None = None
     info: FailureKind | None = None
+    encoded_attributes: Payload | None = None
+    """Message and stack trace, while they cannot be read: the codec that encoded them is missing."""
 
 
 # --- failures as exceptions -----------------------------------------------------------------------
@@ -362,6 +369,11 @@ class RPCError(PerdureError):
 class PayloadError(PerdureError):
     """A value and its bytes do not fit together."""
 
+    def at(self, place: str) -> Self:
+        """The same error, which now says where it happened too."""
+        self.args = (f"{place}: {self}",)
+        return self
+
 
 class PayloadEncodeError(PayloadError):
     pass
@@ -371,10 +383,36 @@ class PayloadDecodeError(PayloadError):
     pass
 
 
+class PayloadTooLargeError(PayloadEncodeError):
+    def __init__(self, message: str, *, field: str, size_bytes: int, bytes_max: int) -> None:
+        super().__init__(message)
+        self.field = field
+        self.size_bytes = size_bytes
+        self.bytes_max = bytes_max
+
+
 class UnknownEncodingError(PayloadDecodeError):
-    def __init__(self, encoding: str) -> None:
-        super().__init__(f"payload encoding {encoding!r} is not known to this converter")
+    def __init__(self, encoding: str, hint: str = "") -> None:
+        super().__init__(f"payload encoding {encoding!r} is not known to this converter{hint}")
         self.encoding = encoding
+
+
+class UnknownKeyError(PayloadDecodeError):
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"key {key_id!r} is not in the key ring")
+        self.key_id = key_id
+
+
+class PayloadAlteredError(PayloadDecodeError):
+    pass
+
+
+class DecompressionError(PayloadDecodeError):
+    pass
+
+
+class ExternalPayloadError(PayloadDecodeError):
+    pass
 
 
 # --- defects --------------------------------------------------------------------------------------

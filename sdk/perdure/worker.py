@@ -138,6 +138,7 @@ class Worker:
             activity_slots=max_concurrent_activities if activities else 0,
             local_activities_at_once=max_concurrent_local_activities,
             cached_runs_max=max_cached_workflows,
+            edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
         )
         guard.install()

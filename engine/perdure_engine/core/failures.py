@@ -55,6 +55,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
     identity: str = ""  # ACTIVITY, WORKER_LOST
     activity_id: str = ""  # ACTIVITY
     retry_state: RetryState = RetryState.NONE  # ACTIVITY
+    encoded_attributes: bytes = b""  # Payload: message and stack trace, unreadable for us
 
 
 def timeout_failure(

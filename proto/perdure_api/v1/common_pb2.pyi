@@ -319,6 +319,7 @@ class Failure(_message.Message):
     STACK_TRACE_FIELD_NUMBER: _builtins.int
     SOURCE_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
+    ENCODED_ATTRIBUTES_FIELD_NUMBER: _builtins.int
     APPLICATION_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     CANCELED_FIELD_NUMBER: _builtins.int
@@ -330,6 +331,8 @@ class Failure(_message.Message):
     stack_trace: _builtins.str
     source: _builtins.str
     """"PythonSDK", "Engine", …"""
+    encoded_attributes: _builtins.bytes
+    """Payload; `message` and `stack_trace` as the SDK has encoded them, which then say nothing themselves."""
     @_builtins.property
     def cause(self) -> Global___Failure: ...
     @_builtins.property
@@ -353,6 +356,7 @@ class Failure(_message.Message):
         stack_trace: _builtins.str = ...,
         source: _builtins.str = ...,
         cause: Global___Failure | None = ...,
+        encoded_attributes: _builtins.bytes = ...,
         application: Global___ApplicationFailureInfo | None = ...,
         timeout: Global___TimeoutFailureInfo | None = ...,
         canceled: Global___CanceledFailureInfo | None = ...,
@@ -363,7 +367,7 @@ class Failure(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "application", b"application", "canceled", b"canceled", "cause", b"cause", "info", b"info", "server", b"server", "terminated", b"terminated", "timeout", b"timeout", "worker_lost", b"worker_lost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "application", b"application", "canceled", b"canceled", "cause", b"cause", "info", b"info", "message", b"message", "server", b"server", "source", b"source", "stack_trace", b"stack_trace", "terminated", b"terminated", "timeout", b"timeout", "worker_lost", b"worker_lost"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "application", b"application", "canceled", b"canceled", "cause", b"cause", "encoded_attributes", b"encoded_attributes", "info", b"info", "message", b"message", "server", b"server", "source", b"source", "stack_trace", b"stack_trace", "terminated", b"terminated", "timeout", b"timeout", "worker_lost", b"worker_lost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_info: _TypeAlias = _typing.Literal["application", "timeout", "canceled", "terminated", "server", "activity", "worker_lost"]  # noqa: Y015
     _WhichOneofArgType_info: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015

@@ -36,7 +36,9 @@ class AsyncActivityHandle:
         """
         core = self._core
         payloads = core.converter.to_payloads(details) if details else None
-        said = None if payloads is None else payloads_to_bytes(payloads)
+        said = None
+        if payloads is not None:
+            said = await core.edge.encode_details(payloads_to_bytes(payloads))
         heard = await core.unary(
             lambda timeout_s: core.activity_service.heartbeat(
                 self._address, core.identity, said, 0, timeout_s

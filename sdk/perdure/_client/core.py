@@ -13,8 +13,9 @@ from perdure._wire.activity_service import ActivityService
 from perdure._wire.batching import PORTION_MIN
 from perdure._wire.calls import Call, Target
 from perdure._wire.connection import Connection
+from perdure._wire.edge import PayloadEdge
 from perdure._wire.operator_service import OperatorService
-from perdure._wire.results import RunResult
+from perdure._wire.results import RunResult, decoded_result
 from perdure._wire.retry import retry_delay_s
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import UpdateService
@@ -46,15 +47,16 @@ class ClientCore:
         data_converter: DataConverter,
         surroundings: Surroundings,
     ) -> None:
+        self.edge = edge = PayloadEdge.of(data_converter)
         self.connection = connection
         self.namespace = namespace
         self.identity = identity
         self.data_converter = data_converter
         self.surroundings = surroundings
-        self.workflow_service = WorkflowService(connection)
+        self.workflow_service = WorkflowService(connection, edge)
         self.operator_service = OperatorService(connection)
-        self.update_service = UpdateService(connection)
-        self.activity_service = ActivityService(connection)
+        self.update_service = UpdateService(connection, edge)
+        self.activity_service = ActivityService(connection, edge)
         # Queries travel apart, so that one that takes long never holds up a start.
         self._calls = Coalescer(
             self.workflow_service.batch_call,
@@ -81,10 +83,32 @@ class ClientCore:
             return payload
 
     def call(self, call: Call[T], rpc_timeout: timedelta | None) -> asyncio.Future[T]:
-        return self._calls.submit(call, seconds(rpc_timeout))
+        return self._submit(self._calls, call, seconds(rpc_timeout))
 
     def query(self, call: Call[T], rpc_timeout: timedelta | None) -> asyncio.Future[T]:
-        return self._queries.submit(call, seconds(rpc_timeout))
+        return self._submit(self._queries, call, seconds(rpc_timeout))
+
+    def _submit(self, calls: Coalescer, call: Call[T], timeout_s: float) -> asyncio.Future[T]:
+        if self.edge.passes(call.size):
+            return calls.submit(call, timeout_s)
+        return asyncio.ensure_future(self._pass_edge(calls, call, timeout_s))
+
+    async def _pass_edge(self, calls: Coalescer, call: Call[T], timeout_s: float) -> T:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.edge.encode(call.message)
+        except TimeoutError:
+            message = "the call's payloads were not encoded in time"
+            raise RPCError(message, RPCStatusCode.DEADLINE_EXCEEDED) from None
+        call.size = call.message.ByteSize()
+        result = await calls.submit(call.unread(), max(0.0, deadline_s - loop.time()))
+        await self.edge.decode(result, keeps_unreadable=call.only_shows)
+        answer = call.read(result)
+        if isinstance(answer, RPCError | PayloadDecodeError):
+            raise answer
+        return answer
 
     async def result(
         self, target: Target, rpc_timeout: timedelta | None, *, follow_runs: bool = False
@@ -94,10 +118,12 @@ class ClientCore:
         `follow_runs`: of the last run of the chain that begins with the one that is waited for.
         """
         if rpc_timeout is None:
-            return await self._result(target, follow_runs)
+            outcome = await self._result(target, follow_runs)
+            return await decoded_result(outcome, self.edge)
         try:
             async with asyncio.timeout(rpc_timeout.total_seconds()):
-                return await self._result(target, follow_runs)
+                outcome = await self._result(target, follow_runs)
+                return await decoded_result(outcome, self.edge)
         except TimeoutError:
             message = f"workflow {target.workflow_id!r} has not closed in time"
             raise RPCError(message, RPCStatusCode.DEADLINE_EXCEEDED) from None

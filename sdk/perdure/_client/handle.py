@@ -283,7 +283,10 @@ class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
         )
 
     async def fetch_history(self, *, rpc_timeout: timedelta | None = None) -> WorkflowHistory:
-        """All events that there are now, of one run."""
+        """All events that there are now, of one run.
+
+        Payloads stay as they are saved; `DataConverter.decode` and `Replayer` read encoded ones.
+        """
         events = [event async for event in self.fetch_history_events(rpc_timeout=rpc_timeout)]
         return WorkflowHistory(self._id, self._run_id or run_id_of(events), events)
 
@@ -315,7 +318,7 @@ def _only_value(payloads: list[Payload], hint: Any, converter: PayloadConverter)
     return converter.from_payload(payloads[0], hint) if payloads else None
 
 
-def _failure_of(outcome: RunResult, converter: PayloadConverter) -> FailureError:
+def _failure_of(outcome: RunResult, converter: PayloadConverter) -> BaseException:
     if outcome.failure is None:
         return FailureError(f"the run has ended as {outcome.status.name}")
     return failure_to_exception(outcome.failure, converter)

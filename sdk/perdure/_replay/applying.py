@@ -36,7 +36,7 @@ from perdure._replay.messages import (
     WorkflowPropertiesModified,
 )
 from perdure._replay.run import WorkflowRun
-from perdure.errors import HistoryError
+from perdure.errors import HistoryError, PayloadDecodeError
 
 _OUTSIDE = frozenset({"WorkflowExecutionTerminated", "WorkflowExecutionTimedOut"})
 
@@ -63,7 +63,12 @@ def _activity_completed(run: WorkflowRun, event: ActivityTaskCompleted) -> None:
         return
     value = None
     if event.result:
-        value = run.converter.from_payload(event.result[0], machine.result_hint)
+        try:
+            value = run.converter.from_payload(event.result[0], machine.result_hint)
+        except PayloadDecodeError as error:
+            raise error.at(
+                f"event {event.event_id}, the result of activity {machine.activity_type!r}"
+            ) from error.__cause__
     handle.set_result(value)
 
 

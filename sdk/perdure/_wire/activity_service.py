@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from perdure._wire.connection import Connection
+from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.errors import error_from_call
 from perdure._wire.failures import failure_to_message
 from perdure._wire.payloads import payloads_to_bytes
@@ -79,8 +80,9 @@ class Heard:
 class ActivityService:
     """Every method raises RPCError, and sends once: trying again is the caller's decision."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, edge: PayloadEdge = PLAIN) -> None:
         self._stub = WorkflowServiceStub(connection.channel)
+        self._edge = edge
 
     async def complete(
         self, address: AttemptAddress, identity: str, result: list[Payload], timeout_s: float
@@ -88,6 +90,7 @@ class ActivityService:
         request = pb.CompleteActivityRequest(
             **address.fields(identity), result=payloads_to_bytes(result)
         )
+        await self._edge.encode(request)
         await _sent(self._stub.CompleteActivity, request, timeout_s)
 
     async def fail(
@@ -105,6 +108,7 @@ class ActivityService:
             last_heartbeat_details=payloads_to_bytes(details),
             request_id=request_id,
         )
+        await self._edge.encode(request)
         await _sent(self._stub.FailActivity, request, timeout_s)
 
     async def report_cancellation(
@@ -113,6 +117,7 @@ class ActivityService:
         request = pb.CancelActivityRequest(
             **address.fields(identity), details=payloads_to_bytes(details)
         )
+        await self._edge.encode(request)
         await _sent(self._stub.CancelActivity, request, timeout_s)
 
     async def heartbeat(
@@ -123,7 +128,8 @@ class ActivityService:
         progress_version: int,
         timeout_s: float,
     ) -> Heard:
-        """Returns when it is saved. `details`: encoded payloads; None: nothing new."""
+        """Returns when it is saved. `details`: encoded payloads, which have passed the edge; None:
+        nothing new."""
         request = pb.HeartbeatActivityRequest(
             **address.fields(identity),
             details=details or b"",

@@ -34,6 +34,17 @@ class Call(Generic[T]):
         self.size = message.ByteSize()
         self._read = read
 
+    def unread(self) -> Call[pb.CallResult]:
+        """The same request, whose answer is the message itself, for `read` afterwards."""
+        other = _Unread.__new__(_Unread)
+        other.message, other.size = self.message, self.size
+        return other
+
+    @property
+    def only_shows(self) -> bool:
+        """Is its answer for people, who would rather see an encoded value than nothing?"""
+        return self.message.HasField("describe_workflow")
+
     def read(self, result: pb.CallResult) -> T | RPCError | PayloadDecodeError:
         """The answer or the error, returned and not raised: it concerns this call only."""
         if result.error:
@@ -42,6 +53,13 @@ class Call(Generic[T]):
             return self._read(result)
         except PayloadDecodeError as error:
             return error
+
+
+class _Unread(Call[pb.CallResult]):
+    __slots__ = ()
+
+    def read(self, result: pb.CallResult) -> pb.CallResult | RPCError | PayloadDecodeError:
+        return error_from_status(result.error) if result.error else result
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
+import msgspec
+
+from perdure._payload import Payload
+from perdure._wire.payloads import (
+    payload_from_bytes,
+    payload_to_bytes,
+    payloads_from_bytes,
+    payloads_to_bytes,
+)
 from perdure.errors import (
     ActivityInfo,
     ApplicationInfo,
@@ -20,6 +28,26 @@ from perdure.errors import (
 )
 from perdure_api.v1 import common_pb2 as pb
 
+ENCODED = "Encoded failure"
+"""What a failure says whose message and stack trace are in its encoded attributes."""
+
+
+class CommonAttributes(msgspec.Struct, frozen=True):
+    """What the encoded attributes hold, as JSON."""
+
+    message: str = ""
+    stack_trace: str = ""
+
+
+def hide_common_attributes(message: pb.Failure) -> None:
+    """Moves them where a codec finds them. Harmless when they have been moved before."""
+    if message.encoded_attributes:
+        return
+    common = CommonAttributes(message.message, message.stack_trace)
+    payload = Payload("json/plain", msgspec.json.encode(common))
+    message.encoded_attributes = payload_to_bytes(payload)
+    message.message, message.stack_trace = ENCODED, ""
+
 
 def failure_to_message(failure: FailureInfo) -> pb.Failure:
     message = pb.Failure(
@@ -27,6 +55,7 @@ def failure_to_message(failure: FailureInfo) -> pb.Failure:
         stack_trace=failure.stack_trace,
         source=failure.source,
         cause=None if failure.cause is None else failure_to_message(failure.cause),
+        encoded_attributes=payload_to_bytes(failure.encoded_attributes),
     )
     if failure.info is not None:
         _set_info(message, failure.info)
@@ -34,13 +63,30 @@ def failure_to_message(failure: FailureInfo) -> pb.Failure:
 
 
 def failure_from_message(message: pb.Failure) -> FailureInfo:
+    common, hidden = CommonAttributes(message.message, message.stack_trace), None
+    if message.encoded_attributes:
+        hidden = payload_from_bytes(message.encoded_attributes)
+        found = None if hidden is None else _common_attributes(hidden)
+        if found is not None:
+            common, hidden = found, None
     return FailureInfo(
-        message=message.message,
-        stack_trace=message.stack_trace,
+        message=common.message,
+        stack_trace=common.stack_trace,
         source=message.source,
         cause=failure_from_message(message.cause) if message.HasField("cause") else None,
         info=_info(message),
+        encoded_attributes=hidden,
     )
+
+
+def _common_attributes(payload: Payload) -> CommonAttributes | None:
+    """None: it cannot be read here."""
+    if payload.encoding != "json/plain":
+        return None
+    try:
+        return msgspec.json.decode(payload.data, type=CommonAttributes)
+    except msgspec.DecodeError:
+        return None
 
 
 def _set_info(message: pb.Failure, info: FailureKind) -> None:

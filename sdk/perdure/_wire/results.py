@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from perdure._wire.edge import PayloadEdge
 from perdure._wire.errors import error_from_status
-from perdure._wire.failures import failure_from_message
-from perdure._wire.payloads import payloads_from_bytes
+from perdure._wire.failures import failure_from_message, failure_to_message
+from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
 from perdure.common import WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo, PayloadDecodeError, RPCError, RPCStatusCode
@@ -51,6 +52,19 @@ def wait_to_message(wait: ResultWait) -> pb.Wait:
 
 def waited_from_message(message: pb.WaitedResult) -> WaitedResult:
     return WaitedResult(message.wait_id, _outcome(message))
+
+
+async def decoded_result(outcome: RunResult, edge: PayloadEdge) -> RunResult:
+    """Raises PayloadDecodeError. Here and not at the stream, where one result that takes long to
+    decode would hold up all others."""
+    if edge.is_plain:
+        return outcome
+    message = pb.WorkflowResult(result=payloads_to_bytes(outcome.result))
+    if outcome.failure is not None:
+        message.failure.CopyFrom(failure_to_message(outcome.failure))
+    await edge.decode(message)
+    failure = failure_from_message(message.failure) if message.HasField("failure") else None
+    return replace(outcome, result=payloads_from_bytes(message.result), failure=failure)
 
 
 def _outcome(message: pb.WaitedResult) -> RunResult | RPCError:

@@ -55,6 +55,11 @@ class PolledWorkflowTask:
         return self._message.task_timeout_ms
 
     @property
+    def message(self) -> pb.WorkflowTask:
+        """For the edge, which decodes it before it is read."""
+        return self._message
+
+    @property
     def query_tokens(self) -> list[bytes]:
         return [query.query_token for query in self._message.queries]
 
@@ -112,6 +117,11 @@ class PolledActivityTask:
     def __init__(self, message: pb.ActivityTask) -> None:
         self._message = message
         self.token = message.token
+
+    @property
+    def message(self) -> pb.ActivityTask:
+        """For the edge, which decodes it before it is read."""
+        return self._message
 
     @property
     def activity_type(self) -> str:

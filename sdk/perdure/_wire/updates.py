@@ -10,6 +10,7 @@ import grpc
 
 from perdure._wire.calls import Start, Target, start_fields
 from perdure._wire.connection import Connection
+from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.errors import error_from_call
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
@@ -54,8 +55,9 @@ class UpdateService:
     """Every method raises RPCError, and sends once. `wait_ms`: how long the engine may wait for
     the stage; the answer then says which one is reached."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, edge: PayloadEdge = PLAIN) -> None:
         self._stub = WorkflowServiceStub(connection.channel)
+        self._edge = edge
 
     async def update(
         self,
@@ -77,10 +79,12 @@ class UpdateService:
             wait_stage=pb.UpdateStage.ValueType(stage),
             timeout_ms=wait_ms,
         )
+        await self._edge.encode(message)
         try:
             response = await self._stub.UpdateWorkflow(message, timeout=_limit(wait_ms, timeout_s))
         except grpc.RpcError as error:
             raise error_from_call(error) from None
+        await self._edge.decode(response)
         return _answer(response)
 
     async def update_with_start(
@@ -99,12 +103,14 @@ class UpdateService:
             wait_stage=pb.UpdateStage.ValueType(stage),
             timeout_ms=wait_ms,
         )
+        await self._edge.encode(message)
         try:
             response = await self._stub.UpdateWithStartWorkflow(
                 message, timeout=_limit(wait_ms, timeout_s)
             )
         except grpc.RpcError as error:
             raise error_from_call(error) from None
+        await self._edge.decode(response)
         return _answer(response)
 
     async def poll(
@@ -127,6 +133,7 @@ class UpdateService:
             response = await self._stub.PollUpdate(message, timeout=_limit(wait_ms, timeout_s))
         except grpc.RpcError as error:
             raise error_from_call(error) from None
+        await self._edge.decode(response)
         return _answer(response)
 
 

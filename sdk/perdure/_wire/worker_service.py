@@ -10,6 +10,7 @@ import grpc
 from perdure._replay.messages import Event
 from perdure._wire.completions import Completion
 from perdure._wire.connection import Connection, open_blocking_channel
+from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.errors import error_from_call, error_from_status
 from perdure._wire.events import event_from_message
 from perdure._wire.held import HeldTaskNews, HeldTaskState
@@ -41,8 +42,15 @@ class WorkerIdentity:
 class WorkerService:
     """Every method raises RPCError, and sends once: trying again is the caller's decision."""
 
-    def __init__(self, connection: Connection, identity: WorkerIdentity, task_queue: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        identity: WorkerIdentity,
+        task_queue: str,
+        edge: PayloadEdge = PLAIN,
+    ) -> None:
         self._stub = WorkerServiceStub(connection.channel)
+        self._edge = edge
         self._identity = identity
         self._task_queue = task_queue
 
@@ -83,7 +91,10 @@ class WorkerService:
         return errors, polled_from_message(response)
 
     async def task_history(self, page_token: bytes) -> tuple[list[Event], bytes]:
-        """The events past the token, and the token of the next page, empty after the last."""
+        """The events past the token, and the token of the next page, empty after the last.
+
+        Raises PayloadDecodeError too.
+        """
         request = pb.GetTaskHistoryRequest(
             namespace=self._identity.namespace, page_token=page_token
         )
@@ -91,6 +102,7 @@ class WorkerService:
             response = await self._stub.GetTaskHistory(request, timeout=_HISTORY_TIMEOUT_S)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
+        await self._edge.decode(response)
         return [event_from_message(one) for one in response.events], response.next_page_token
 
     async def say_goodbye(self, released_tokens: Sequence[bytes], timeout_s: float) -> None:

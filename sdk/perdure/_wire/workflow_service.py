@@ -12,6 +12,7 @@ import grpc.aio
 from perdure._replay.messages import Event
 from perdure._wire.calls import Call, Target
 from perdure._wire.connection import Connection
+from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.errors import error_from_call
 from perdure._wire.events import event_from_message
 from perdure._wire.explanation import WaitReason, reasons_from_message
@@ -35,8 +36,9 @@ _ANSWER_TIME_S = 10.0
 class WorkflowService:
     """Every method raises RPCError, and sends once: trying again is the caller's decision."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, edge: PayloadEdge = PLAIN) -> None:
         self._stub = WorkflowServiceStub(connection.channel)
+        self._edge = edge
 
     async def batch_call(self, calls: list[Call[Any]], timeout_s: float) -> list[Any]:
         """One answer per call, in order: what the call asked for, or the error it met."""
@@ -75,6 +77,7 @@ class WorkflowService:
             response = await self._stub.ListWorkflows(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
+        await self._edge.decode(response, keeps_unreadable=True)
         executions = [execution_from_message(one, decode) for one in response.workflows]
         return executions, response.next_page_token
 
@@ -96,12 +99,14 @@ class WorkflowService:
             response = await self._stub.ExplainWorkflow(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
+        await self._edge.decode(response, keeps_unreadable=True)
         return reasons_from_message(response)
 
     async def history_page(
         self, target: Target, page_token: bytes, wait_ms: int, timeout_s: float
     ) -> tuple[list[HistoryEvent], bytes]:
-        """A page for reading. With `wait_ms` it waits that long for an event past the token."""
+        """A page for reading, with its payloads as they are saved. With `wait_ms` it waits that long
+        for an event past the token."""
         response = await self._history_page(target, page_token, wait_ms, timeout_s)
         return [history_event_from_message(one) for one in response.events], (
             response.next_page_token
@@ -110,8 +115,9 @@ class WorkflowService:
     async def replay_page(
         self, target: Target, page_token: bytes, timeout_s: float
     ) -> tuple[list[Event], bytes]:
-        """A page for replaying."""
+        """A page for replaying. Raises PayloadDecodeError."""
         response = await self._history_page(target, page_token, 0, timeout_s)
+        await self._edge.decode(response)
         return [event_from_message(one) for one in response.events], response.next_page_token
 
     async def _history_page(

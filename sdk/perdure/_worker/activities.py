@@ -32,9 +32,19 @@ from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
 from perdure._worker.completions import Completions
 from perdure._worker.holding import HeldTasks
 from perdure._worker.processes import Processes
+from perdure._worker.sealing import Sealing
 from perdure._worker.slots import Slots
-from perdure.converter import Payload, PayloadConverter
-from perdure.errors import ApplicationError, CancelledError, RPCError, RPCStatusCode
+from perdure.converter import CODEC_ENCODINGS, Payload, PayloadConverter
+from perdure.errors import (
+    ApplicationError,
+    CancelledError,
+    DecompressionError,
+    PayloadError,
+    PayloadTooLargeError,
+    RPCError,
+    RPCStatusCode,
+    UnknownEncodingError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +70,13 @@ class Activities:
         slots: Slots,
         save_progress: SaveProgress,
         versions: Mapping[tuple[str, int], ActivityDefinition] = NO_OTHERS,
+        sealing: Sealing | None = None,
+        hides_messages: bool = False,
     ) -> None:
         """`definitions` has the newest of each name, `versions` the others. One under the empty
-        name takes the calls of every name that is not there."""
+        name takes the calls of every name that is not there. `hides_messages`: of failures, from
+        the log too."""
+        self._hides_messages = hides_messages
         self.converter = converter
         self.held = held
         self._room = AttemptRoom(
@@ -71,6 +85,7 @@ class Activities:
             converter=converter,
             held=held,
             save_progress=save_progress,
+            sealing=sealing,
         )
         self._dynamic = definitions.get("")
         self._versions = versions
@@ -101,6 +116,18 @@ class Activities:
         self._running.add(attempt)
         self._all_ended.clear()
         attempt.start(self._run(attempt, polled))
+
+    def refuse(self, polled: PolledActivityTask, error: Exception) -> None:
+        """An attempt that cannot be run, because its input cannot be decoded: it fails."""
+        if self._given_up:
+            self._slots.release()
+            return
+        attempt = Attempt(self._room, polled)
+        self.held.add(attempt.held)
+        logger.warning("input of activity %s cannot be decoded: %s", polled.activity_type, error)
+        completion = self._failure(attempt, error)
+        attempt.end()
+        self._completions.submit(completion, partial(self._settled, attempt, completion))
 
     def begin_shutdown(self) -> None:
         """Tells the code of every attempt that the worker is going."""
@@ -164,8 +191,9 @@ class Activities:
                 self.broken.set_exception(error)
             return None  # the worker's farewell hands it out again
         except Exception as error:
+            told = "(not shown, it is encoded)" if self._hides_messages else error
             logger.warning(
-                "activity %s failed: %s: %s", polled.activity_type, type(error).__name__, error
+                "activity %s failed: %s: %s", polled.activity_type, type(error).__name__, told
             )
             completion = self._failure(attempt, error)
         return None if attempt.lost else completion
@@ -222,15 +250,21 @@ class Activities:
         return definition
 
     def _failure(self, attempt: Attempt, error: BaseException) -> Completion:
-        progress = attempt.held.progress
+        progress = attempt.held.unsealed or attempt.held.progress
         return activity_failure(
             attempt.held.token,
-            exception_to_failure(error, self.converter),
+            exception_to_failure(_for_good(error), self.converter),
             None if progress is None else progress.details,
             0 if progress is None else progress.version,
         )
 
-    def _settled(self, attempt: Attempt, completion: Completion, error: RPCError | None) -> None:
+    def _settled(
+        self, attempt: Attempt, completion: Completion, error: RPCError | PayloadError | None
+    ) -> None:
+        if isinstance(error, PayloadError):
+            failure = self._failure(attempt, error)
+            self._completions.submit(failure, partial(self._settled, attempt, failure))
+            return
         if error is not None and error.status in _REFUSED and not attempt.refused:
             # A result that the engine cannot take, most likely too large. Left unsaid, the attempt
             # would be handed out again at once, for ever.
@@ -249,3 +283,18 @@ class Activities:
             logger.warning("completion of an activity was not taken: %s", error)
         self.held.remove(attempt.held.token)
         self._slots.release()
+
+
+def _for_good(error: BaseException) -> BaseException:
+    """What no other attempt can mend is not tried again.
+
+    All else about payloads is, as with temporalio: a missing key, codec or object may be there at
+    the next attempt.
+    """
+    if isinstance(error, UnknownEncodingError):
+        hopeless = error.encoding not in CODEC_ENCODINGS
+    else:
+        hopeless = isinstance(error, PayloadTooLargeError | DecompressionError)
+    if not hopeless:
+        return error
+    return ApplicationError(str(error), type=type(error).__name__, non_retryable=True)

@@ -14,6 +14,7 @@ from perdure._wire.payloads import payloads_to_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us
 from perdure._wire.tasks import ActivityTask, PolledActivityTask
 from perdure._worker.holding import HeldTask, HeldTasks, Progress
+from perdure._worker.sealing import Sealing
 from perdure.activity import CancellationDetails
 from perdure.common import Priority
 from perdure.converter import PayloadConverter
@@ -32,6 +33,8 @@ class AttemptRoom:
     converter: PayloadConverter
     held: HeldTasks
     save_progress: SaveProgress
+    sealing: Sealing | None
+    """None: there is no codec."""
 
 
 class Attempt:
@@ -118,13 +121,19 @@ class Attempt:
 
     def heartbeat(self, details: Sequence[Any]) -> None:
         """From any thread. Converted here and now: the caller may change its values afterwards."""
-        self.held.progress = self._progress(details)
+        progress = self._progress(details)
+        if self._room.sealing is None:
+            self.held.progress = progress
+        else:
+            self._room.sealing.report(self.held, progress)
 
     async def save_progress(self, details: Sequence[Any]) -> None:
         """On the loop. See `activity.checkpoint`."""
         if self.lost:
             raise AttemptLostError
         progress = self._progress(details)
+        if self._room.sealing is not None:
+            progress = await self._room.sealing.seal(self.held, progress)
         self.held.progress = progress  # what fails later brings it along
         try:
             heard = await self._room.save_progress(

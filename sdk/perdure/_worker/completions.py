@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from perdure._wire.batching import PORTION_MIN, Batches
 from perdure._wire.completions import Completion
+from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.retry import backoff_s, is_too_large, retry_delay_s
 from perdure._wire.surroundings import Surroundings
-from perdure.errors import RPCError, RPCStatusCode
+from perdure.errors import PayloadError, RPCError, RPCStatusCode
 
 logger = logging.getLogger(__name__)
 
@@ -29,18 +30,25 @@ SendCompletions = Callable[[list[Completion]], Awaitable[Mapping[int, RPCError]]
 """Returns the errors of those that were not taken, by index; RPCError when none was."""
 
 
+Done = Callable[[RPCError | PayloadError | None], None]
+
+
 class _Waiting:
     __slots__ = ("attempt", "completion", "done")
 
-    def __init__(self, completion: Completion, done: Callable[[RPCError | None], None]) -> None:
+    def __init__(self, completion: Completion, done: Done) -> None:
         self.completion = completion
         self.done = done
         self.attempt = 0
 
 
 class Completions:
-    def __init__(self, send: SendCompletions, surroundings: Surroundings) -> None:
+    def __init__(
+        self, send: SendCompletions, surroundings: Surroundings, edge: PayloadEdge = PLAIN
+    ) -> None:
         self._send = send
+        self._edge = edge
+        self._encoding: set[asyncio.Task[None]] = set()
         self._surroundings = surroundings
         self._open = 0
         self._all_settled = asyncio.Event()
@@ -55,11 +63,31 @@ class Completions:
             takes_turns=True,
         )
 
-    def submit(self, completion: Completion, done: Callable[[RPCError | None], None]) -> None:
-        """`done` is called on the loop with None once it is saved, or with why it never will be."""
+    def submit(self, completion: Completion, done: Done) -> None:
+        """`done` is called on the loop with None once it is saved, or with why it never will be:
+        PayloadError for what cannot be encoded. Reports of failures can always be."""
         self._open += 1
         self._all_settled.clear()
-        self._batches.add(_Waiting(completion, done))
+        waiting = _Waiting(completion, done)
+        if self._edge.passes(completion.size):
+            self._batches.add(waiting)
+            return
+        task = asyncio.ensure_future(self._encode(waiting))
+        self._encoding.add(task)
+        task.add_done_callback(self._encoding.discard)
+
+    async def _encode(self, waiting: _Waiting) -> None:
+        completion = waiting.completion
+        try:
+            await self._edge.encode_completion(completion.message)
+        except Exception as error:  # the codec is the user's
+            if not isinstance(error, PayloadError):
+                logger.exception("a completion could not be encoded")
+                error = PayloadError(f"{type(error).__name__}: {error}")
+            self._settle(waiting, error)
+            return
+        completion.size = completion.message.ByteSize()
+        self._batches.add(waiting)
 
     async def wait_settled(self) -> None:
         """Returns when the engine has answered everything submitted so far and meanwhile."""
@@ -67,6 +95,10 @@ class Completions:
 
     async def close(self) -> None:
         """Gives up what is not settled. Closing twice is fine."""
+        for task in self._encoding:
+            task.cancel()
+        if self._encoding:
+            await asyncio.wait(self._encoding)
         await self._batches.close()
 
     async def _exchange(self, batch: list[_Waiting]) -> None:
@@ -102,7 +134,7 @@ class Completions:
             return backoff_s(waiting.attempt, self._surroundings.random)
         return retry_delay_s(error, waiting.attempt, self._surroundings.random)
 
-    def _settle(self, waiting: _Waiting, error: RPCError | None) -> None:
+    def _settle(self, waiting: _Waiting, error: RPCError | PayloadError | None) -> None:
         self._open -= 1
         if not self._open:
             self._all_settled.set()

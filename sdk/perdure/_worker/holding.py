@@ -24,7 +24,16 @@ class Progress:
 class HeldTask:
     """One task between the poll that brought it and the end of its completion."""
 
-    __slots__ = ("on_cancel_request", "on_loss", "on_pause", "progress", "progress_sent", "token")
+    __slots__ = (
+        "on_cancel_request",
+        "on_loss",
+        "on_pause",
+        "progress",
+        "progress_sent",
+        "sealing",
+        "token",
+        "unsealed",
+    )
 
     def __init__(
         self,
@@ -38,7 +47,9 @@ class HeldTask:
         self.on_loss = on_loss
         self.on_cancel_request = on_cancel_request
         self.on_pause = on_pause
-        self.progress: Progress | None = None
+        self.progress: Progress | None = None  # as heartbeats send it: encoded
+        self.unsealed: Progress | None = None  # with a codec: the latest, before it
+        self.sealing = False
         self.progress_sent: Progress | None = None
 
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from perdure._definitions import ActivityDefinition
 from perdure._wire.completions import workflow_task_failure
 from perdure._wire.connection import Connection
+from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.tasks import PolledTasks, PolledWorkflowTask
 from perdure._wire.worker_service import BlockingWorkerService, WorkerIdentity, WorkerService
@@ -23,6 +25,7 @@ from perdure._worker.activities import Activities
 from perdure._worker.cache import RunCache
 from perdure._worker.completions import Completions
 from perdure._worker.deadlock import DeadlockWatch
+from perdure._worker.decoding import Decoding
 from perdure._worker.guard import GuardThread
 from perdure._worker.heartbeat import Heartbeats, LoopProbe
 from perdure._worker.history import TaskHistory
@@ -30,6 +33,7 @@ from perdure._worker.holding import HeldTasks
 from perdure._worker.local_activities import LocalActivities
 from perdure._worker.polling import Poller
 from perdure._worker.progress import ProgressDoor
+from perdure._worker.sealing import Sealing
 from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
 from perdure.converter import PayloadConverter
@@ -61,6 +65,7 @@ class WorkerSettings:
     activity_slots: int
     local_activities_at_once: int
     cached_runs_max: int
+    edge: PayloadEdge = PLAIN
     graceful_shutdown_timeout: timedelta
 
 
@@ -73,7 +78,8 @@ class WorkerRooms:
         loop = asyncio.get_running_loop()
         identity = settings.identity
         self._graceful_s = settings.graceful_shutdown_timeout.total_seconds()
-        self._service = WorkerService(connection, identity, settings.task_queue)
+        edge = self._edge = settings.edge
+        self._service = WorkerService(connection, identity, settings.task_queue, edge)
         self._blocking_service = BlockingWorkerService(connection.target, identity)
         self._held = HeldTasks()
         self._poller = Poller(
@@ -83,7 +89,8 @@ class WorkerRooms:
             workflow_slots=settings.workflow_slots,
             activity_slots=settings.activity_slots,
         )
-        self._completions = Completions(self._poller.complete_tasks, surroundings)
+        self._completions = Completions(self._poller.complete_tasks, surroundings, edge)
+        self._decoding = Decoding(edge, self._held)
         self._activities = Activities(
             settings.activities,
             namespace=identity.namespace,
@@ -95,6 +102,8 @@ class WorkerRooms:
             slots=self._poller.activity_slots,
             versions=settings.activity_versions,
             save_progress=ProgressDoor(connection, identity, surroundings).save,
+            sealing=None if edge.is_plain else Sealing(edge, loop),
+            hides_messages=edge.encodes_failures,
         )
         self._local = LocalActivities(
             settings.activities,
@@ -110,7 +119,7 @@ class WorkerRooms:
             make_instance=settings.make_instance,
             cache=RunCache(settings.cached_runs_max),
             history=TaskHistory(
-                self._service, WorkflowService(connection), identity.namespace, surroundings
+                self._service, WorkflowService(connection, edge), identity.namespace, surroundings
             ),
             watch=watch,
             completions=self._completions,
@@ -118,6 +127,7 @@ class WorkerRooms:
             slots=self._poller.workflow_slots,
             converter=settings.converter,
             local=self._local,
+            hides_messages=edge.encodes_failures,
         )
         probe = LoopProbe(loop, surroundings.monotonic_s)
         heartbeats = Heartbeats(
@@ -143,6 +153,7 @@ class WorkerRooms:
 
     async def stop(self) -> None:
         """Lets what runs end, asks what is still there to stop, gives back what has not."""
+        await self._decoding.close()
         self._activities.begin_shutdown()
         self._local.begin_shutdown()
         await _at_most(self._graceful_s, self._wait_ended())
@@ -172,10 +183,23 @@ class WorkerRooms:
             logger.info("the engine did not hear our goodbye: %s", error)
 
     def _take_in(self, polled: PolledTasks) -> None:
+        if not self._edge.is_plain:
+            self._decode_and_take_in(polled)
+            return
         for workflow_task in polled.workflow_tasks:
             self._take_one(self._workflow_tasks.take, workflow_task, self._poller.workflow_slots)
         for activity_task in polled.activity_tasks:
             self._take_one(self._activities.take, activity_task, self._poller.activity_slots)
+
+    def _decode_and_take_in(self, polled: PolledTasks) -> None:
+        for workflow_task in polled.workflow_tasks:
+            take = partial(
+                self._take_one, self._workflow_tasks.take, slots=self._poller.workflow_slots
+            )
+            self._decoding.begin(workflow_task, take, self._workflow_tasks.refuse)
+        for activity_task in polled.activity_tasks:
+            take = partial(self._take_one, self._activities.take, slots=self._poller.activity_slots)
+            self._decoding.begin(activity_task, take, self._activities.refuse)
 
     @staticmethod
     def _take_one(take: Callable[[T], None], task: T, slots: Slots) -> None:
@@ -188,7 +212,8 @@ class WorkerRooms:
     def _report_deadlock(self, task: PolledWorkflowTask, stack: str) -> None:
         failure = FailureInfo(
             message="workflow code did not give the event loop back",
-            stack_trace=stack,
+            # No time to encode it: the loop, where codecs run, is what is stuck.
+            stack_trace="" if self._edge.encodes_failures else stack,
             source="PythonSDK",
             info=ApplicationInfo(type="DeadlockError"),
         )

@@ -39,7 +39,7 @@ from perdure._worker.local_activities import LocalActivities
 from perdure._worker.open_tasks import OpenTasks
 from perdure._worker.slots import Slots
 from perdure.converter import PayloadConverter
-from perdure.errors import RPCError, RPCStatusCode
+from perdure.errors import PayloadError, PayloadTooLargeError, RPCError, RPCStatusCode
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class WorkflowTasks:
         slots: Slots,
         converter: PayloadConverter,
         local: LocalActivities,
+        hides_messages: bool = False,
     ) -> None:
         self._open_tasks = OpenTasks(
             local,
@@ -73,6 +74,7 @@ class WorkflowTasks:
             abandon=self._settle,
             can_yield=cache.keeps_runs,
         )
+        self._hides_messages = hides_messages  # of failures, from the log too
         self._make_instance = make_instance
         self._cache = cache
         self._history = history
@@ -105,6 +107,10 @@ class WorkflowTasks:
     def give_up_open(self) -> None:
         """Tasks that wait for local activities: no more is said of them."""
         self._open_tasks.close()
+
+    def refuse(self, polled: PolledWorkflowTask, error: Exception) -> None:
+        """A task that cannot be taken, because it cannot be decoded: it fails."""
+        self._complete_failed(polled, error)
 
     async def _fetch_and_run(self, polled: PolledWorkflowTask) -> None:
         loop = asyncio.get_running_loop()
@@ -223,13 +229,20 @@ class WorkflowTasks:
         self._completions.submit(completion, partial(self._settled, polled, run))
 
     def _settled(
-        self, polled: PolledWorkflowTask, run: CachedRun | None, error: RPCError | None
+        self,
+        polled: PolledWorkflowTask,
+        run: CachedRun | None,
+        error: RPCError | PayloadError | None,
     ) -> None:
         if error is None:
             self._settle(polled)
             return
         if run is not None:
             self._cache.evict(run)
+        if isinstance(error, PayloadError):
+            too_large = isinstance(error, PayloadTooLargeError)
+            self._complete_failed(polled, error, "BAD_COMMAND" if too_large else None)
+            return
         if error.status in _REFUSED and run is not None:
             # Said as a failure, the engine keeps it, and backs off; left unsaid, the same task
             # would come back at once, for ever.
@@ -280,5 +293,5 @@ class WorkflowTasks:
             polled.workflow_id,
             polled.run_id,
             failure.cause.name,
-            failure.failure.message,
+            "(not shown, it is encoded)" if self._hides_messages else failure.failure.message,
         )

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from perdure.converter import Payload
+from perdure.errors import FailureInfo
 
 Decode = Callable[[Payload], Any]
 """Gives back the payload itself when it cannot be decoded."""
@@ -57,8 +58,14 @@ def _payload(payload: Payload, decode: Decode) -> Any:
     value = decode(payload)
     if not isinstance(value, Payload):
         return to_jsonable(value, decode)
-    data = base64.b64encode(payload.data).decode("ascii")
-    return {"encoding": payload.encoding, "data": data}
+    shown: dict[str, Any] = {
+        "encoding": payload.encoding,
+        "data": base64.b64encode(payload.data).decode("ascii"),
+    }
+    if payload.metadata:  # which key, say
+        metadata = payload.metadata.items()
+        shown["metadata"] = {name: one.decode(errors="replace") for name, one in metadata}
+    return shown
 
 
 def _fields(value: Any, decode: Decode) -> Any:
@@ -66,6 +73,8 @@ def _fields(value: Any, decode: Decode) -> Any:
         names = [field.name for field in dataclasses.fields(value)]
     elif isinstance(value, msgspec.Struct):
         names = list(value.__struct_fields__)
+        if isinstance(value, FailureInfo) and value.encoded_attributes is None:
+            names.remove("encoded_attributes")
     else:
         return msgspec.to_builtins(value, str_keys=True)
     return {name: to_jsonable(getattr(value, name), decode) for name in names}

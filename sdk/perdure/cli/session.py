@@ -42,10 +42,14 @@ class Session:
 
         Raises RPCError UNAVAILABLE when no engine answers in time.
         """
+        from perdure.cli.showing import SHOWING
         from perdure.client import Client  # gRPC takes longer to import than --help may take
 
         client = await Client.connect(
-            self.settings.address, namespace=self.settings.namespace, lazy=True
+            self.settings.address,
+            namespace=self.settings.namespace,
+            data_converter=SHOWING,
+            lazy=True,
         )
         self._at_end.push_async_callback(client.close)
         await client.core.connection.wait_ready(self.call_timeout.total_seconds())

@@ -18,7 +18,7 @@ from tests.integration.sdk.fake_faults import Fault, status
 
 from perdure import activity, workflow
 from perdure.client import Client, WorkflowFailureError, WorkflowHandle
-from perdure.errors import ActivityError
+from perdure.errors import ActivityError, ApplicationError
 from perdure.worker import Worker
 from perdure_api.v1 import event_pb2
 
@@ -355,4 +355,8 @@ async def test_a_result_that_is_too_large_fails_the_activity(
         with pytest.raises(WorkflowFailureError) as caught:
             await handle.result()
     assert isinstance(caught.value.cause, ActivityError)
-    assert "refused the result" in str(caught.value.cause.cause)
+    error = caught.value.cause.cause
+    assert isinstance(error, ApplicationError)
+    assert (error.type, error.non_retryable) == ("PayloadTooLargeError", True)
+    assert "result has 5000024 bytes, the limit is 2097152" in str(error)
+    assert not engine.completions("activity_success")  # it was never sent

@@ -151,7 +151,7 @@ class FakeClient:
 def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
     fake = FakeClient()
 
-    async def connect(address: str, *, namespace: str, lazy: bool) -> FakeClient:
+    async def connect(address: str, *, namespace: str, **_: Any) -> FakeClient:
         fake.asked.append(("address", address, namespace))
         return fake
 

@@ -45,6 +45,14 @@ class Described:
         (CONVERTER.to_payload({"a": [1]}), {"a": [1]}),
         (CONVERTER.to_payload(None), None),
         (Payload("binary/zstd", b"\x01"), {"encoding": "binary/zstd", "data": "AQ=="}),
+        (
+            Payload("binary/encrypted", b"\x01", {"encryption-key-id": b"k1"}),
+            {
+                "encoding": "binary/encrypted",
+                "data": "AQ==",
+                "metadata": {"encryption-key-id": "k1"},
+            },
+        ),
     ],
 )
 def test_values(value: Any, expected: Any) -> None:
@@ -64,3 +72,14 @@ def test_a_failure_with_all_that_is_in_it() -> None:
     assert found["cause"]["message"] == "why"
     assert found["info"]["type"] == "Refused"
     assert found["info"]["details"] == [1]
+    assert "encoded_attributes" not in found
+
+
+def test_a_failure_whose_message_is_encrypted() -> None:
+    hidden = Payload("binary/encrypted", b"\x01")
+    failure = FailureInfo(message="Encoded failure", encoded_attributes=hidden)
+
+    found = to_jsonable(failure, decode)
+
+    assert found["message"] == "Encoded failure"
+    assert found["encoded_attributes"] == {"encoding": "binary/encrypted", "data": "AQ=="}

@@ -5,18 +5,38 @@ import enum
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import PurePosixPath
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+)
 from uuid import UUID
 
+import attrs
 import msgspec
 import pydantic
 import pytest
 from google.protobuf import struct_pb2, timestamp_pb2
 
-from perdure.converter import DataConverter, Payload, PayloadConverter
+from perdure.converter import (
+    CompositePayloadConverter,
+    DataConverter,
+    EncodingPayloadConverter,
+    Payload,
+    PayloadConverter,
+)
 from perdure.errors import PayloadDecodeError, PayloadEncodeError, UnknownEncodingError
 
 T = TypeVar("T")
@@ -96,6 +116,34 @@ class Mixed:
     orders: list[Strict]
 
 
+class Right(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+@dataclasses.dataclass
+class Node:
+    value: int
+    next: "Node | None" = None
+
+
+class Required(TypedDict):
+    a: int
+    b: NotRequired[str]
+
+
+@attrs.define
+class Made:
+    number: int
+    id: UUID | None = None
+
+
+class Page(pydantic.BaseModel, Generic[T]):
+    items: list[T]
+
+
+UserId = NewType("UserId", int)
+
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 ORDER = Order(orderId="o-1", due=NOW, price=Decimal("1.50"))
 STRICT = Strict(due=NOW)
@@ -147,6 +195,27 @@ ROUND_TRIPS: list[tuple[Any, Any]] = [
     (Mixed(ORDER, [STRICT]), Mixed),
     (Point(1), Point | Line),
     (Level.LOW, Annotated[Level, "doc"]),
+    (Right.READ | Right.WRITE, Right),
+    ({UUID(int=1): Point(1)}, dict[UUID, Point]),
+    ({Colour.RED: 1}, dict[Colour, int]),
+    (time(1, 2, 3), time),
+    (datetime(2026, 1, 2), datetime),
+    (frozenset({1}), frozenset[int]),
+    ((1, 2, 3), tuple[int, ...]),
+    (deque([1, 2]), deque),
+    (deque([1, 2]), deque[int]),
+    ([1, 2], Iterable[int]),
+    (PurePosixPath("/a/b"), PurePosixPath),
+    ([ip_address("127.0.0.1"), ip_address("::1")], list[IPv4Address | IPv6Address]),
+    (Node(1, Node(2)), Node),
+    (UserId(7), UserId),
+    (Required(a=1), Required),
+    (Made(1, UUID(int=1)), Made),
+    ([Made(1)], list[Made]),
+    (Made(1), Made | None),
+    ((Made(1), ORDER, Record("r")), tuple[Made, Order, Record]),
+    (Page[int](items=[1]), Page[int]),
+    ({"a": [ORDER]}, dict[str, list[Order]]),
 ]
 
 
@@ -248,6 +317,11 @@ NOT_DECODABLE: list[tuple[bytes, Any, str]] = [
     (b"{}", Point | Record, ""),
     (b"[NaN]", list[Strict], ""),
     (b'{"order":{},"orders":[]}', Mixed, "order"),
+    (b'{"number":1}', Made | Point, "Type unions may not contain more than one"),
+    (b'{"number":"x"}', Made, "$.number"),
+    (b'"nowhere"', IPv4Address, "nowhere"),
+    (b"1", PurePosixPath, "str"),
+    (b'{"card":"4111"}', Order, "due: Field required"),
 ]
 
 
@@ -295,11 +369,57 @@ def test_non_finite_numbers_are_texts_where_the_model_says_so(converter: Payload
         converter.to_payload(Constants(number=math.nan))
 
 
-def test_attrs_classes(converter: PayloadConverter) -> None:
-    attrs = pytest.importorskip("attrs")
+def test_an_error_of_pydantic_does_not_quote_the_input(converter: PayloadConverter) -> None:
+    """reliability 68: what the user encrypts must not stand in a failure's text instead."""
+    payload = Payload("json/plain", b'{"orderId":"4111","due":"on 4222"}')
+    with pytest.raises(PayloadDecodeError, match="due: Input should be a valid datetime") as caught:
+        converter.from_payload(payload, Order)
+    told = f"{caught.value} {caught.value.__cause__}"
+    assert "4111" not in told
+    assert "4222" not in told
 
-    cls: Any = attrs.make_class("Made", {"number": attrs.field(type=int)})
-    assert converter.from_payload(converter.to_payload(cls(number=3)), cls) == cls(number=3)
+
+class Rot13(EncodingPayloadConverter):
+    """Texts only, backwards."""
+
+    @property
+    def encoding(self) -> str:
+        return "text/backwards"
+
+    def to_payload(self, value: Any) -> Payload | None:
+        return Payload(self.encoding, value[::-1].encode()) if isinstance(value, str) else None
+
+    def from_payload(self, payload: Payload, type_hint: Any = None) -> Any:
+        if type_hint not in (str, None):
+            raise TypeError("only texts")
+        return payload.data.decode()[::-1]
+
+
+class Backwards(CompositePayloadConverter):
+    def __init__(self) -> None:
+        super().__init__(Rot13())
+
+
+def test_a_composite_asks_its_own_converters_first() -> None:
+    composite = DataConverter(payload_converter_class=Backwards).payload_converter
+
+    first, second = composite.to_payloads(["abc", Point(1)])
+
+    assert first == Payload("text/backwards", b"cba")
+    assert second.encoding == "json/plain"
+    assert composite.from_payloads([first, second], [str, Point]) == ["abc", Point(1)]
+    assert composite.from_payload(first) == "abc"
+    with pytest.raises(
+        PayloadDecodeError, match=r"a text/backwards payload cannot be .* only texts"
+    ):
+        composite.from_payload(first, int)
+
+
+def test_converters_of_one_class_are_not_shared_between_data_converters() -> None:
+    one, other = DataConverter(), DataConverter()
+
+    assert one.payload_converter is not other.payload_converter
+    assert DataConverter.default.payload_codec is None
 
 
 def test_the_empty_metadata_is_shared(converter: PayloadConverter) -> None:

@@ -233,3 +233,4 @@ def test_a_result_that_does_not_decode_fails_the_task_and_not_the_run() -> None:
 
     assert failure.cause.name == "PAYLOAD_DECODE"
     assert "Receipt" in failure.failure.message
+    assert "event 6, the result of activity 'charge': " in failure.failure.message

@@ -88,12 +88,22 @@ def test_signals_without_a_handler_are_kept_until_there_is_one() -> None:
     assert names(run.task()) == ["CompleteWorkflow [1, 2]"]
 
 
-@pytest.mark.parametrize("args", [(), ({"not": "a text"},)])
-def test_a_signal_that_its_handler_cannot_take_fails_the_task(args: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "Collector.add cannot take 0 argument(s)"),
+        (({"not": "a text"},), "argument 1 (item) of Collector.add: a json/plain payload cannot"),
+    ],
+)
+def test_a_signal_that_its_handler_cannot_take_fails_the_task(
+    args: tuple[object, ...], said: str
+) -> None:
     run = PocketEngine(Collector, 1)
     run.signal("add", *args)
 
-    assert run.failed_task().cause.name == "PAYLOAD_DECODE"
+    task = run.failed_task()
+    assert task.cause.name == "PAYLOAD_DECODE"
+    assert said in task.failure.message
 
 
 def test_an_error_in_a_handler_fails_the_run() -> None:

@@ -28,6 +28,7 @@ EXAMPLES = [
     Failure(FailureKind.CANCELED, "m", details=b"d"),
     Failure(FailureKind.TERMINATED, "m"),
     Failure(FailureKind.SERVER, "m", non_retryable=True),
+    Failure(FailureKind.CANCELED, "Encoded failure", encoded_attributes=b"unread"),
     Failure(
         FailureKind.ACTIVITY,
         "m",

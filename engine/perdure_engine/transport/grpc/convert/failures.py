@@ -32,12 +32,15 @@ def failure_of(
     if depth > 1 and message.HasField("cause"):
         cause = failure_of(f"{field}.cause", message.cause, depth - 1)
     which = message.WhichOneof("info") or "application"
+    if message.encoded_attributes:
+        checks.size(f"{field}.encoded_attributes", message.encoded_attributes)
     return Failure(
         KIND_OF_INFO[which],
         cut(message.message, limits.FAILURE_MESSAGE_BYTES_MAX),
         cut(message.stack_trace, limits.STACK_TRACE_BYTES_MAX),
         cut(message.source, limits.NAME_BYTES_MAX),
         cause,
+        encoded_attributes=message.encoded_attributes,
         **_info(field, which, message),
     )
 
@@ -96,6 +99,7 @@ def failure_fields(failure: Failure | None) -> Fields:
         "stack_trace": failure.stack_trace,
         "source": failure.source,
         "cause": failure_fields(failure.cause),
+        "encoded_attributes": failure.encoded_attributes,
         which: info,
     }
 
