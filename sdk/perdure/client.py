@@ -52,6 +52,8 @@ from perdure._wire.workflow_info import (
     PendingTimer,
     PendingWorkflowTask,
     WorkflowExecution,
+    WorkflowExecutionCount,
+    WorkflowExecutionCountAggregationGroup,
     WorkflowExecutionDescription,
 )
 from perdure.common import WorkflowStatus
@@ -82,6 +84,8 @@ __all__ = [
     "TaskQueueKindInfo",
     "WorkflowAlreadyStartedError",
     "WorkflowExecution",
+    "WorkflowExecutionCount",
+    "WorkflowExecutionCountAggregationGroup",
     "WorkflowExecutionDescription",
     "WorkflowFailureError",
     "WorkflowHandle",
@@ -340,6 +344,7 @@ class Client:
 
     async def list_workflows(
         self,
+        query: str | None = None,
         *,
         status: WorkflowStatus | Sequence[WorkflowStatus] = (),
         workflow_type: str = "",
@@ -352,10 +357,15 @@ class Client:
     ) -> AsyncIterator[WorkflowExecution]:
         """Runs that fit every filter given, newest start first, fetched as they are read.
 
+        `query` is a text like "WorkflowType = 'Order' AND Region IN ('eu', 'us') AND
+        StartTime > '2h' ORDER BY CloseTime DESC": = != < <= > >=, IN, BETWEEN, STARTS_WITH, IS NULL,
+        AND, OR, NOT over search attributes and WorkflowId, RunId, WorkflowType, TaskQueue,
+        ExecutionStatus, StartTime, CloseTime, HistoryLength, HistorySizeBytes, Stuck.
         Start times are from `start_time_min`, inclusive, to `start_time_max`, exclusive.
         """
         core = self._core
         wanted = workflow_filter(status, workflow_type, id_prefix, start_time_min, start_time_max)
+        text = query or ""
         left = limit
         token = b""
         while left is None or left > 0:
@@ -365,7 +375,7 @@ class Client:
                 timeout_s: float, size: int = size, token: bytes = token
             ) -> tuple[list[WorkflowExecution], bytes]:
                 return await core.workflow_service.list_workflows(
-                    core.namespace, wanted, size, token, core.decode_or_keep, timeout_s
+                    core.namespace, wanted, text, size, token, core.decode_or_keep, timeout_s
                 )
 
             executions, token = await core.unary(page, rpc_timeout)
@@ -378,6 +388,7 @@ class Client:
 
     async def count_workflows(
         self,
+        query: str | None = None,
         *,
         status: WorkflowStatus | Sequence[WorkflowStatus] = (),
         workflow_type: str = "",
@@ -385,12 +396,14 @@ class Client:
         start_time_min: datetime | None = None,
         start_time_max: datetime | None = None,
         rpc_timeout: timedelta | None = None,
-    ) -> int:
+    ) -> WorkflowExecutionCount:
+        """How many runs a list would show; `groups` when `query` has a GROUP BY ExecutionStatus or
+        GROUP BY WorkflowType at its end."""
         core = self._core
         wanted = workflow_filter(status, workflow_type, id_prefix, start_time_min, start_time_max)
         return await core.unary(
             lambda timeout_s: core.workflow_service.count_workflows(
-                core.namespace, wanted, timeout_s
+                core.namespace, wanted, query or "", timeout_s
             ),
             rpc_timeout,
         )

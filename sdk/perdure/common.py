@@ -7,6 +7,27 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 
+from perdure._search_attributes import (
+    SearchAttributeIndexedValueType,
+    SearchAttributeKey,
+    SearchAttributePair,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+)
+
+__all__ = [
+    "Priority",
+    "RetryPolicy",
+    "SearchAttributeIndexedValueType",
+    "SearchAttributeKey",
+    "SearchAttributePair",
+    "SearchAttributeUpdate",
+    "TypedSearchAttributes",
+    "WorkflowIdConflictPolicy",
+    "WorkflowIdReusePolicy",
+    "WorkflowStatus",
+]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:

@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure_engine.core import events as ev
 from perdure_engine.core.events import Event, EventType
+from perdure_engine.core.search_attributes import merged
 from perdure_engine.core.state import Activity, Folded, Timer
 from perdure_engine.core.transitions import (
     ACTIVITY,
@@ -25,7 +26,14 @@ from perdure_engine.core.transitions import (
 
 def begin(event: ev.WorkflowExecutionStarted) -> Folded:
     """The fold of the first event."""
-    return Folded(event, last_time_us=event.time_us, activities={}, timers={}, request_ids={})
+    return Folded(
+        event,
+        last_time_us=event.time_us,
+        activities={},
+        timers={},
+        request_ids={},
+        search_attributes=event.search_attributes,
+    )
 
 
 def fold(history: Iterable[Event], base: Folded | None = None) -> Folded:
@@ -161,6 +169,11 @@ def _timer_ended(event_type: EventType) -> Callable[[Folded, Any], None]:
     return ended
 
 
+def _search_attributes(folded: Folded, event: ev.UpsertWorkflowSearchAttributes) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES)
+    folded.search_attributes = merged(folded.search_attributes, event.search_attributes)
+
+
 def _started_twice(folded: Folded, event: ev.WorkflowExecutionStarted) -> None:
     raise IllegalMove("WorkflowExecutionStarted is the first event and comes once")
 
@@ -189,4 +202,5 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.TimerStarted: _timer_started,
     ev.TimerFired: _timer_ended(EventType.TIMER_FIRED),
     ev.TimerCanceled: _timer_ended(EventType.TIMER_CANCELED),
+    ev.UpsertWorkflowSearchAttributes: _search_attributes,
 }

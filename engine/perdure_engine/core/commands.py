@@ -6,6 +6,7 @@ import msgspec
 
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import Attributes
 
 
 class ScheduleActivity(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +48,10 @@ class CancelWorkflow(msgspec.Struct, frozen=True, gc=False):
     details: bytes
 
 
+class UpsertSearchAttributes(msgspec.Struct, frozen=True, gc=False):
+    search_attributes: Attributes
+
+
 Command = (
     ScheduleActivity
     | RequestCancelActivity
@@ -55,6 +60,7 @@ Command = (
     | CompleteWorkflow
     | FailWorkflow
     | CancelWorkflow
+    | UpsertSearchAttributes
 )
 
 ClosingCommand = CompleteWorkflow | FailWorkflow | CancelWorkflow

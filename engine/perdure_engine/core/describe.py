@@ -49,6 +49,7 @@ def run_info(state: RunState) -> RunInfo:
         memo=started.memo,
         stuck=stuck,
         stuck_reason=failure.message if failure is not None else "",
+        search_attributes=folded.search_attributes,
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from perdure_engine.core.failures import Failure, RetryState, TimeoutType
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import Attributes
 
 
 class EventType(enum.IntEnum):
@@ -40,6 +41,7 @@ class EventType(enum.IntEnum):
     WORKFLOW_EXECUTION_CANCELED = 21
     WORKFLOW_EXECUTION_SIGNALED = 26
     WORKFLOW_EXECUTION_TERMINATED = 27
+    UPSERT_WORKFLOW_SEARCH_ATTRIBUTES = 40
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -82,6 +84,7 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     priority: int
     static_summary: bytes
     static_details: bytes
+    search_attributes: Attributes = ()
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
@@ -237,6 +240,13 @@ class WorkflowExecutionTerminated(EventBase, frozen=True, array_like=True, tag=2
     body_hash: bytes
 
 
+class UpsertWorkflowSearchAttributes(EventBase, frozen=True, array_like=True, tag=40):
+    """What was set or, without a value, taken away; not the whole."""
+
+    search_attributes: Attributes
+    workflow_task_completed_event_id: int
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -261,6 +271,7 @@ Event = (
     | WorkflowExecutionCanceled
     | WorkflowExecutionSignaled
     | WorkflowExecutionTerminated
+    | UpsertWorkflowSearchAttributes
 )
 
 ClosingEvent = (

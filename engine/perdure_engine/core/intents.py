@@ -13,6 +13,7 @@ from perdure_engine.core.commands import Command
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.tokens import TaskToken
 
@@ -62,6 +63,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     static_summary: bytes = b""
     static_details: bytes = b""
     signal: StartSignal | None = None
+    search_attributes: Attributes = ()
 
 
 class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from perdure_engine.core.events import ClosingEvent
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 
 
@@ -74,6 +75,7 @@ class RunInfo(msgspec.Struct, frozen=True, gc=False):
     memo: bytes
     stuck: bool = False
     stuck_reason: str = ""
+    search_attributes: Attributes = ()
 
 
 class Description(msgspec.Struct, frozen=True, gc=False):

@@ -16,6 +16,7 @@ from perdure_engine.core.events import (
     ClosingEvent,
     WorkflowExecutionStarted,
 )
+from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind, TimerRecord
 from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
@@ -56,6 +57,7 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     previous_started_id: int = 0  # Started of the last completed workflow task
     signals: int = 0
     request_ids: dict[bytes, bytes] = {}  # request id -> body hash, of signals and cancels
+    search_attributes: Attributes = ()  # as they are now
 
 
 class RunState(msgspec.Struct, eq=False, gc=False):

@@ -18,6 +18,7 @@ from perdure_engine.core.commands import (
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
+    UpsertSearchAttributes,
 )
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.frontend import checks
@@ -31,7 +32,7 @@ def check_command(index: int, command: Command) -> None:
         raise checks.under(f"commands[{index}]", rejected) from None
 
 
-def _check(command: Command) -> None:
+def _check(command: Command) -> None:  # noqa: C901 - an arm for each kind of command
     match command:
         case ScheduleActivity():
             _check_activity(command)
@@ -49,6 +50,11 @@ def _check(command: Command) -> None:
                 raise invalid("request_cancel_activity.scheduled_event_id", "must be positive")
         case FailWorkflow():
             pass
+        case UpsertSearchAttributes():
+            at = "upsert_search_attributes.search_attributes"
+            if not command.search_attributes:
+                raise invalid(at, "is empty")
+            checks.search_attributes(at, command.search_attributes, may_unset=True)
         case _:
             assert_never(command)
 

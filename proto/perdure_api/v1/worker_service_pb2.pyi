@@ -294,6 +294,7 @@ class Command(_message.Message):
     COMPLETE_WORKFLOW_FIELD_NUMBER: _builtins.int
     FAIL_WORKFLOW_FIELD_NUMBER: _builtins.int
     CANCEL_WORKFLOW_FIELD_NUMBER: _builtins.int
+    UPSERT_SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def schedule_activity(self) -> Global___ScheduleActivity: ...
     @_builtins.property
@@ -308,6 +309,8 @@ class Command(_message.Message):
     def fail_workflow(self) -> Global___FailWorkflow: ...
     @_builtins.property
     def cancel_workflow(self) -> Global___CancelWorkflow: ...
+    @_builtins.property
+    def upsert_search_attributes(self) -> Global___UpsertSearchAttributes: ...
     def __init__(
         self,
         *,
@@ -318,12 +321,13 @@ class Command(_message.Message):
         complete_workflow: Global___CompleteWorkflow | None = ...,
         fail_workflow: Global___FailWorkflow | None = ...,
         cancel_workflow: Global___CancelWorkflow | None = ...,
+        upsert_search_attributes: Global___UpsertSearchAttributes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer", "upsert_search_attributes", b"upsert_search_attributes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_workflow", b"complete_workflow", "fail_workflow", b"fail_workflow", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer", "upsert_search_attributes", b"upsert_search_attributes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "upsert_search_attributes"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -501,6 +505,28 @@ class CancelWorkflow(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CancelWorkflow: _TypeAlias = CancelWorkflow  # noqa: Y015
+
+@_typing.final
+class UpsertSearchAttributes(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]:
+        """without a value: taken away"""
+
+    def __init__(
+        self,
+        *,
+        search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["search_attributes", b"search_attributes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpsertSearchAttributes: _TypeAlias = UpsertSearchAttributes  # noqa: Y015
 
 @_typing.final
 class TaskCompletion(_message.Message):

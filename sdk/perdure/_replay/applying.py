@@ -24,6 +24,7 @@ from perdure._replay.messages import (
     TimerCanceled,
     TimerFired,
     TimerStarted,
+    UpsertWorkflowSearchAttributes,
     WorkflowExecutionCancelRequested,
     WorkflowExecutionClosed,
     WorkflowExecutionSignaled,
@@ -128,6 +129,10 @@ def _timer_canceled(run: WorkflowRun, event: TimerCanceled) -> None:
     del run.timers[event.timer_id]
 
 
+def _search_attributes_upserted(run: WorkflowRun, event: UpsertWorkflowSearchAttributes) -> None:
+    run.ledger.record(event)
+
+
 def _closed(run: WorkflowRun, event: WorkflowExecutionClosed) -> None:
     outside = event.kind in _OUTSIDE
     if outside and run.completion.state is CompletionState.OPEN:
@@ -153,4 +158,5 @@ RECORDED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
     TimerStarted: _timer_started,
     TimerCanceled: _timer_canceled,
     WorkflowExecutionClosed: _closed,
+    UpsertWorkflowSearchAttributes: _search_attributes_upserted,
 }

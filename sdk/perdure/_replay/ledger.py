@@ -31,6 +31,8 @@ from perdure._replay.messages import (
     StartTimer,
     TimerCanceled,
     TimerStarted,
+    UpsertSearchAttributes,
+    UpsertWorkflowSearchAttributes,
     WorkflowExecutionClosed,
 )
 from perdure.errors import NondeterminismError
@@ -45,6 +47,7 @@ _EVENTS: dict[type[Command], tuple[type[Event], tuple[str, ...]]] = {
     CompleteWorkflow: (WorkflowExecutionClosed, ()),
     FailWorkflow: (WorkflowExecutionClosed, ()),
     CancelWorkflow: (WorkflowExecutionClosed, ()),
+    UpsertSearchAttributes: (UpsertWorkflowSearchAttributes, ()),
 }
 _CLOSING_EVENTS: dict[type[Command], str] = {
     CompleteWorkflow: "WorkflowExecutionCompleted",

@@ -7,9 +7,11 @@ here can be part of a cycle: the garbage collector need not look at it (`gc=Fals
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from perdure.common import RetryPolicy
+from perdure.common import RetryPolicy, SearchAttributeUpdate, TypedSearchAttributes
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
 
@@ -37,6 +39,7 @@ class WorkflowExecutionStarted(Event, frozen=True, kw_only=True):
     task_timeout_ms: int
     retry_policy: RetryPolicy | None
     priority: int
+    search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
 
 
 class WorkflowTaskStarted(Event, frozen=True, kw_only=True):
@@ -110,6 +113,10 @@ class WorkflowExecutionClosed(Event, frozen=True, kw_only=True):
     kind: str
 
 
+class UpsertWorkflowSearchAttributes(Event, frozen=True, kw_only=True):
+    """The code has said what changed, and says it again on replay."""
+
+
 class OtherEvent(Event, frozen=True, kw_only=True):
     """An event that replay has no use for (WorkflowTaskScheduled, ActivityTaskStarted)."""
 
@@ -179,6 +186,10 @@ class FailWorkflow(Command, frozen=True, kw_only=True):
 
 class CancelWorkflow(Command, frozen=True, kw_only=True):
     details: Payloads
+
+
+class UpsertSearchAttributes(Command, frozen=True, kw_only=True):
+    updates: list[SearchAttributeUpdate[Any]]
 
 
 class QueryResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -40,10 +40,12 @@ from perdure._replay.messages import (
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
+    UpsertSearchAttributes,
     WorkflowExecutionStarted,
 )
 from perdure._replay.signals import Signals
 from perdure._replay.verdict import defect_cause, raised_at
+from perdure.common import SearchAttributeUpdate, TypedSearchAttributes
 from perdure.converter import PayloadConverter
 from perdure.errors import (
     ActivityError,
@@ -90,6 +92,7 @@ class WorkflowRun:
         "namespace",
         "now_us",
         "replaying",
+        "search_attributes",
         "signals",
         "started",
         "suggest_continue_as_new",
@@ -114,6 +117,7 @@ class WorkflowRun:
         self.workflow: Any = None
         self.main: WorkflowTask[None] | None = None
         self.info: Any = None  # perdure.workflow.Info, made when first asked for
+        self.search_attributes = TypedSearchAttributes.empty
         # A fresh context: what the worker happens to have in its own must not reach the code.
         self._context = Context()
         self._random: random.Random | None = None
@@ -173,6 +177,7 @@ class WorkflowRun:
 
     def begin(self, event: WorkflowExecutionStarted) -> None:
         self.started = event
+        self.search_attributes = event.search_attributes
         definition = self.definition
         args = definition.signature.decode(event.input, self.converter)
         try:
@@ -341,6 +346,14 @@ class WorkflowRun:
             del self.timers[machine.timer_id]
         else:
             self.ledger.add(CancelTimer(timer_id=machine.timer_id), machine)
+
+    # --- search attributes ------------------------------------------------------------------------
+
+    def upsert_search_attributes(self, updates: list[SearchAttributeUpdate[Any]]) -> None:
+        self.check_may_act()
+        self.search_attributes = self.search_attributes.changed(updates)
+        self.info = None  # made anew, with these
+        self.ledger.add(UpsertSearchAttributes(updates=updates), None)
 
     # --- leaving memory ---------------------------------------------------------------------------
 

@@ -14,8 +14,14 @@ from perdure._wire.payloads import (
     payloads_to_bytes,
 )
 from perdure._wire.policies import retry_policy_to_message
+from perdure._wire.search_attributes import attributes_to_fields
 from perdure._wire.workflow_info import WorkflowExecutionDescription, description_from_message
-from perdure.common import RetryPolicy, WorkflowIdConflictPolicy, WorkflowIdReusePolicy
+from perdure.common import (
+    RetryPolicy,
+    TypedSearchAttributes,
+    WorkflowIdConflictPolicy,
+    WorkflowIdReusePolicy,
+)
 from perdure.converter import Payload
 from perdure.errors import PayloadDecodeError, RPCError
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -83,6 +89,7 @@ class Start:
     priority: int
     static_summary: Payload | None
     static_details: Payload | None
+    search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
 
 
 def start_workflow(start: Start) -> Call[StartedRun]:
@@ -193,6 +200,9 @@ def _start_fields(start: Start) -> dict[str, Any]:
         "priority": start.priority,
         "static_summary": payload_to_bytes(start.static_summary),
         "static_details": payload_to_bytes(start.static_details),
+        "search_attributes": attributes_to_fields(start.search_attributes)
+        if start.search_attributes
+        else (),
     }
 
 

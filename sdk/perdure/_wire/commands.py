@@ -12,6 +12,7 @@ from perdure._replay import messages as replay
 from perdure._wire.failures import failure_to_message
 from perdure._wire.payloads import fields_to_bytes, payloads_to_bytes
 from perdure._wire.policies import retry_policy_to_message
+from perdure._wire.search_attributes import updates_to_fields
 
 Fields = dict[str, Any]
 
@@ -23,6 +24,7 @@ _KnownCommand = (
     | replay.CompleteWorkflow
     | replay.FailWorkflow
     | replay.CancelWorkflow
+    | replay.UpsertSearchAttributes
 )
 
 
@@ -43,6 +45,9 @@ def command_fields(command: replay.Command) -> Fields:
             return {"fail_workflow": {"failure": failure_to_message(failure)}}
         case replay.CancelWorkflow(details=details):
             return {"cancel_workflow": {"details": payloads_to_bytes(details)}}
+        case replay.UpsertSearchAttributes(updates=updates):
+            fields = {"search_attributes": updates_to_fields(updates)}
+            return {"upsert_search_attributes": fields}
         case _:
             assert_never(command)
 

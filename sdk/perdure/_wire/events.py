@@ -9,6 +9,7 @@ from perdure._replay import messages as replay
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import retry_policy_from_message
+from perdure._wire.search_attributes import attributes_from_messages
 from perdure_api.v1 import event_pb2 as pb
 
 # Messages are read through `Any`: each reader knows its type by its place in the table below, which
@@ -47,6 +48,7 @@ def _workflow_execution_started(event_id: int, time_us: int, message: Any) -> re
             else None
         ),
         priority=message.priority,
+        search_attributes=attributes_from_messages(message.search_attributes),
     )
 
 
@@ -155,6 +157,10 @@ def _workflow_execution_cancel_requested(event_id: int, time_us: int, message: A
     )
 
 
+def _search_attributes_upserted(event_id: int, time_us: int, message: Any) -> replay.Event:
+    return replay.UpsertWorkflowSearchAttributes(event_id=event_id, time_us=time_us)
+
+
 def _closed(kind: str) -> _Reader:
     def read(event_id: int, time_us: int, message: Any) -> replay.Event:
         return replay.WorkflowExecutionClosed(event_id=event_id, time_us=time_us, kind=kind)
@@ -184,4 +190,5 @@ _READERS: dict[str, _Reader] = {
     "workflow_execution_canceled": _closed("WorkflowExecutionCanceled"),
     "workflow_execution_signaled": _workflow_execution_signaled,
     "workflow_execution_terminated": _closed("WorkflowExecutionTerminated"),
+    "upsert_workflow_search_attributes": _search_attributes_upserted,
 }

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payload_from_bytes, payloads_from_bytes
 from perdure._wire.policies import instant_from_us, retry_policy_from_message
+from perdure._wire.search_attributes import values_from_messages
 from perdure_api.v1 import common_pb2, event_pb2
 
 # Fields of bytes hold encoded messages (see common.proto); which one is the name's to say.
@@ -52,6 +53,8 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
         return failure_from_message(value)
     if isinstance(value, common_pb2.RetryPolicy):
         return retry_policy_from_message(value)
+    if field.name == "search_attributes":
+        return values_from_messages(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name

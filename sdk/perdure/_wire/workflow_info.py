@@ -11,7 +11,8 @@ from typing import Any
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us, instant_to_us
-from perdure.common import WorkflowStatus
+from perdure._wire.search_attributes import attributes_from_messages
+from perdure.common import TypedSearchAttributes, WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
 from perdure_api.v1 import common_pb2
@@ -37,6 +38,7 @@ class WorkflowExecution:
     stuck: bool
     """Its workflow task has failed 5 times or more in a row."""
     stuck_reason: str
+    typed_search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
 
 
 class PendingActivityState(IntEnum):
@@ -92,6 +94,20 @@ class WorkflowExecutionDescription(WorkflowExecution):
     pending_workflow_task: PendingWorkflowTask | None
     cancel_requested: bool
     buffered_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowExecutionCountAggregationGroup:
+    count: int
+    group_values: Sequence[Any]
+    """Of what was grouped by: a status by its name, a type."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowExecutionCount:
+    count: int
+    groups: Sequence[WorkflowExecutionCountAggregationGroup]
+    """Empty unless the query has a GROUP BY."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +171,7 @@ def _execution_fields(message: pb.WorkflowInfo, decode: Callable[[Payload], Any]
         "memo": {name: decode(one) for name, one in fields_from_bytes(message.memo).items()},
         "stuck": message.stuck,
         "stuck_reason": message.stuck_reason,
+        "typed_search_attributes": attributes_from_messages(message.search_attributes),
     }
 
 

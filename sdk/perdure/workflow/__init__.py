@@ -34,6 +34,7 @@ from perdure.workflow._context import (
     set_signal_handler,
     time,
     time_ns,
+    upsert_search_attributes,
     uuid4,
 )
 from perdure.workflow._decorators import defn, init, query, run, signal
@@ -73,6 +74,7 @@ __all__ = [
     "time",
     "time_ns",
     "unsafe",
+    "upsert_search_attributes",
     "uuid4",
     "wait",
     "wait_condition",

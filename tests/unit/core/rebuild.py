@@ -28,6 +28,7 @@ FOLDED = {
     "previous_started_id": "history",
     "signals": "history",
     "request_ids": "history",
+    "search_attributes": "history",
 }
 RUN = {
     "folded": "history",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.core.state import Activity, Folded, Head, Timer
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind, TaskPayload, TimerKind
@@ -37,6 +38,16 @@ FAILURE = Failure(
 )
 POLICY = RetryPolicy(2_000, 1.5, 60_000, 7, ("ValueError", "KeyError"))
 
+ATTRIBUTES = (
+    SearchAttribute("Region", AttributeType.KEYWORD, "eu"),
+    SearchAttribute("Title", AttributeType.TEXT, "Big order"),
+    SearchAttribute("Amount", AttributeType.INT, 2**62),
+    SearchAttribute("Rate", AttributeType.DOUBLE, 2.0),
+    SearchAttribute("Paid", AttributeType.BOOL, True),
+    SearchAttribute("Due", AttributeType.DATETIME, TIME_US),
+    SearchAttribute("Tags", AttributeType.KEYWORD_LIST, ("a", "b")),
+    SearchAttribute("Gone", AttributeType.KEYWORD, None),
+)
 STARTED = ev.WorkflowExecutionStarted(
     1,
     TIME_US,
@@ -61,6 +72,7 @@ STARTED = ev.WorkflowExecutionStarted(
     priority=4,
     static_summary=b"summary",
     static_details=b"static details",
+    search_attributes=ATTRIBUTES,
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -108,6 +120,7 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowExecutionCanceled(9, TIME_US, b"details", 8),
     ev.WorkflowExecutionSignaled(5, TIME_US, "paid", b"input", "cli@host", b"h", REQUEST, HASH),
     TERMINATED,
+    ev.UpsertWorkflowSearchAttributes(5, TIME_US, ATTRIBUTES, 4),
 ]
 
 HEAD = Head(
@@ -147,6 +160,7 @@ FOLDED = Folded(
     previous_started_id=3,
     signals=2,
     request_ids={REQUEST: HASH},
+    search_attributes=ATTRIBUTES,
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

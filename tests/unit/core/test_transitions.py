@@ -91,6 +91,9 @@ EVENT: dict[E, Make] = {
     E.TIMER_STARTED: lambda n: ev.TimerStarted(n, TIME_US, "t", 1_000, 4),
     E.TIMER_FIRED: lambda n: ev.TimerFired(n, TIME_US, "t", SCHEDULED_ID),
     E.TIMER_CANCELED: lambda n: ev.TimerCanceled(n, TIME_US, "t", SCHEDULED_ID, 4, ""),
+    E.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES: lambda n: ev.UpsertWorkflowSearchAttributes(
+        n, TIME_US, samples.ATTRIBUTES, 4
+    ),
 }
 
 # The events that bring a new run into each phase of each automaton.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from perdure_engine.core import commands as cmd
-from perdure_engine.core.limits import RunLimits
+from perdure_engine.core import search_attributes
+from perdure_engine.core.limits import SEARCH_ATTRIBUTES_BYTES_MAX, RunLimits
+from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.state import RunState
 
 
@@ -24,7 +26,7 @@ def check(state: RunState, limits: RunLimits, commands: list[cmd.Command]) -> st
 class _Checker:
     """Walks the list with the ids that the commands before have used."""
 
-    __slots__ = ("activities", "activity_ids", "limits", "state", "timers")
+    __slots__ = ("activities", "activity_ids", "attributes", "limits", "state", "timers")
 
     def __init__(self, state: RunState, limits: RunLimits) -> None:
         self.state = state
@@ -32,6 +34,7 @@ class _Checker:
         self.activities = len(state.folded.activities)
         self.activity_ids: set[str] | None = None  # built when a command needs it
         self.timers: set[str] | None = None
+        self.attributes: Attributes = state.folded.search_attributes
 
     def check(self, command: cmd.Command) -> str | None:
         match command:
@@ -47,6 +50,8 @@ class _Checker:
                 return self._cancel_timer(command)
             case cmd.CompleteWorkflow() | cmd.FailWorkflow() | cmd.CancelWorkflow():
                 return None
+            case cmd.UpsertSearchAttributes():
+                return self._upsert_search_attributes(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         if self.activity_ids is None:
@@ -80,4 +85,10 @@ class _Checker:
         if command.timer_id not in timers:
             return f"no timer {command.timer_id!r} is pending"
         timers.discard(command.timer_id)
+        return None
+
+    def _upsert_search_attributes(self, command: cmd.UpsertSearchAttributes) -> str | None:
+        self.attributes = search_attributes.merged(self.attributes, command.search_attributes)
+        if search_attributes.total_size(self.attributes) > SEARCH_ATTRIBUTES_BYTES_MAX:
+            return f"the run's search attributes would be over {SEARCH_ATTRIBUTES_BYTES_MAX} bytes"
         return None

@@ -214,6 +214,18 @@ def _cancel(draft: Draft, command: cmd.CancelWorkflow, completed_id: int, _: Any
     draft.close(ev.WorkflowExecutionCanceled(event_id, time_us, command.details, completed_id))
 
 
+def _upsert_search_attributes(
+    draft: Draft, command: cmd.UpsertSearchAttributes, completed_id: int, _: Any
+) -> None:
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.UpsertWorkflowSearchAttributes(
+            event_id, time_us, command.search_attributes, completed_id
+        )
+    )
+    draft.listed = True
+
+
 _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = {
     cmd.ScheduleActivity: _schedule_activity,
     cmd.RequestCancelActivity: _request_cancel_activity,
@@ -222,4 +234,5 @@ _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = 
     cmd.CompleteWorkflow: _complete,
     cmd.FailWorkflow: _fail,
     cmd.CancelWorkflow: _cancel,
+    cmd.UpsertSearchAttributes: _upsert_search_attributes,
 }

@@ -110,6 +110,7 @@ def _begin(intent: StartWorkflow, env: Env) -> Draft:
         intent.priority,
         intent.static_summary,
         intent.static_details,
+        search_attributes=intent.search_attributes,
     )
     draft = Draft(RunState(begin(event)), env, is_new=True)
     draft.events.append(event)

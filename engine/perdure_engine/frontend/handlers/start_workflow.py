@@ -33,3 +33,5 @@ def check_start(start: StartWorkflow) -> None:
     checks.duration("start_delay_ms", start.start_delay_ms)
     checks.priority("priority", start.priority)
     checks.retry_policy("retry_policy", start.retry_policy)
+    if start.search_attributes:
+        checks.search_attributes("search_attributes", start.search_attributes)

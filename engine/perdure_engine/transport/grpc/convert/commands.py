@@ -11,6 +11,7 @@ from perdure_engine.core.errors import invalid
 from perdure_engine.transport.grpc.convert.failures import failure_of
 from perdure_engine.transport.grpc.convert.intents import PRIORITY_DEFAULT
 from perdure_engine.transport.grpc.convert.retries import policy_of
+from perdure_engine.transport.grpc.convert.search_attributes import attributes_of
 
 
 def commands_of(messages: Sequence[pb.Command]) -> list[core.Command]:
@@ -66,6 +67,13 @@ def _cancel_workflow(_: str, message: pb.CancelWorkflow) -> core.CancelWorkflow:
     return core.CancelWorkflow(message.details)
 
 
+def _upsert_search_attributes(
+    field: str, message: pb.UpsertSearchAttributes
+) -> core.UpsertSearchAttributes:
+    at = f"{field}.upsert_search_attributes.search_attributes"
+    return core.UpsertSearchAttributes(attributes_of(at, message.search_attributes))
+
+
 COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "schedule_activity": _schedule_activity,
     "request_cancel_activity": _request_cancel_activity,
@@ -74,4 +82,5 @@ COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "complete_workflow": _complete_workflow,
     "fail_workflow": _fail_workflow,
     "cancel_workflow": _cancel_workflow,
+    "upsert_search_attributes": _upsert_search_attributes,
 }

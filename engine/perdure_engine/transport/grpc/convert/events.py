@@ -11,6 +11,7 @@ from perdure_engine.core.ids import uuid_text
 from perdure_engine.transport.grpc.convert.failures import failure_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
+from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
 
 
 def event_message(event: core.Event) -> event_pb2.HistoryEvent:
@@ -48,6 +49,7 @@ def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
         "priority": e.priority,
         "static_summary": e.static_summary,
         "static_details": e.static_details,
+        "search_attributes": attribute_fields(e.search_attributes) if e.search_attributes else (),
     }
 
 
@@ -242,6 +244,13 @@ def _workflow_execution_terminated(e: core.WorkflowExecutionTerminated) -> Field
     }
 
 
+def _upsert_workflow_search_attributes(e: core.UpsertWorkflowSearchAttributes) -> Fields:
+    return {
+        "search_attributes": attribute_fields(e.search_attributes),
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
 ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
     core.WorkflowExecutionCompleted: (
@@ -280,5 +289,9 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionTerminated: (
         "workflow_execution_terminated",
         _workflow_execution_terminated,
+    ),
+    core.UpsertWorkflowSearchAttributes: (
+        "upsert_workflow_search_attributes",
+        _upsert_workflow_search_attributes,
     ),
 }
