@@ -7,8 +7,13 @@ from typing import Any
 
 from perdure import workflow
 from perdure.client import Client
+from perdure.common import SearchAttributeKey
 from perdure.errors import ApplicationError
 from perdure.worker import Worker
+
+REGION = SearchAttributeKey.for_keyword("Region")
+AMOUNT = SearchAttributeKey.for_int("Amount")
+STEP = SearchAttributeKey.for_keyword("Step")
 
 
 @workflow.defn
@@ -38,6 +43,26 @@ class Failing:
 
 
 @workflow.defn
+class Labelled:
+    """Shows itself in lists as it goes: waiting, then done."""
+
+    def __init__(self) -> None:
+        self._go = False
+
+    @workflow.run
+    async def run(self) -> str:
+        known = workflow.info().typed_search_attributes
+        workflow.upsert_search_attributes([STEP.value_set("waiting")])
+        await workflow.wait_condition(lambda: self._go)
+        workflow.upsert_search_attributes([STEP.value_set("done"), AMOUNT.value_unset()])
+        return f"{known[REGION]} {known[AMOUNT]}"
+
+    @workflow.signal
+    def go(self) -> None:
+        self._go = True
+
+
+@workflow.defn
 class Sleeping:
     @workflow.run
     async def run(self) -> None:
@@ -53,7 +78,9 @@ class Echo:
 
 async def main() -> None:
     async with await Client.connect(os.environ["PERDURE_ADDRESS"]) as client:
-        await Worker(client, task_queue="lab", workflows=[Order, Failing, Sleeping, Echo]).run()
+        await Worker(
+            client, task_queue="lab", workflows=[Order, Failing, Labelled, Sleeping, Echo]
+        ).run()
 
 
 if __name__ == "__main__":

@@ -149,8 +149,8 @@ def _attribute_value(field: str, attribute: SearchAttribute) -> None:
     # Written so that NaN fails too: JSON has neither.
     if isinstance(value, float) and not float("-inf") < value < float("inf"):
         raise invalid(field, "must be a finite number")
-    is_instant = attribute.type is AttributeType.DATETIME and isinstance(value, int)
-    if is_instant and not DATETIME_US_MIN <= value <= DATETIME_US_MAX:
+    in_range = not isinstance(value, int) or DATETIME_US_MIN <= value <= DATETIME_US_MAX
+    if attribute.type is AttributeType.DATETIME and not in_range:
         raise invalid(field, "must lie in the years 1 to 9999")
     if attribute_size(attribute) > limits.SEARCH_ATTRIBUTE_BYTES_MAX:
         raise invalid(field, f"is longer than {limits.SEARCH_ATTRIBUTE_BYTES_MAX} bytes")

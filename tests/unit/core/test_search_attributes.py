@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tests.unit.core.samples import ATTRIBUTES
-from tests.unit.core.scenario import COMPLETE, Scenario, done, start
+from tests.unit.core.scenario import COMPLETE, Scenario, done, signal, start
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
@@ -54,6 +54,7 @@ def test_a_command_changes_sets_and_takes_away() -> None:
     ]
     assert run.last(ev.UpsertWorkflowSearchAttributes).workflow_task_completed_event_id == 4
     assert json.loads(row(run)) == {"i": {"Region": 7}, "b": {"Paid": True}}
+    run.when(signal(50))
     gone = SearchAttribute("Region", AttributeType.INT, None)
     run.turn(upsert(gone), upsert(SearchAttribute("Paid", AttributeType.BOOL, None)))
     assert row(run) == "{}"

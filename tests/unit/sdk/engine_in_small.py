@@ -196,6 +196,8 @@ class PocketEngine:
                 self.close("WorkflowExecutionFailed")
             case m.CancelWorkflow():
                 self.close("WorkflowExecutionCanceled")
+            case m.UpsertSearchAttributes():
+                self.add(m.UpsertWorkflowSearchAttributes)
             case _:
                 raise AssertionError(command)
 
@@ -276,5 +278,7 @@ def _telling(command: m.Command) -> tuple[Any, ...]:
             return (value_of(command.result),)
         case m.FailWorkflow():
             return (command.failure.message,)
+        case m.UpsertSearchAttributes(updates=updates):
+            return tuple(f"{one.key.name}={one.value}" for one in updates)
         case _:
             return ()

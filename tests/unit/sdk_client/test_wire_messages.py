@@ -20,7 +20,7 @@ from perdure._wire.policies import (
     retry_policy_from_message,
     retry_policy_to_message,
 )
-from perdure.common import RetryPolicy
+from perdure.common import RetryPolicy, SearchAttributeKey
 from perdure.converter import Payload
 from perdure.errors import (
     ActivityInfo,
@@ -39,6 +39,7 @@ from perdure_api.v1 import event_pb2
 from perdure_api.v1 import worker_service_pb2 as worker_pb
 
 ONE = [Payload("json/plain", b"1")]
+REGION = SearchAttributeKey.for_keyword("Region")
 ONE_BYTES = payloads_to_bytes(ONE)
 FAILURE = FailureInfo(message="m", stack_trace="s", source="PythonSDK")
 FAILURE_MESSAGE = failure_to_message(FAILURE)
@@ -78,6 +79,10 @@ def test_choices_that_are_not_known_here_are_none() -> None:
 
 
 EVENTS: dict[str, tuple[object, replay.Event]] = {
+    "upsert_workflow_search_attributes": (
+        event_pb2.UpsertWorkflowSearchAttributes(),
+        replay.UpsertWorkflowSearchAttributes(event_id=7, time_us=8),
+    ),
     "workflow_task_started": (
         event_pb2.WorkflowTaskStarted(history_size_bytes=9, suggest_continue_as_new=True),
         replay.WorkflowTaskStarted(
@@ -251,6 +256,7 @@ COMMANDS: dict[str, replay.Command] = {
     "complete_workflow": replay.CompleteWorkflow(result=ONE),
     "fail_workflow": replay.FailWorkflow(failure=FAILURE),
     "cancel_workflow": replay.CancelWorkflow(details=ONE),
+    "upsert_search_attributes": replay.UpsertSearchAttributes(updates=[REGION.value_unset()]),
 }
 
 

@@ -62,11 +62,16 @@ w_visibility as (
 )
 
 # $1 namespace, $2 statuses, $3 type, $4 prefix, $5 and $6 start
-_WHERE: Final[LiteralString] = """
-    and r.start_time >= $5::timestamptz and r.start_time < $6::timestamptz
+_STARTED: Final[LiteralString] = """
+    and r.start_time >= $5::timestamptz and r.start_time < $6::timestamptz"""
+# The same, such that no index is read for it: beside the GIN index it would be read whole.
+_STARTED_OF_FOUND: Final[LiteralString] = """
+    and coalesce(r.start_time >= $5::timestamptz and r.start_time < $6::timestamptz, false)"""
+_OTHERWISE: Final[LiteralString] = """
     and (cardinality($2::int2[]) = 0 or r.status = any($2::int2[]))
     and ($3::text = '' or r.workflow_type = $3::text)
     and substring(r.workflow_id, 1, length($4::text)) = $4::text"""
+_WHERE: Final[LiteralString] = _STARTED + _OTHERWISE
 
 # ---- by start time, along the index: $7 and $8 the last row seen, $9 limit
 
@@ -176,30 +181,32 @@ def list_statement(
 ) -> tuple[LiteralString, list[object]]:
     values = filter_parameters(where) + page_parameters(order, before, limit)
     expression = where.expression
-    condition, more = _condition(expression, len(values))
+    holds, more = _where(expression, len(values))
     values += more
     if order in _BY_CLOSE or (expression is not None and indexed(expression)):
-        return _FOUND + _WHERE + condition + _PAGE + _SORTED[order], values
+        return _FOUND + holds + _PAGE + _SORTED[order], values
     if order is Order.START_ASC:
-        return _BUCKETS + _WHERE + condition + _AFTER + _OLDEST_FIRST, values
-    return _BUCKETS + _WHERE + condition + _BEFORE + _NEWEST_FIRST, values
+        return _BUCKETS + holds + _AFTER + _OLDEST_FIRST, values
+    return _BUCKETS + holds + _BEFORE + _NEWEST_FIRST, values
 
 
 def count_statement(
     where: VisibilityFilter, group: Group | None
 ) -> tuple[LiteralString, list[object]]:
     values = filter_parameters(where)
-    condition, more = _condition(where.expression, len(values))
+    holds, more = _where(where.expression, len(values))
     head, tail = (_COUNT, "") if group is None else _COUNT_BY[group]
-    return head + _WHERE + condition + tail, values + more
+    return head + holds + tail, values + more
 
 
-def _condition(expression: Expression | None, taken: int) -> tuple[LiteralString, list[object]]:
+def _where(expression: Expression | None, taken: int) -> tuple[LiteralString, list[object]]:
     if expression is None:
-        return "", []
+        return _WHERE, []
     conditions = Conditions(taken)
     text = "\n    and " + conditions.text(expression)
-    return (text + _HAS_ATTRIBUTES if indexed(expression) else text), conditions.values
+    if indexed(expression):
+        return _STARTED_OF_FOUND + _OTHERWISE + text + _HAS_ATTRIBUTES, conditions.values
+    return _WHERE + text, conditions.values
 
 
 def filter_parameters(where: VisibilityFilter) -> list[object]:

@@ -158,7 +158,7 @@ def row_message(row: VisibilityRow) -> pb.WorkflowInfo:
         memo=row.memo,
         stuck=stuck_reason is not None,
         stuck_reason=stuck_reason or "",
-        search_attributes=attribute_fields(attributes),  # type: ignore[arg-type]  # dicts: see Fields
+        search_attributes=attribute_fields(attributes),
     )
 
 
