@@ -79,7 +79,7 @@ def test_search_attributes_from_a_start_to_a_count(dev: CommandLine) -> None:
     (row,) = found("Region = 'eu' AND Amount BETWEEN 10 AND 12.5")
     assert row["id"] == "labelled-1"
 
-    wait_until(lambda: bool(found("Step = 'waiting'")))
+    wait_until(lambda: bool(found("Step = 'waiting'")), 30)
     described = json.loads(dev.run("workflow", "describe", "labelled-1", "-o", "json").stdout)
     wanted = {"Amount": 12, "Region": "eu", "Step": "waiting"}
     assert described["typed_search_attributes"] == wanted

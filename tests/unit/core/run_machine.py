@@ -46,6 +46,7 @@ from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.intents import StartSignal
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.retry import RetryPolicy, backoff_ms
+from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
 from perdure_engine.core.tokens import TaskToken
@@ -85,6 +86,13 @@ commands = st.lists(
         st.builds(timer, some_name, st.sampled_from([0, 1, 10])),
         st.tuples(st.just("cancel timer"), st.integers(0, 3)),
         st.tuples(st.just("cancel activity"), st.integers(0, 3)),
+        st.builds(
+            lambda name, value: cmd.UpsertSearchAttributes(
+                (SearchAttribute(name, AttributeType.INT, value),)
+            ),
+            some_name,
+            st.sampled_from([None, 1, 2]),
+        ),
     ),
     min_size=1,
     max_size=4,
