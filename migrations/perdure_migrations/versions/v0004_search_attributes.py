@@ -46,7 +46,8 @@ create or replace view perdure_v1_pending_timers as
 select n.name as namespace, e.workflow_id, t.run_id,
   case t.kind when 1 then 'UserTimer' when 2 then 'RunTimeout' when 3 then 'ExecutionTimeout'
     when 4 then 'StartDelay' when 5 then 'WorkflowTaskBackoff' when 6 then 'ActivityRetry'
-    when 7 then 'ScheduleToStart' when 8 then 'ScheduleToClose' else 'Other' end as kind,
+    when 7 then 'ScheduleToStart' when 8 then 'ScheduleToClose' when 9 then 'CronOrRetryBackoff'
+    else 'Other' end as kind,
   t.reference as event_id, t.due_at, t.shard_id
 from timers as t
 join executions as e on e.shard_id = t.shard_id and e.run_id = t.run_id

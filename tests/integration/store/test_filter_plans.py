@@ -50,11 +50,14 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(below)
 
 
-def plan_of(dsn: str, query: str) -> list[dict[str, Any]]:
+def plan_of(dsn: str, query: str, *, counted: bool = False) -> list[dict[str, Any]]:
     """The generic plan: what the store's sessions use."""
     asked = parse("query", query, NOW_US)
     where = VisibilityFilter(NAMESPACE, expression=asked.expression)
-    text, _ = visibility.list_statement(where, asked.order or Order.START_DESC, None, 100)
+    if counted:
+        text, _ = visibility.count_statement(where, asked.group)
+    else:
+        text, _ = visibility.list_statement(where, asked.order or Order.START_DESC, None, 100)
     with psycopg.connect(dsn, cursor_factory=psycopg.ClientCursor) as connection:
         if connection.info.server_version < 16_00_00:
             pytest.skip("EXPLAIN (GENERIC_PLAN) came with PostgreSQL 16")
@@ -90,6 +93,18 @@ def test_typical_filters_go_by_an_index(dsn: str, query: str, indexes: set[str])
     assert {node["Index Name"] for node in plan if "Index Name" in node} == indexes
 
 
+@pytest.mark.parametrize("group", ["", "GROUP BY ExecutionStatus", "GROUP BY WorkflowType"])
+def test_counts_by_an_attribute_go_by_its_index(dsn: str, group: str) -> None:
+    """Other counts look at every run of their namespace, as they must."""
+    plan = plan_of(dsn, "Customer = 'c1' " + group, counted=True)
+
+    assert {node.get("Index Name") for node in plan if "Scan" in node["Node Type"]} <= {
+        None,
+        "visibility_attributes",
+    }
+    assert [node for node in plan if node["Node Type"] == "Seq Scan"] == []
+
+
 @pytest.mark.parametrize("query", ["", "WorkflowType = 'Type7'", "ORDER BY StartTime"])
 def test_pages_by_start_time_read_in_order(dsn: str, query: str) -> None:
     """Each bucket stops at a page of its own: only sixteen pages are merged."""
@@ -107,8 +122,8 @@ def test_runs_without_attributes_are_not_in_the_index_and_their_closes_stay_on_t
     with psycopg.connect(database_dsn, autocommit=True) as connection:
         size = "select pg_relation_size('visibility_attributes')"
         before = connection.execute(size).fetchone()
-        connection.execute(FILL.replace(str(ROWS), "300").replace("n % 10 < 2", "false"))
-        connection.execute("update visibility set status = 2, close_time = start_time")
+        connection.execute(FILL.replace(str(ROWS), "20000").replace("n % 10 < 2", "false"))
+        connection.execute("update visibility set status = 2, close_time = '2100-01-01'")
         after = connection.execute(size).fetchone()
         connection.execute("select pg_stat_force_next_flush()")
         updates = connection.execute(
@@ -117,5 +132,5 @@ def test_runs_without_attributes_are_not_in_the_index_and_their_closes_stay_on_t
 
     assert before == after
     assert updates is not None
-    assert updates[0] == 300
+    assert updates[0] == 20_000
     assert updates[1] > 0
