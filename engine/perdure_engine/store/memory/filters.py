@@ -100,6 +100,8 @@ def _holds_of_attribute(compare: CompareAttribute, attrs: dict[str, Any]) -> boo
         return _OPERATORS[operator](keyword, wanted)
     instant = of(AttributeType.DATETIME)
     if instant is not None:
+        if operator is Operator.STARTS_WITH:
+            return False
         return compare.instant_us is not None and _OPERATORS[operator](instant, compare.instant_us)
     if operator is not Operator.EQ:
         return False
