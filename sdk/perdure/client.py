@@ -58,6 +58,8 @@ from perdure._wire.workflow_info import (
     PendingTimer,
     PendingWorkflowTask,
     WorkflowExecution,
+    WorkflowExecutionCount,
+    WorkflowExecutionCountAggregationGroup,
     WorkflowExecutionDescription,
 )
 from perdure.common import WorkflowStatus
@@ -100,6 +102,8 @@ __all__ = [
     "WorkflowAlreadyStartedError",
     "WorkflowContinuedAsNewError",
     "WorkflowExecution",
+    "WorkflowExecutionCount",
+    "WorkflowExecutionCountAggregationGroup",
     "WorkflowExecutionDescription",
     "WorkflowFailureError",
     "WorkflowHandle",
@@ -362,6 +366,7 @@ class Client(ClientUpdates, AsyncActivities):
 
     async def list_workflows(
         self,
+        query: str | None = None,
         *,
         status: WorkflowStatus | Sequence[WorkflowStatus] = (),
         workflow_type: str = "",
@@ -374,10 +379,15 @@ class Client(ClientUpdates, AsyncActivities):
     ) -> AsyncIterator[WorkflowExecution]:
         """Runs that fit every filter given, newest start first, fetched as they are read.
 
+        `query` is a text like "WorkflowType = 'Order' AND Region IN ('eu', 'us') AND
+        StartTime > '2h' ORDER BY CloseTime DESC": = != < <= > >=, IN, BETWEEN, STARTS_WITH, IS NULL,
+        AND, OR, NOT over search attributes and WorkflowId, RunId, WorkflowType, TaskQueue,
+        ExecutionStatus, StartTime, CloseTime, HistoryLength, HistorySizeBytes, Stuck.
         Start times are from `start_time_min`, inclusive, to `start_time_max`, exclusive.
         """
         core = self._core
         wanted = workflow_filter(status, workflow_type, id_prefix, start_time_min, start_time_max)
+        text = query or ""
         left = limit
         token = b""
         while left is None or left > 0:
@@ -387,7 +397,7 @@ class Client(ClientUpdates, AsyncActivities):
                 timeout_s: float, size: int = size, token: bytes = token
             ) -> tuple[list[WorkflowExecution], bytes]:
                 return await core.workflow_service.list_workflows(
-                    core.namespace, wanted, size, token, core.decode_or_keep, timeout_s
+                    core.namespace, wanted, text, size, token, core.decode_or_keep, timeout_s
                 )
 
             executions, token = await core.unary(page, rpc_timeout)
@@ -400,6 +410,7 @@ class Client(ClientUpdates, AsyncActivities):
 
     async def count_workflows(
         self,
+        query: str | None = None,
         *,
         status: WorkflowStatus | Sequence[WorkflowStatus] = (),
         workflow_type: str = "",
@@ -407,12 +418,14 @@ class Client(ClientUpdates, AsyncActivities):
         start_time_min: datetime | None = None,
         start_time_max: datetime | None = None,
         rpc_timeout: timedelta | None = None,
-    ) -> int:
+    ) -> WorkflowExecutionCount:
+        """How many runs a list would show; `groups` when `query` has a GROUP BY ExecutionStatus or
+        GROUP BY WorkflowType at its end."""
         core = self._core
         wanted = workflow_filter(status, workflow_type, id_prefix, start_time_min, start_time_max)
         return await core.unary(
             lambda timeout_s: core.workflow_service.count_workflows(
-                core.namespace, wanted, timeout_s
+                core.namespace, wanted, query or "", timeout_s
             ),
             rpc_timeout,
         )

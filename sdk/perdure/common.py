@@ -8,6 +8,29 @@ from datetime import timedelta
 from enum import IntEnum
 
 from perdure._payload import Payload
+from perdure._search_attributes import (
+    SearchAttributeIndexedValueType,
+    SearchAttributeKey,
+    SearchAttributePair,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+)
+
+__all__ = [
+    "SAGA_SIGNAL",
+    "ActivityOptionsUpdate",
+    "Priority",
+    "RawValue",
+    "RetryPolicy",
+    "SearchAttributeIndexedValueType",
+    "SearchAttributeKey",
+    "SearchAttributePair",
+    "SearchAttributeUpdate",
+    "TypedSearchAttributes",
+    "WorkflowIdConflictPolicy",
+    "WorkflowIdReusePolicy",
+    "WorkflowStatus",
+]
 
 SAGA_SIGNAL = "__perdure_saga"
 """What a run hears whose saga has a compensation that failed: {"action": "retry" or "skip"}, and

@@ -25,6 +25,8 @@ from tests.conformance.owner import (
 from tests.sql_lint.registry import engine_statements
 
 import perdure_migrations
+from perdure_engine.frontend.filters import parse
+from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.store import (
     BatchRefused,
     Fence,
@@ -36,6 +38,13 @@ from perdure_engine.ports.store import (
 from perdure_engine.store.sql.store import SqlStore
 
 pytestmark = pytest.mark.cockroach
+
+EVERY_CONDITION = """
+(Customer = '2026-01-01' AND Amount = 5 AND Paid = true) OR Customer > '2026-01-01' OR Amount > 2.5
+OR Customer STARTS_WITH 'c' OR Customer IS NULL OR NOT (Stuck = true) OR WorkflowId STARTS_WITH 'o'
+OR RunId = '00000000-0000-0000-0000-000000000001' OR ExecutionStatus != 'Running'
+OR StartTime >= '2026-01-01' OR CloseTime < '2026-01-01' OR CloseTime IS NULL OR HistoryLength <= 5
+"""
 
 PREPARABLE = {
     name: text
@@ -86,6 +95,12 @@ async def test_a_run_from_start_to_close(store_without_full_scans: SqlStore) -> 
     assert len(await store.load_queue_tasks(1, QUEUE, 0, 5)) == 5
     assert len(await store.load_timers(1, (0, 0), 2**60, 5)) > 0
     assert len(await store.list_runs(VisibilityFilter(NAMESPACE), None, 10)) == 10
+    # Every kind of condition, in every order: what the planner of PostgreSQL takes, this one must too.
+    every = VisibilityFilter(NAMESPACE, expression=parse("query", EVERY_CONDITION, 0).expression)
+    for order in Order:
+        await store.list_runs(every, None, 10, order)
+    for group in Group:
+        await store.count_groups(every, group)
 
 
 async def test_refusals_write_nothing(store: SqlStore) -> None:

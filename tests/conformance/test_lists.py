@@ -7,8 +7,9 @@ import json
 import pytest
 from tests.conformance.owner import NAMESPACE, Owner, Run, listed_row, new_id
 
+from perdure_engine.ports.filters import CompareAttribute, Group, Operator, Order
 from perdure_engine.ports.rows import VisibilityRow
-from perdure_engine.ports.store import Store, VisibilityFilter
+from perdure_engine.ports.store import PageKey, Store, VisibilityFilter
 
 ANY = VisibilityFilter(NAMESPACE)
 START = 1_800_000_000_000_000
@@ -89,3 +90,49 @@ async def test_attributes_come_back_as_json(store: Store, owner: Owner) -> None:
 
     assert json.loads(found.attrs) == attrs
     assert found._replace(attrs=row.attrs) == row
+
+
+async def test_each_order_page_by_page(store: Store, rows: list[VisibilityRow]) -> None:
+    """By close time those that are open count as closing last."""
+
+    def close_key(row: VisibilityRow) -> tuple[bool, int, int, bytes]:
+        return row.close_us is None, row.close_us or 0, row.start_us, row.run_id
+
+    wanted = {
+        Order.START_DESC: rows,
+        Order.START_ASC: rows[::-1],
+        Order.CLOSE_DESC: sorted(rows, key=close_key, reverse=True),
+        Order.CLOSE_ASC: sorted(rows, key=close_key),
+    }
+    for order in Order:
+        found: list[VisibilityRow] = []
+        before: PageKey | None = None
+        while page := await store.list_runs(ANY, before, 3, order):
+            found += page
+            before = (page[-1].start_us, page[-1].run_id, page[-1].close_us or 0)
+        assert found == wanted[order], order
+
+
+async def test_counts_by_group(store: Store, rows: list[VisibilityRow]) -> None:
+    assert await store.count_groups(ANY, Group.STATUS) == [(1, 5), (2, 5)]
+    assert await store.count_groups(ANY, Group.WORKFLOW_TYPE) == [("Job", 4), ("Order", 6)]
+    assert await store.count_groups(VisibilityFilter(bytes(16)), Group.STATUS) == []
+
+
+async def test_an_attribute_is_found_in_the_moment_its_commit_is_acknowledged(
+    store: Store, owner: Owner
+) -> None:
+    """Invariant 64: a list after an acknowledged write shows it; the value before is gone at once."""
+    run = Run(1)
+    eu = VisibilityFilter(NAMESPACE, expression=CompareAttribute("Region", Operator.EQ, "eu"))
+    us = VisibilityFilter(NAMESPACE, expression=CompareAttribute("Region", Operator.EQ, "us"))
+    first = listed_row(run, 1)._replace(attrs='{"k": {"Region": "eu"}}')
+    await owner.commit(owner.batch(visibility=[first]))
+    assert (await store.count_runs(eu), await store.count_runs(us)) == (1, 0)
+
+    second = first._replace(attrs='{"k": {"Region": "us"}}')
+    await owner.commit(owner.batch(visibility=[second]))
+
+    assert (await store.count_runs(eu), await store.count_runs(us)) == (0, 1)
+    (found,) = await store.list_runs(us, None, 9)
+    assert found.run_id == run.run_id

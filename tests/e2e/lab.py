@@ -7,8 +7,13 @@ from typing import Any
 
 from perdure import activity, workflow
 from perdure.client import Client
+from perdure.common import SearchAttributeKey
 from perdure.errors import ApplicationError
 from perdure.worker import Worker
+
+REGION = SearchAttributeKey.for_keyword("Region")
+AMOUNT = SearchAttributeKey.for_int("Amount")
+STEP = SearchAttributeKey.for_keyword("Step")
 
 
 @workflow.defn
@@ -46,6 +51,26 @@ class Failing:
     @workflow.run
     async def run(self) -> None:
         raise ApplicationError("no money", type="Refused")
+
+
+@workflow.defn
+class Labelled:
+    """Shows itself in lists as it goes: waiting, then done."""
+
+    def __init__(self) -> None:
+        self._go = False
+
+    @workflow.run
+    async def run(self) -> str:
+        known = workflow.info().typed_search_attributes
+        workflow.upsert_search_attributes([STEP.value_set("waiting")])
+        await workflow.wait_condition(lambda: self._go)
+        workflow.upsert_search_attributes([STEP.value_set("done"), AMOUNT.value_unset()])
+        return f"{known[REGION]} {known[AMOUNT]}"
+
+    @workflow.signal
+    def go(self) -> None:
+        self._go = True
 
 
 @workflow.defn
@@ -97,7 +122,7 @@ class Doubles:
         return sum(doubled.values)
 
 
-WORKFLOWS = [Order, Failing, Sleeping, Echo, Doubles, Buying]
+WORKFLOWS = [Order, Failing, Labelled, Sleeping, Echo, Doubles, Buying]
 ACTIVITIES = [double, refund]
 
 

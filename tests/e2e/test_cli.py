@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.command_line import CommandLine
@@ -82,6 +83,38 @@ def test_updates_of_an_order(dev: CommandLine) -> None:
     assert (refused.returncode, refused.stdout) == (4, "")
     assert "The update failed: Empty: nothing to note" in refused.stderr
     assert unknown.returncode == 3
+
+
+def test_search_attributes_from_a_start_to_a_count(dev: CommandLine) -> None:
+    """On a real database: set at the start, changed by the code, found by filters at once."""
+
+    def found(query: str) -> list[dict[str, Any]]:
+        listed = dev.run("workflow", "list", "--query", query, "-o", "json")
+        assert listed.returncode == 0, listed.stderr
+        return [json.loads(line) for line in listed.stdout.splitlines()]
+
+    attributes = ("--search-attribute", 'Region="eu"', "--search-attribute", "Amount=12")
+    started = dev.run("workflow", "start", "Labelled", *START, "labelled-1", *attributes)
+    assert started.returncode == 0, started.stderr
+    (row,) = found("Region = 'eu' AND Amount BETWEEN 10 AND 12.5")
+    assert row["id"] == "labelled-1"
+
+    wait_until(lambda: bool(found("Step = 'waiting'")), 30)
+    described = json.loads(dev.run("workflow", "describe", "labelled-1", "-o", "json").stdout)
+    wanted = {"Amount": 12, "Region": "eu", "Step": "waiting"}
+    assert described["typed_search_attributes"] == wanted
+    dev.run("workflow", "signal", "labelled-1", "go")
+    result = dev.run("workflow", "result", "labelled-1", "--timeout", "60s")
+    assert json.loads(result.stdout) == "eu 12"
+
+    (row,) = found("Step = 'done' AND Amount IS NULL ORDER BY CloseTime DESC")
+    assert (row["status"], row["typed_search_attributes"]["Region"]) == ("COMPLETED", "eu")
+    assert found("Step = 'waiting'") == []
+    grouped = dev.run("workflow", "count", "--query", "Region = 'eu' GROUP BY ExecutionStatus")
+    assert grouped.stdout.split() == ["GROUP", "COUNT", "Completed", "1"]
+    refused = dev.run("workflow", "list", "--query", "Region = eu")
+    assert refused.returncode != 0
+    assert "position 10" in refused.stderr
 
 
 def test_execute_with_a_file(dev: CommandLine) -> None:

@@ -33,7 +33,7 @@ QUERIES: Final = frozenset(
         *("VariableShowStmt", "WithClause", "DefElem"),
     }
 )
-SCHEMA: Final = frozenset({"ColumnDef", "Constraint", "CreateStmt", "IndexStmt"})
+SCHEMA: Final = frozenset({"ColumnDef", "Constraint", "CreateStmt", "IndexStmt", "ViewStmt"})
 
 TYPES: Final = frozenset(
     {"int2", "int4", "int8", "text", "bytea", "uuid", "bool", "timestamptz", "jsonb", "numeric"}
@@ -48,7 +48,7 @@ FUNCTIONS: Final = frozenset(
     }
 )
 # `/` between integers is a decimal on one database and truncates on the other.
-OPERATORS: Final = frozenset({"=", "<>", "<", ">", "<=", ">=", "+", "-", "*"})
+OPERATORS: Final = frozenset({"=", "<>", "<", ">", "<=", ">=", "+", "-", "*"}) | {"@>", "->", "->>"}
 EXPRESSION_KINDS: Final = frozenset(
     {
         enums.A_Expr_Kind.AEXPR_OP,
@@ -194,7 +194,9 @@ def _pages_by_key(statement: Node) -> Iterator[str]:
             yield "LIMIT without ORDER BY"
         if node.lockingClause:
             yield "a row lock: correctness stands on versions"
-        if node.groupClause or node.havingClause or node.distinctClause or node.windowClause:
+        if any(not _is(item, "ColumnRef") for item in node.groupClause or ()):
+            yield "GROUP BY something that is no column"
+        if node.havingClause or node.distinctClause or node.windowClause:
             yield "grouping in a statement of the engine"
         if node.op != enums.SetOperation.SETOP_NONE:
             yield "a set operation"
@@ -345,6 +347,9 @@ def _repeatable(statement: Node) -> Iterator[str]:
         conflict = statement.onConflictClause
         if conflict is None or conflict.action != enums.OnConflictAction.ONCONFLICT_NOTHING:
             yield "an INSERT that cannot be repeated"
+    elif _is(statement, "ViewStmt"):
+        if not statement.replace or statement.options or statement.withCheckOption.value:
+            yield "a view without OR REPLACE, or with options"
     else:
         yield f"{type(statement).__name__} is no migration step"
 
@@ -365,7 +370,12 @@ def _schema(statement: Node) -> Iterator[str]:
         ):
             yield "a table without a primary key"
     for node, _ in of_type(statement, "IndexStmt"):
-        if node.concurrent or node.nulls_not_distinct or node.accessMethod != "btree":
+        if (
+            node.concurrent
+            or node.nulls_not_distinct
+            or (node.unique and node.whereClause is not None)
+            or node.accessMethod not in ("btree", "gin")
+        ):
             yield "an index that only PostgreSQL can make"
 
 

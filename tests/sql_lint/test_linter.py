@@ -16,6 +16,8 @@ GOOD = [
     "begin isolation level serializable read only",
     "commit",
     "show transaction_isolation",
+    "select t.a, count(*) from tasks as t group by t.a",
+    "select (t.a -> 'k') ->> $1::text from tasks as t where t.a @> $2::jsonb",
 ]
 
 BAD = {
@@ -57,7 +59,10 @@ BAD = {
     "select t.task_id from tasks as t limit 5": "LIMIT without ORDER BY",
     "select t.task_id from tasks as t for update": "LockingClause is not allowed",
     "select t.a from tasks as t for update skip locked": "a row lock",
-    "select t.a, count(*) from tasks as t group by t.a": "grouping",
+    "select t.a, count(*) from tasks as t group by t.a having count(*) > 1": "grouping",
+    "select count(*) from tasks as t group by t.a + 1": "GROUP BY something",
+    "select count(*) from tasks as t group by rollup (t.a)": "GROUP BY something",
+    "select t.a ? 'x' from tasks as t": "the operator ? is not allowed",
     "select 1 union all select 2": "a set operation",
     "with a as (insert into tasks as t (shard_id) values (1) returning t.shard_id), "
     "b as (delete from tasks as t where t.shard_id = 1) select a.shard_id from a": (
@@ -95,6 +100,8 @@ GOOD_STEPS = [
     "create table if not exists t (a int4 not null, constraint t_pk primary key (a))",
     "create unique index if not exists t_b on t (b)",
     "insert into t (a) values (1) on conflict (a) do nothing",
+    "create index if not exists t_a on t using gin (a) where a <> '{}'::jsonb",
+    "create or replace view t_v as select t.a from t",
 ]
 
 BAD_STEPS = {
@@ -116,7 +123,11 @@ BAD_STEPS = {
     ),
     "create index t_a on t (a)": "without IF NOT EXISTS",
     "create index concurrently if not exists t_a on t (a)": "only PostgreSQL can make",
-    "create index if not exists t_a on t using gin (a)": "only PostgreSQL can make",
+    "create index if not exists t_a on t using brin (a)": "only PostgreSQL can make",
+    "create index if not exists t_a on t using gin (a jsonb_path_ops)": "operator class",
+    "create view t_v as select t.a from t": "a view without OR REPLACE",
+    "create or replace view t_v as select t.* from t": "a star",
+    "create or replace view t_v as select t.a from t with check option": "with options",
     "create index if not exists t_a on t (lower(a))": "an index on an expression",
     "create index if not exists t_a on t (a nulls first)": "an index with a place for nulls",
     "create index if not exists t_a on t (a text_pattern_ops)": "operator class",

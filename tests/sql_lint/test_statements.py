@@ -18,9 +18,13 @@ SQL_STORE = ROOT / "engine/perdure_engine/store/sql"
 ENGINE = registry.engine_statements()
 STEPS = dict(registry.migration_steps())
 KEYS = declared_keys(registry.portable_steps())
+# Sorted after they are found, since the close time has no index (store.sql.visibility says why).
+SORTED = {"m": [("close_order", "start_time", "run_id")]}
 
 # What a step for one product alone may be.
-POSTGRES_STEP = re.compile(r"alter table [a-z_]+ set \(fillfactor = [0-9]+\)")
+POSTGRES_STEP = re.compile(
+    r"alter table [a-z_]+ set \(fillfactor = [0-9]+\)|alter index [a-z_]+ set \(fastupdate = off\)"
+)
 COCKROACH_STEP = re.compile(r"alter table [a-z_]+ configure zone using gc\.ttlseconds = [0-9]+")
 
 SQL = re.compile(r"\s*(select|insert|update|delete|with|create|alter|drop)\s", re.IGNORECASE)
@@ -28,7 +32,9 @@ SQL = re.compile(r"\s*(select|insert|update|delete|with|create|alter|drop)\s", r
 
 @pytest.mark.parametrize("name", ENGINE)
 def test_statements_of_the_engine(name: str) -> None:
-    assert lint(ENGINE[name], KEYS) == []
+    keys = KEYS | SORTED if name.startswith("visibility.list_closed") else KEYS
+
+    assert lint(ENGINE[name], keys) == []
 
 
 @pytest.mark.parametrize("name", registry.lock_statements())

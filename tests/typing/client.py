@@ -9,11 +9,19 @@ from perdure.client import (
     Client,
     WithStartWorkflowOperation,
     WorkflowExecution,
+    WorkflowExecutionCount,
     WorkflowHandle,
     WorkflowUpdateHandle,
     WorkflowUpdateStage,
 )
-from perdure.common import RetryPolicy, WorkflowIdConflictPolicy
+from perdure.common import (
+    RetryPolicy,
+    SearchAttributeKey,
+    TypedSearchAttributes,
+    WorkflowIdConflictPolicy,
+)
+
+AMOUNT = SearchAttributeKey.for_int("Amount")
 
 
 @workflow.defn
@@ -118,7 +126,15 @@ async def talking(client: Client) -> None:
     assert_type(await handle.query("anything", result_type=int), Any)
     async for execution in client.list_workflows(id_prefix="a"):
         assert_type(execution, WorkflowExecution)
-    assert_type(await client.count_workflows(), int)
+    async for execution in client.list_workflows("Region = 'eu'", limit=5):
+        assert_type(execution.typed_search_attributes, TypedSearchAttributes)
+        assert_type(execution.typed_search_attributes.get(AMOUNT), int | None)
+        assert_type(execution.typed_search_attributes.get(AMOUNT, "none"), int | str)
+    counted = await client.count_workflows("GROUP BY ExecutionStatus")
+    assert_type(counted, WorkflowExecutionCount)
+    assert_type(counted.groups[0].count, int)
+    AMOUNT.value_set(1)
+    AMOUNT.value_set("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no int
 
     await handle.signal(One.tell, "x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # no int
     other = client.get_workflow_handle_for(Two.run, "b")

@@ -13,6 +13,7 @@ from perdure_engine.core import memo
 from perdure_engine.core.events import Event, EventType
 from perdure_engine.core.fan_out import FanOut
 from perdure_engine.core.limits import REQUEST_MARK_EVERY
+from perdure_engine.core.search_attributes import merged
 from perdure_engine.core.state import Activity, Folded, Timer, Update, memo_of
 from perdure_engine.core.transitions import (
     ACTIVITY,
@@ -32,7 +33,12 @@ def begin(event: ev.WorkflowExecutionStarted) -> Folded:
     """The fold of the first event."""
     request_ids = {one[0]: one[1] for one in event.request_ids} if event.request_ids else {}
     return Folded(
-        event, last_time_us=event.time_us, activities={}, timers={}, request_ids=request_ids
+        event,
+        last_time_us=event.time_us,
+        activities={},
+        timers={},
+        request_ids=request_ids,
+        search_attributes=event.search_attributes,
     )
 
 
@@ -217,6 +223,11 @@ def _properties_modified(folded: Folded, event: ev.WorkflowPropertiesModified) -
     folded.memo = memo.merged(memo_of(folded), event.upserted_memo)
 
 
+def _search_attributes(folded: Folded, event: ev.UpsertWorkflowSearchAttributes) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES)
+    folded.search_attributes = merged(folded.search_attributes, event.search_attributes)
+
+
 def _started_twice(folded: Folded, event: ev.WorkflowExecutionStarted) -> None:
     raise IllegalMove("WorkflowExecutionStarted is the first event and comes once")
 
@@ -251,4 +262,5 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.WorkflowExecutionUpdateAdmitted: _update_admitted,
     ev.MarkerRecorded: _marker_recorded,
     ev.WorkflowPropertiesModified: _properties_modified,
+    ev.UpsertWorkflowSearchAttributes: _search_attributes,
 }

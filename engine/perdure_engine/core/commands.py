@@ -6,6 +6,7 @@ import msgspec
 
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import Attributes
 
 
 class ScheduleActivity(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +94,10 @@ class ModifyProperties(msgspec.Struct, frozen=True, gc=False):
     upserted_memo: bytes  # Memo; a name whose Payload is empty is taken away
 
 
+class UpsertSearchAttributes(msgspec.Struct, frozen=True, gc=False):
+    search_attributes: Attributes
+
+
 Command = (
     ScheduleActivity
     | RequestCancelActivity
@@ -107,6 +112,7 @@ Command = (
     | CompleteUpdate
     | RecordMarker
     | ModifyProperties
+    | UpsertSearchAttributes
 )
 
 UpdateCommand = AcceptUpdate | RejectUpdate | CompleteUpdate

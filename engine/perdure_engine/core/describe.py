@@ -64,6 +64,7 @@ def run_info(state: RunState) -> RunInfo:
         memo=memo_of(folded),
         stuck=stuck,
         stuck_reason=failure.message if failure is not None else "",
+        search_attributes=folded.search_attributes,
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from perdure_engine.core.failures import Failure, RetryState, TimeoutType
 from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import Attributes
 
 
 class EventType(enum.IntEnum):
@@ -47,6 +48,7 @@ class EventType(enum.IntEnum):
     WORKFLOW_EXECUTION_UPDATE_ADMITTED = 47
     MARKER_RECORDED = 25
     WORKFLOW_PROPERTIES_MODIFIED = 46
+    UPSERT_WORKFLOW_SEARCH_ATTRIBUTES = 40
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -108,6 +110,7 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     first_task_backoff_ms: int = 0  # the first workflow task comes so long after the start
     # Known to the runs before, with a time that they came before: (id, body hash, µs), oldest first.
     request_ids: tuple[tuple[bytes, bytes, int], ...] = ()
+    search_attributes: Attributes = ()
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
@@ -333,6 +336,13 @@ class WorkflowPropertiesModified(EventBase, frozen=True, array_like=True, tag=46
     upserted_memo: bytes  # Memo; a name whose Payload is empty is taken away
 
 
+class UpsertWorkflowSearchAttributes(EventBase, frozen=True, array_like=True, tag=40):
+    """What was set or, without a value, taken away; not the whole."""
+
+    search_attributes: Attributes
+    workflow_task_completed_event_id: int
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -363,6 +373,7 @@ Event = (
     | WorkflowExecutionUpdateAdmitted
     | MarkerRecorded
     | WorkflowPropertiesModified
+    | UpsertWorkflowSearchAttributes
 )
 
 ClosingEvent = (

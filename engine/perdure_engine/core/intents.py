@@ -14,6 +14,7 @@ from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.tokens import TaskToken
 
@@ -84,6 +85,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cron_schedule: str = ""
     signal: StartSignal | None = None
     update: StartUpdate | None = None
+    search_attributes: Attributes = ()
 
 
 class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -20,6 +20,13 @@ HISTORY_PART_BYTES_MAX = (
 )  # larger history rows are split (CockroachDB's advice for values)
 REASON_BYTES_MAX = 4 * 1024
 IDENTITY_BYTES_MAX = 500
+SEARCH_ATTRIBUTE_BYTES_MAX = 2 * 1024  # one value; Temporal's, and room in an index entry
+SEARCH_ATTRIBUTES_BYTES_MAX = 40 * 1024  # all names and values of a run; Temporal's
+QUERY_BYTES_MAX = 2 * 1024  # a filter; a person writes under 200
+QUERY_TERMS_MAX = (
+    50  # values and NOTs of a filter: each becomes a condition that the database plans
+)
+QUERY_DEPTH_MAX = 10  # parentheses in parentheses
 
 DURATION_MS_MAX = 10 * 365 * 24 * 3600 * 1000  # ten years: beyond it a timeout is a typing error
 ACTIVITY_VERSION_MAX = 1_000_000  # versions count up; what is beyond is a time or a hash

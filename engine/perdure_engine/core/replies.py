@@ -8,6 +8,7 @@ from perdure_engine.core.events import ClosingEvent
 from perdure_engine.core.explain import Explanation
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.intents import UpdateStage
+from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import ActivityOptions
 
@@ -82,6 +83,7 @@ class RunInfo(msgspec.Struct, frozen=True, gc=False):
     memo: bytes
     stuck: bool = False
     stuck_reason: str = ""
+    search_attributes: Attributes = ()
 
 
 class Description(msgspec.Struct, frozen=True, gc=False):

@@ -19,6 +19,7 @@ from perdure_engine.core.events import (
     WorkflowExecutionUpdateAdmitted,
 )
 from perdure_engine.core.fan_out import FanOut
+from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind, TimerRecord
 from perdure_engine.core.transitions import (
@@ -90,6 +91,7 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     updates: dict[str, Update] | None = None  # by update id, in the order of their acceptance
     updates_running: int = 0  # accepted and not completed
     memo: bytes | None = None  # None: as it was started with
+    search_attributes: Attributes = ()  # as they are now
 
 
 def memo_of(folded: Folded) -> bytes:

@@ -12,6 +12,14 @@ from unicodedata import is_normalized
 from perdure_engine.core import limits
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import (
+    BUILT_IN_NAMES,
+    Attributes,
+    AttributeType,
+    SearchAttribute,
+    total_size,
+)
+from perdure_engine.core.search_attributes import size as attribute_size
 
 RESERVED_PREFIX = "__"
 # Reserved names that SDKs listen to: an operator's word to a saga whose compensation has failed.
@@ -19,6 +27,8 @@ OWN_SIGNALS = frozenset({"__perdure_saga"})
 WORKER_ID_BYTES = 16
 PRIORITY_MAX = 5
 NON_RETRYABLE_TYPES_MAX = 100  # a list longer than this is a mistake, and it travels with each task
+DATETIME_US_MIN = -62_135_596_800_000_000  # what both databases and Python's datetime can hold
+DATETIME_US_MAX = 253_402_300_799_999_999
 CHECKED_NAMES_MAX = 4_096  # types, queues, signal names: the same few again and again
 
 
@@ -130,6 +140,41 @@ def retry_policy(field: str, policy: RetryPolicy | None) -> None:
             )
         for index, error_type in enumerate(types):
             name(f"{field}.non_retryable_error_types[{index}]", error_type)
+
+
+def search_attributes(field: str, attributes: Attributes, *, may_unset: bool = False) -> None:
+    """`may_unset`: one without a value takes the name away."""
+    names: set[str] = set()
+    for index, attribute in enumerate(attributes):
+        at = f"{field}[{index}]"
+        name(f"{at}.name", attribute.name)
+        if "`" in attribute.name:
+            raise invalid(f"{at}.name", "holds a backquote, which no filter could quote")
+        if attribute.name in BUILT_IN_NAMES:
+            raise invalid(f"{at}.name", "is what filters call a column of every run")
+        if attribute.name in names:
+            raise invalid(f"{at}.name", "is given twice")
+        names.add(attribute.name)
+        if attribute.value is None and not may_unset:
+            raise invalid(f"{at}.value", "is not set")
+        _attribute_value(f"{at}.value", attribute)
+    if total_size(attributes) > limits.SEARCH_ATTRIBUTES_BYTES_MAX:
+        raise invalid(field, f"hold more than {limits.SEARCH_ATTRIBUTES_BYTES_MAX} bytes together")
+
+
+def _attribute_value(field: str, attribute: SearchAttribute) -> None:
+    value = attribute.value
+    # Written so that NaN fails too: JSON has neither.
+    if isinstance(value, float) and not float("-inf") < value < float("inf"):
+        raise invalid(field, "must be a finite number")
+    in_range = not isinstance(value, int) or DATETIME_US_MIN <= value <= DATETIME_US_MAX
+    if attribute.type is AttributeType.DATETIME and not in_range:
+        raise invalid(field, "must lie in the years 1 to 9999")
+    if attribute_size(attribute) > limits.SEARCH_ATTRIBUTE_BYTES_MAX:
+        raise invalid(field, f"is longer than {limits.SEARCH_ATTRIBUTE_BYTES_MAX} bytes")
+    texts = value if isinstance(value, tuple) else (value,) if isinstance(value, str) else ()
+    if any("\0" in text for text in texts):
+        raise invalid(field, "holds a NUL character")
 
 
 def page_size(field: str, asked: int, default: int = limits.PAGE_SIZE_DEFAULT) -> int:

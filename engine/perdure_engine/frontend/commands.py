@@ -24,6 +24,7 @@ from perdure_engine.core.commands import (
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
+    UpsertSearchAttributes,
 )
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.frontend import checks
@@ -58,6 +59,11 @@ def _check(command: Command) -> None:  # noqa: C901 - a closed union: one case f
             _check_update(command)
         case RecordMarker() | ModifyProperties():
             _check_said(command)
+        case UpsertSearchAttributes():
+            at = "upsert_search_attributes.search_attributes"
+            if not command.search_attributes:
+                raise invalid(at, "is empty")
+            checks.search_attributes(at, command.search_attributes, may_unset=True)
         case _:
             assert_never(command)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
-from perdure_engine.core import limits
+from perdure_engine.core import limits, search_attributes
 from perdure_engine.core.describe import run_info
 from perdure_engine.core.draft import Draft
+from perdure_engine.core.replies import RunInfo
 from perdure_engine.core.state import RunState, head_of
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.history.run import CurrentRun
@@ -180,8 +179,13 @@ def _visibility(shard_id: int, state: RunState) -> VisibilityRow:
         info.history_events,
         state.history_bytes,
         info.memo,
-        json.dumps({"stuck": info.stuck_reason}) if info.stuck else "{}",
+        _attrs(info) if info.stuck or info.search_attributes else "{}",
     )
+
+
+def _attrs(info: RunInfo) -> str:
+    reason = info.stuck_reason if info.stuck else None
+    return search_attributes.to_json(info.search_attributes, reason)
 
 
 def _add_snapshot(batch: Batch, shard_id: int, state: RunState, codec: Codec) -> None:

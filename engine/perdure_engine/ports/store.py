@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from perdure_engine.ports.filters import Expression, Group, Order
 from perdure_engine.ports.rows import (
     CurrentRunRow,
     ExecutionRow,
@@ -174,6 +175,11 @@ class VisibilityFilter(msgspec.Struct, frozen=True):
     workflow_id_prefix: str = ""
     start_min_us: int = 0
     start_max_us: int = 0
+    expression: Expression | None = None
+
+
+PageKey = tuple[int, bytes] | tuple[int, bytes, int]
+"""The last row of a page: start, run id and, of a list by close time, its close (0: open)."""
 
 
 class NamespaceRow(msgspec.Struct, frozen=True):
@@ -303,12 +309,22 @@ class TaskKeysOfHead(Protocol):
 
 class VisibilityStore(Protocol):
     async def list_runs(
-        self, where: VisibilityFilter, before: tuple[int, bytes] | None, limit: int
+        self,
+        where: VisibilityFilter,
+        before: PageKey | None,
+        limit: int,
+        order: Order = Order.START_DESC,
     ) -> list[VisibilityRow]:
-        """Newest start first, ties by run_id descending; strictly past `before` = (start_us, run_id)."""
+        """In `order`, strictly past `before`."""
         ...
 
     async def count_runs(self, where: VisibilityFilter) -> int: ...
+
+    async def count_groups(
+        self, where: VisibilityFilter, group: Group
+    ) -> list[tuple[int | str, int]]:
+        """How many runs have each status (its number) or type, in order; none that no run has."""
+        ...
 
 
 class NamespaceStore(Protocol):

@@ -103,6 +103,34 @@ RETRY_STATE_INTERNAL_SERVER_ERROR: RetryState.ValueType  # 6
 RETRY_STATE_CANCEL_REQUESTED: RetryState.ValueType  # 7
 Global___RetryState: _TypeAlias = RetryState  # noqa: Y015
 
+class _SearchAttributeType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SearchAttributeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SearchAttributeType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SEARCH_ATTRIBUTE_TYPE_UNSPECIFIED: _SearchAttributeType.ValueType  # 0
+    SEARCH_ATTRIBUTE_TYPE_TEXT: _SearchAttributeType.ValueType  # 1
+    SEARCH_ATTRIBUTE_TYPE_KEYWORD: _SearchAttributeType.ValueType  # 2
+    SEARCH_ATTRIBUTE_TYPE_INT: _SearchAttributeType.ValueType  # 3
+    SEARCH_ATTRIBUTE_TYPE_DOUBLE: _SearchAttributeType.ValueType  # 4
+    SEARCH_ATTRIBUTE_TYPE_BOOL: _SearchAttributeType.ValueType  # 5
+    SEARCH_ATTRIBUTE_TYPE_DATETIME: _SearchAttributeType.ValueType  # 6
+    SEARCH_ATTRIBUTE_TYPE_KEYWORD_LIST: _SearchAttributeType.ValueType  # 7
+
+class SearchAttributeType(_SearchAttributeType, metaclass=_SearchAttributeTypeEnumTypeWrapper):
+    """Numbers are Temporal's."""
+
+SEARCH_ATTRIBUTE_TYPE_UNSPECIFIED: SearchAttributeType.ValueType  # 0
+SEARCH_ATTRIBUTE_TYPE_TEXT: SearchAttributeType.ValueType  # 1
+SEARCH_ATTRIBUTE_TYPE_KEYWORD: SearchAttributeType.ValueType  # 2
+SEARCH_ATTRIBUTE_TYPE_INT: SearchAttributeType.ValueType  # 3
+SEARCH_ATTRIBUTE_TYPE_DOUBLE: SearchAttributeType.ValueType  # 4
+SEARCH_ATTRIBUTE_TYPE_BOOL: SearchAttributeType.ValueType  # 5
+SEARCH_ATTRIBUTE_TYPE_DATETIME: SearchAttributeType.ValueType  # 6
+SEARCH_ATTRIBUTE_TYPE_KEYWORD_LIST: SearchAttributeType.ValueType  # 7
+Global___SearchAttributeType: _TypeAlias = SearchAttributeType  # noqa: Y015
+
 @_typing.final
 class Payload(_message.Message):
     """One value of the user's, already converted and possibly encrypted by the client."""
@@ -539,3 +567,69 @@ class WorkerLostFailureInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerLostFailureInfo: _TypeAlias = WorkerLostFailureInfo  # noqa: Y015
+
+@_typing.final
+class KeywordList(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        values: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeywordList: _TypeAlias = KeywordList  # noqa: Y015
+
+@_typing.final
+class SearchAttribute(_message.Message):
+    """What filters find a run by. The type travels with the value: nothing is registered. Not encrypted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    INT_VALUE_FIELD_NUMBER: _builtins.int
+    DOUBLE_VALUE_FIELD_NUMBER: _builtins.int
+    BOOL_VALUE_FIELD_NUMBER: _builtins.int
+    DATETIME_US_FIELD_NUMBER: _builtins.int
+    KEYWORD_LIST_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    type: Global___SearchAttributeType.ValueType
+    text: _builtins.str
+    """TEXT, KEYWORD"""
+    int_value: _builtins.int
+    double_value: _builtins.float
+    bool_value: _builtins.bool
+    datetime_us: _builtins.int
+    @_builtins.property
+    def keyword_list(self) -> Global___KeywordList: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        type: Global___SearchAttributeType.ValueType = ...,
+        text: _builtins.str = ...,
+        int_value: _builtins.int = ...,
+        double_value: _builtins.float = ...,
+        bool_value: _builtins.bool = ...,
+        datetime_us: _builtins.int = ...,
+        keyword_list: Global___KeywordList | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bool_value", b"bool_value", "datetime_us", b"datetime_us", "double_value", b"double_value", "int_value", b"int_value", "keyword_list", b"keyword_list", "text", b"text", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bool_value", b"bool_value", "datetime_us", b"datetime_us", "double_value", b"double_value", "int_value", b"int_value", "keyword_list", b"keyword_list", "name", b"name", "text", b"text", "type", b"type", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["text", "int_value", "double_value", "bool_value", "datetime_us", "keyword_list"]  # noqa: Y015
+    _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
+
+Global___SearchAttribute: _TypeAlias = SearchAttribute  # noqa: Y015

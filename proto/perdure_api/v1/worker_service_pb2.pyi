@@ -351,6 +351,7 @@ class Command(_message.Message):
     COMPLETE_UPDATE_FIELD_NUMBER: _builtins.int
     RECORD_MARKER_FIELD_NUMBER: _builtins.int
     MODIFY_PROPERTIES_FIELD_NUMBER: _builtins.int
+    UPSERT_SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def schedule_activity(self) -> Global___ScheduleActivity: ...
     @_builtins.property
@@ -377,6 +378,8 @@ class Command(_message.Message):
     def record_marker(self) -> Global___RecordMarker: ...
     @_builtins.property
     def modify_properties(self) -> Global___ModifyProperties: ...
+    @_builtins.property
+    def upsert_search_attributes(self) -> Global___UpsertSearchAttributes: ...
     def __init__(
         self,
         *,
@@ -393,12 +396,13 @@ class Command(_message.Message):
         complete_update: Global___CompleteUpdate | None = ...,
         record_marker: Global___RecordMarker | None = ...,
         modify_properties: Global___ModifyProperties | None = ...,
+        upsert_search_attributes: Global___UpsertSearchAttributes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer", "upsert_search_attributes", b"upsert_search_attributes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer", "upsert_search_attributes", b"upsert_search_attributes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new", "accept_update", "reject_update", "complete_update", "record_marker", "modify_properties"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new", "accept_update", "reject_update", "complete_update", "record_marker", "modify_properties", "upsert_search_attributes"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -756,6 +760,28 @@ class ModifyProperties(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ModifyProperties: _TypeAlias = ModifyProperties  # noqa: Y015
+
+@_typing.final
+class UpsertSearchAttributes(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]:
+        """without a value: taken away"""
+
+    def __init__(
+        self,
+        *,
+        search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["search_attributes", b"search_attributes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpsertSearchAttributes: _TypeAlias = UpsertSearchAttributes  # noqa: Y015
 
 @_typing.final
 class TaskCompletion(_message.Message):

@@ -191,6 +191,7 @@ class StartWorkflowRequest(_message.Message):
     STATIC_SUMMARY_FIELD_NUMBER: _builtins.int
     STATIC_DETAILS_FIELD_NUMBER: _builtins.int
     CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
+    SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     workflow_type: _builtins.str
@@ -223,6 +224,8 @@ class StartWorkflowRequest(_message.Message):
     """five fields; each next run begins at its next time"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
+    @_builtins.property
+    def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]: ...
     def __init__(
         self,
         *,
@@ -247,10 +250,11 @@ class StartWorkflowRequest(_message.Message):
         static_summary: _builtins.bytes = ...,
         static_details: _builtins.bytes = ...,
         cron_schedule: _builtins.str = ...,
+        search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_conflict_policy", b"id_conflict_policy", "id_reuse_policy", b"id_reuse_policy", "identity", b"identity", "input", b"input", "memo", b"memo", "namespace", b"namespace", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_conflict_policy", b"id_conflict_policy", "id_reuse_policy", b"id_reuse_policy", "identity", b"identity", "input", b"input", "memo", b"memo", "namespace", b"namespace", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -715,6 +719,7 @@ class WorkflowInfo(_message.Message):
     MEMO_FIELD_NUMBER: _builtins.int
     STUCK_FIELD_NUMBER: _builtins.int
     STUCK_REASON_FIELD_NUMBER: _builtins.int
+    SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
     workflow_id: _builtins.str
     run_id: _builtins.str
     workflow_type: _builtins.str
@@ -729,6 +734,10 @@ class WorkflowInfo(_message.Message):
     stuck: _builtins.bool
     """its workflow task failed 5 times or more in a row"""
     stuck_reason: _builtins.str
+    @_builtins.property
+    def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]:
+        """by name"""
+
     def __init__(
         self,
         *,
@@ -744,10 +753,11 @@ class WorkflowInfo(_message.Message):
         memo: _builtins.bytes = ...,
         stuck: _builtins.bool = ...,
         stuck_reason: _builtins.str = ...,
+        search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time_us", b"close_time_us", "history_events", b"history_events", "history_size_bytes", b"history_size_bytes", "memo", b"memo", "run_id", b"run_id", "start_time_us", b"start_time_us", "status", b"status", "stuck", b"stuck", "stuck_reason", b"stuck_reason", "task_queue", b"task_queue", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time_us", b"close_time_us", "history_events", b"history_events", "history_size_bytes", b"history_size_bytes", "memo", b"memo", "run_id", b"run_id", "search_attributes", b"search_attributes", "start_time_us", b"start_time_us", "status", b"status", "stuck", b"stuck", "stuck_reason", b"stuck_reason", "task_queue", b"task_queue", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1026,10 +1036,13 @@ class ListWorkflowsRequest(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     page_size: _builtins.int
     """100; at most 1,000"""
     page_token: _builtins.bytes
+    query: _builtins.str
+    """holds beside the filter; may end in ORDER BY StartTime or CloseTime"""
     @_builtins.property
     def filter(self) -> Global___WorkflowFilter: ...
     def __init__(
@@ -1039,10 +1052,11 @@ class ListWorkflowsRequest(_message.Message):
         filter: Global___WorkflowFilter | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.bytes = ...,
+        query: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "query", b"query"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1057,7 +1071,7 @@ class ListWorkflowsResponse(_message.Message):
     next_page_token: _builtins.bytes
     @_builtins.property
     def workflows(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkflowInfo]:
-        """newest start first"""
+        """newest start first, unless the query says otherwise"""
 
     def __init__(
         self,
@@ -1079,7 +1093,10 @@ class CountWorkflowsRequest(_message.Message):
 
     NAMESPACE_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
+    query: _builtins.str
+    """holds beside the filter; may end in GROUP BY ExecutionStatus or WorkflowType"""
     @_builtins.property
     def filter(self) -> Global___WorkflowFilter: ...
     def __init__(
@@ -1087,10 +1104,11 @@ class CountWorkflowsRequest(_message.Message):
         *,
         namespace: _builtins.str = ...,
         filter: Global___WorkflowFilter | None = ...,
+        query: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "query", b"query"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1101,19 +1119,50 @@ class CountWorkflowsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COUNT_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
     count: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkflowCountGroup]:
+        """of a query with GROUP BY, in order"""
+
     def __init__(
         self,
         *,
         count: _builtins.int = ...,
+        groups: _abc.Iterable[Global___WorkflowCountGroup] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "groups", b"groups"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CountWorkflowsResponse: _TypeAlias = CountWorkflowsResponse  # noqa: Y015
+
+@_typing.final
+class WorkflowCountGroup(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """of the columns that were grouped by; a status by its name"""
+
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+        values: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowCountGroup: _TypeAlias = WorkflowCountGroup  # noqa: Y015
 
 @_typing.final
 class GetHistoryRequest(_message.Message):

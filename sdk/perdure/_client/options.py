@@ -12,6 +12,8 @@ from perdure._wire.workflow_info import WorkflowFilter
 from perdure.common import (
     Priority,
     RetryPolicy,
+    SearchAttributePair,
+    TypedSearchAttributes,
     WorkflowIdConflictPolicy,
     WorkflowIdReusePolicy,
     WorkflowStatus,
@@ -49,6 +51,8 @@ class StartOptions(TypedDict, total=False):
     static_summary: str | None
     static_details: str | None
     rpc_timeout: timedelta | None
+    search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None
+    """What lists find it by. Not encrypted."""
 
 
 def arguments(arg: Any, args: Sequence[Any]) -> Sequence[Any]:
@@ -93,7 +97,16 @@ def build_start(
         static_summary=_text(options.get("static_summary"), converter),
         static_details=_text(options.get("static_details"), converter),
         cron_schedule=options.get("cron_schedule", ""),
+        search_attributes=_attributes(options.get("search_attributes")),
     )
+
+
+def _attributes(
+    given: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None,
+) -> TypedSearchAttributes:
+    if not given:
+        return TypedSearchAttributes.empty
+    return given if isinstance(given, TypedSearchAttributes) else TypedSearchAttributes(given)
 
 
 def _text(text: str | None, converter: PayloadConverter) -> Payload | None:

@@ -29,6 +29,7 @@ from perdure._replay.messages import (
     TimerStarted,
     UpdateAccepted,
     UpdateCompleted,
+    UpsertWorkflowSearchAttributes,
     WorkflowExecutionCancelRequested,
     WorkflowExecutionClosed,
     WorkflowExecutionSignaled,
@@ -154,6 +155,10 @@ def _properties_modified(run: WorkflowRun, event: WorkflowPropertiesModified) ->
     run.ledger.record(event)
 
 
+def _search_attributes_upserted(run: WorkflowRun, event: UpsertWorkflowSearchAttributes) -> None:
+    run.ledger.record(event)
+
+
 def _closed(run: WorkflowRun, event: WorkflowExecutionClosed) -> None:
     outside = event.kind in _OUTSIDE
     if outside and run.completion.state is CompletionState.OPEN:
@@ -183,4 +188,5 @@ RECORDED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
     UpdateCompleted: _update_recorded,
     MarkerRecorded: _marker_recorded,
     WorkflowPropertiesModified: _properties_modified,
+    UpsertWorkflowSearchAttributes: _search_attributes_upserted,
 }

@@ -39,6 +39,8 @@ from perdure._replay.messages import (
     TimerStarted,
     UpdateAccepted,
     UpdateCompleted,
+    UpsertSearchAttributes,
+    UpsertWorkflowSearchAttributes,
     WorkflowExecutionClosed,
     WorkflowPropertiesModified,
 )
@@ -59,6 +61,7 @@ _EVENTS: dict[type[Command], tuple[type[Event], tuple[str, ...]]] = {
     CompleteUpdate: (UpdateCompleted, ("update_id",)),
     RecordMarker: (MarkerRecorded, ("marker_name", "marker_id")),
     ModifyProperties: (WorkflowPropertiesModified, ()),
+    UpsertSearchAttributes: (UpsertWorkflowSearchAttributes, ()),
 }
 _CLOSING_EVENTS: dict[type[Command], str] = {
     CompleteWorkflow: "WorkflowExecutionCompleted",

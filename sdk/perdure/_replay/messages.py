@@ -7,9 +7,11 @@ here can be part of a cycle: the garbage collector need not look at it (`gc=Fals
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from perdure.common import RetryPolicy
+from perdure.common import RetryPolicy, SearchAttributeUpdate, TypedSearchAttributes
 from perdure.converter import Payload
 from perdure.errors import FailureInfo, RetryState
 
@@ -42,6 +44,7 @@ class WorkflowExecutionStarted(Event, frozen=True, kw_only=True):
     last_completion_result: Payloads | None = None
     """None: no run of the chain has completed."""
     cron_schedule: str = ""
+    search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
 
 
 class WorkflowTaskStarted(Event, frozen=True, kw_only=True):
@@ -142,6 +145,10 @@ class MarkerRecorded(Event, frozen=True, kw_only=True):
 
 class WorkflowPropertiesModified(Event, frozen=True, kw_only=True):
     """The memo was changed, as the code asked: it knows."""
+
+
+class UpsertWorkflowSearchAttributes(Event, frozen=True, kw_only=True):
+    """The code has said what changed, and says it again on replay."""
 
 
 class OtherEvent(Event, frozen=True, kw_only=True):
@@ -306,6 +313,10 @@ class LocalWork(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     start: list[LocalActivityTask]
     cancel: list[str]  # activity ids
     waits: bool
+
+
+class UpsertSearchAttributes(Command, frozen=True, kw_only=True):
+    updates: list[SearchAttributeUpdate[Any]]
 
 
 class QueryResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):

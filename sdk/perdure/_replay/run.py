@@ -44,11 +44,13 @@ from perdure._replay.messages import (
     RequestCancelActivity,
     ScheduleActivity,
     StartTimer,
+    UpsertSearchAttributes,
     WorkflowExecutionStarted,
 )
 from perdure._replay.signals import Signals
 from perdure._replay.updates import Updates
 from perdure._replay.verdict import defect_cause, raised_at
+from perdure.common import SearchAttributeUpdate, TypedSearchAttributes
 from perdure.converter import Payload, PayloadConverter
 from perdure.errors import (
     ActivityError,
@@ -105,6 +107,7 @@ class WorkflowRun:
         "now_us",
         "patches",
         "replaying",
+        "search_attributes",
         "signals",
         "started",
         "suggest_continue_as_new",
@@ -148,6 +151,7 @@ class WorkflowRun:
         self.info: Any = None  # perdure.workflow.Info, made when first asked for
         self.newest_activities: Mapping[str, int] = NO_VERSIONS
         self.activity_versions: dict[str, int] | None = None  # that history has named
+        self.search_attributes = TypedSearchAttributes.empty
         # A fresh context: what the worker happens to have in its own must not reach the code.
         self._context = Context()
         self._random: random.Random | None = None
@@ -218,6 +222,7 @@ class WorkflowRun:
 
     def begin(self, event: WorkflowExecutionStarted) -> None:
         self.started = event
+        self.search_attributes = event.search_attributes
         definition = self.definition
         args = definition.decode(event.input, self.converter)
         try:
@@ -392,6 +397,14 @@ class WorkflowRun:
             del self.timers[machine.timer_id]
         else:
             self.ledger.add(CancelTimer(timer_id=machine.timer_id), machine)
+
+    # --- search attributes ------------------------------------------------------------------------
+
+    def upsert_search_attributes(self, updates: list[SearchAttributeUpdate[Any]]) -> None:
+        self.check_may_act()
+        self.search_attributes = self.search_attributes.changed(updates)
+        self.info = None  # made anew, with these
+        self.ledger.add(UpsertSearchAttributes(updates=updates), None)
 
     # --- leaving memory ---------------------------------------------------------------------------
 

@@ -14,8 +14,14 @@ from perdure._wire.payloads import (
     payloads_to_bytes,
 )
 from perdure._wire.policies import retry_policy_to_message
+from perdure._wire.search_attributes import attributes_to_fields
 from perdure._wire.workflow_info import WorkflowExecutionDescription, description_from_message
-from perdure.common import RetryPolicy, WorkflowIdConflictPolicy, WorkflowIdReusePolicy
+from perdure.common import (
+    RetryPolicy,
+    TypedSearchAttributes,
+    WorkflowIdConflictPolicy,
+    WorkflowIdReusePolicy,
+)
 from perdure.converter import Payload
 from perdure.errors import PayloadDecodeError, RPCError
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -102,6 +108,7 @@ class Start:
     static_summary: Payload | None
     static_details: Payload | None
     cron_schedule: str = ""
+    search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
 
 
 def start_workflow(start: Start) -> Call[StartedRun]:
@@ -225,6 +232,9 @@ def start_fields(start: Start) -> dict[str, Any]:
         "static_summary": payload_to_bytes(start.static_summary),
         "static_details": payload_to_bytes(start.static_details),
         "cron_schedule": start.cron_schedule,
+        "search_attributes": attributes_to_fields(start.search_attributes)
+        if start.search_attributes
+        else (),
     }
 
 

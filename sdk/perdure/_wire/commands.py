@@ -17,6 +17,7 @@ from perdure._wire.payloads import (
     upsert_to_bytes,
 )
 from perdure._wire.policies import retry_policy_to_message
+from perdure._wire.search_attributes import updates_to_fields
 
 Fields = dict[str, Any]
 
@@ -34,6 +35,7 @@ _KnownCommand = (
     | replay.CompleteUpdate
     | replay.RecordMarker
     | replay.ModifyProperties
+    | replay.UpsertSearchAttributes
 )
 
 
@@ -62,6 +64,9 @@ def command_fields(command: replay.Command) -> Fields:  # noqa: C901 - one case 
             return _update(command)
         case replay.RecordMarker() | replay.ModifyProperties():
             return _said(command)
+        case replay.UpsertSearchAttributes(updates=updates):
+            fields = {"search_attributes": updates_to_fields(updates)}
+            return {"upsert_search_attributes": fields}
         case _:
             assert_never(command)
 

@@ -10,6 +10,7 @@ from perdure._replay.markers import marker_id
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import retry_policy_from_message
+from perdure._wire.search_attributes import attributes_from_messages
 from perdure_api.v1 import event_pb2 as pb
 
 # Messages are read through `Any`: each reader knows its type by its place in the table below, which
@@ -58,6 +59,7 @@ def _workflow_execution_started(event_id: int, time_us: int, message: Any) -> re
             else None
         ),
         cron_schedule=message.cron_schedule,
+        search_attributes=attributes_from_messages(message.search_attributes),
     )
 
 
@@ -200,6 +202,10 @@ def _workflow_properties_modified(event_id: int, time_us: int, message: Any) -> 
     return replay.WorkflowPropertiesModified(event_id=event_id, time_us=time_us)
 
 
+def _search_attributes_upserted(event_id: int, time_us: int, message: Any) -> replay.Event:
+    return replay.UpsertWorkflowSearchAttributes(event_id=event_id, time_us=time_us)
+
+
 def _closed(kind: str) -> _Reader:
     def read(event_id: int, time_us: int, message: Any) -> replay.Event:
         return replay.WorkflowExecutionClosed(event_id=event_id, time_us=time_us, kind=kind)
@@ -234,4 +240,5 @@ _READERS: dict[str, _Reader] = {
     "workflow_execution_update_completed": _update_completed,
     "marker_recorded": _marker_recorded,
     "workflow_properties_modified": _workflow_properties_modified,
+    "upsert_workflow_search_attributes": _search_attributes_upserted,
 }

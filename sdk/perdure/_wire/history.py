@@ -63,12 +63,14 @@ def _fields(message: Message) -> dict[str, Any]:
 
 
 def _value(field: FieldDescriptor, value: Any) -> Any:
-    if field.message_type is not None and isinstance(value, Sequence):
-        return [_fields(one) for one in cast("Sequence[Message]", value)]
     if isinstance(value, common_pb2.Failure):
         return failure_from_message(value)
     if isinstance(value, common_pb2.RetryPolicy):
         return retry_policy_from_message(value)
+    if isinstance(value, Message):
+        return _fields(value)
+    if field.message_type is not None:
+        return [_fields(one) for one in cast("Sequence[Message]", value)]
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
@@ -88,10 +90,7 @@ def message_from_history_event(event: HistoryEvent) -> event_pb2.HistoryEvent:
     )
     field = ATTRIBUTES.get(event.event_type)
     if field is not None:
-        attributes: Message = getattr(message, field.name)
-        attributes.SetInParent()
-        for name, value in event.attributes.items():
-            _set(attributes, attributes.DESCRIPTOR.fields_by_name[name], value)
+        _set_all(getattr(message, field.name), event.attributes)
     return message
 
 
@@ -103,13 +102,22 @@ ATTRIBUTES: Mapping[str, FieldDescriptor] = {
 }
 
 
+def _set_all(message: Message, values: Mapping[str, Any]) -> None:
+    message.SetInParent()
+    for name, value in values.items():
+        _set(message, message.DESCRIPTOR.fields_by_name[name], value)
+
+
 def _set(message: Message, field: Any, value: Any) -> None:
     if isinstance(value, FailureInfo):
         getattr(message, field.name).CopyFrom(failure_to_message(value))
     elif isinstance(value, RetryPolicy):
         getattr(message, field.name).CopyFrom(retry_policy_to_message(value))
-    elif isinstance(value, Message):
-        getattr(message, field.name).CopyFrom(value)
+    elif field.message_type is not None and field.is_repeated:
+        for one in value:
+            _set_all(getattr(message, field.name).add(), one)
+    elif field.message_type is not None:
+        _set_all(getattr(message, field.name), value)
     elif field.type == FieldDescriptor.TYPE_BYTES:
         setattr(message, field.name, _encoded(field.name, value))
     elif field.is_repeated:

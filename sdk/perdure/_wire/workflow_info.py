@@ -12,7 +12,8 @@ from perdure._wire.activity_service import options_from_message
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us, instant_to_us
-from perdure.common import ActivityOptionsUpdate, WorkflowStatus
+from perdure._wire.search_attributes import attributes_from_messages
+from perdure.common import ActivityOptionsUpdate, TypedSearchAttributes, WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
 from perdure_api.v1 import common_pb2
@@ -38,6 +39,7 @@ class WorkflowExecution:
     stuck: bool
     """Its workflow task has failed 5 times or more in a row."""
     stuck_reason: str
+    typed_search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
 
 
 class PendingActivityState(IntEnum):
@@ -117,6 +119,20 @@ class WorkflowExecutionDescription(WorkflowExecution):
     """When the chain must be over."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkflowExecutionCountAggregationGroup:
+    count: int
+    group_values: Sequence[Any]
+    """Of what was grouped by: a status by its name, a type."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowExecutionCount:
+    count: int
+    groups: Sequence[WorkflowExecutionCountAggregationGroup]
+    """Empty unless the query has a GROUP BY."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowFilter:
     """Which runs to list or count. What is left out does not restrict."""
@@ -185,6 +201,7 @@ def _execution_fields(message: pb.WorkflowInfo, decode: Callable[[Payload], Any]
         "memo": {name: decode(one) for name, one in fields_from_bytes(message.memo).items()},
         "stuck": message.stuck,
         "stuck_reason": message.stuck_reason,
+        "typed_search_attributes": attributes_from_messages(message.search_attributes),
     }
 
 

@@ -20,6 +20,8 @@ from perdure._wire.history import HistoryEvent, history_event_from_message
 from perdure._wire.results import ResultWait, WaitedResult, wait_to_message, waited_from_message
 from perdure._wire.workflow_info import (
     WorkflowExecution,
+    WorkflowExecutionCount,
+    WorkflowExecutionCountAggregationGroup,
     WorkflowFilter,
     execution_from_message,
     filter_to_message,
@@ -58,18 +60,20 @@ class WorkflowService:
         self,
         namespace: str,
         wanted: WorkflowFilter,
+        query: str,
         page_size: int,
         page_token: bytes,
         decode: Callable[[Payload], Any],
         timeout_s: float,
     ) -> tuple[list[WorkflowExecution], bytes]:
-        """A page, newest start first, and the token of the next one, empty after the last.
+        """A page, and the token of the next one, empty after the last.
 
         `decode` turns the payloads of memos into values.
         """
         request = pb.ListWorkflowsRequest(
             namespace=namespace,
             filter=filter_to_message(wanted),
+            query=query,
             page_size=page_size,
             page_token=page_token,
         )
@@ -82,14 +86,20 @@ class WorkflowService:
         return executions, response.next_page_token
 
     async def count_workflows(
-        self, namespace: str, wanted: WorkflowFilter, timeout_s: float
-    ) -> int:
-        request = pb.CountWorkflowsRequest(namespace=namespace, filter=filter_to_message(wanted))
+        self, namespace: str, wanted: WorkflowFilter, query: str, timeout_s: float
+    ) -> WorkflowExecutionCount:
+        request = pb.CountWorkflowsRequest(
+            namespace=namespace, filter=filter_to_message(wanted), query=query
+        )
         try:
             response = await self._stub.CountWorkflows(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
-        return response.count
+        groups = [
+            WorkflowExecutionCountAggregationGroup(group.count, list(group.values))
+            for group in response.groups
+        ]
+        return WorkflowExecutionCount(response.count, groups)
 
     async def explain(self, target: Target, timeout_s: float) -> Sequence[WaitReason]:
         request = pb.ExplainWorkflowRequest(

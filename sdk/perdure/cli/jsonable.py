@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from perdure.common import TypedSearchAttributes
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
 
@@ -38,6 +39,8 @@ def to_jsonable(value: Any, decode: Decode) -> Any:
 
 
 def _compound(value: Any, decode: Decode) -> Any:
+    if isinstance(value, TypedSearchAttributes):
+        return {pair.key.name: to_jsonable(pair.value, decode) for pair in value}
     if _is_mapping(value):
         return {str(name): to_jsonable(one, decode) for name, one in value.items()}
     if _is_sequence(value):

@@ -46,6 +46,7 @@ from perdure.workflow._context import (
     time,
     time_ns,
     upsert_memo,
+    upsert_search_attributes,
     uuid4,
 )
 from perdure.workflow._decorators import (
@@ -168,6 +169,7 @@ __all__ = [
     "unsafe",
     "update",
     "upsert_memo",
+    "upsert_search_attributes",
     "uuid4",
     "wait",
     "wait_condition",

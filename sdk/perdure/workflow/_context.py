@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random as random_module  # noqa: TID251 - only the type: the object is seeded by the run id
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, overload
@@ -16,7 +16,12 @@ from perdure._replay.memo import memo_of
 from perdure._replay.memo import upsert_memo as change_memo
 from perdure._replay.run import WorkflowRun, current_run
 from perdure._replay.updates import current_update
-from perdure.common import Priority, RetryPolicy
+from perdure.common import (
+    Priority,
+    RetryPolicy,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+)
 
 _T = TypeVar("_T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,6 +46,7 @@ class Info:
     start_time: datetime
     task_queue: str
     task_timeout: timedelta
+    typed_search_attributes: TypedSearchAttributes
     workflow_id: str
     workflow_start_time: datetime
     workflow_type: str
@@ -83,6 +89,7 @@ def _info(run: WorkflowRun) -> Info:
         start_time=start_time,
         task_queue=started.task_queue,
         task_timeout=timedelta(milliseconds=started.task_timeout_ms),
+        typed_search_attributes=run.search_attributes,
         workflow_id=started.workflow_id,
         workflow_start_time=start_time,
         workflow_type=started.workflow_type,
@@ -163,6 +170,22 @@ def memo_value(key: str, default: Any = _MISSING, *, type_hint: Any = None) -> A
     if default is _MISSING:
         raise KeyError(f"memo has no {key!r}")
     return default
+
+
+def upsert_search_attributes(attributes: Sequence[SearchAttributeUpdate[Any]]) -> None:
+    """Lists show them from the end of this workflow task on, `info()` at once.
+
+    Made by `value_set` and `value_unset` of a `SearchAttributeKey`.
+    """
+    updates: list[Any] = list(attributes)
+    if not updates:
+        return
+    if not all(isinstance(update, SearchAttributeUpdate) for update in updates):
+        raise TypeError("search attributes are upserted as key.value_set(…) or key.value_unset()")
+    names = {update.key.name for update in updates}
+    if len(names) != len(updates):
+        raise ValueError("a search attribute is given twice")
+    current_run().upsert_search_attributes(updates)
 
 
 def payload_converter() -> Any:

@@ -265,13 +265,22 @@ async def test_lists_are_read_page_by_page(engine: FakeEngine, client: Client) -
     assert len(engine.requests["ListWorkflows"]) == 3
     few = [one.id async for one in client.list_workflows(limit=4, page_size=3)]
     assert len(few) == 4
-    assert await client.count_workflows(status=WorkflowStatus.RUNNING) == 7
-    assert await client.count_workflows(status=[WorkflowStatus.FAILED]) == 0
+    assert (await client.count_workflows(status=WorkflowStatus.RUNNING)).count == 7
+    assert (await client.count_workflows(status=[WorkflowStatus.FAILED])).count == 0
+
+
+async def test_a_query_travels_as_it_is(engine: FakeEngine, client: Client) -> None:
+    _ = [one async for one in client.list_workflows("Region = 'eu'")]
+    found = await client.count_workflows("GROUP BY WorkflowType")
+
+    assert [one.query for one in engine.requests["ListWorkflows"]] == ["Region = 'eu'"]
+    assert [one.query for one in engine.requests["CountWorkflows"]] == ["GROUP BY WorkflowType"]
+    assert (found.count, found.groups) == (0, [])
 
 
 async def test_single_calls_are_repeated_too(engine: FakeEngine, client: Client) -> None:
     engine.fail("CountWorkflows", Fault(status(UNAVAILABLE, "away")))
-    assert await client.count_workflows() == 0
+    assert (await client.count_workflows()).count == 0
     assert len(engine.requests["CountWorkflows"]) == 2
     assert (await client.operator.describe_namespace()).retention == timedelta(hours=1)
 

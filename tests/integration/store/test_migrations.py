@@ -151,4 +151,5 @@ def test_rows_that_change_keep_room_on_their_pages(database_dsn: str) -> None:
         "shard_fence": ["fillfactor=10"],
         "executions": ["fillfactor=50"],
         "visibility": ["fillfactor=90"],
+        "visibility_attributes": ["fastupdate=off"],
     }

@@ -183,6 +183,7 @@ async def test_a_bad_start(served: Served, row: str, changes: Any, field: str) -
     assert (nested.code, nested.field) == (INVALID, f"start.{field}"), row
 
 
+INJECTION = "' OR 1=1 --"
 TARGET: dict[str, Any] = {"namespace": "default", "workflow_id": "order-1"}
 
 
@@ -216,6 +217,18 @@ TARGET: dict[str, Any] = {"namespace": "default", "workflow_id": "order-1"}
                 filter=pb.WorkflowFilter(statuses=[common_pb2.WorkflowStatus.ValueType(77)]),
             ),
             "filter.statuses[0]",
+        ),
+        ("ListWorkflows", pb.ListWorkflowsRequest(namespace="default", query=INJECTION), "query"),
+        ("CountWorkflows", pb.CountWorkflowsRequest(namespace="default", query=INJECTION), "query"),
+        (
+            "CountWorkflows",
+            pb.CountWorkflowsRequest(namespace="default", query="a = 1 OR " * 10_000 + "a = 1"),
+            "query",
+        ),
+        (
+            "ListWorkflows",
+            pb.ListWorkflowsRequest(namespace="default", query="(" * 100 + "a = 1" + ")" * 100),
+            "query",
         ),
     ],
 )
@@ -549,3 +562,43 @@ async def test_a_lost_database_is_unavailable_and_mute(served: Served) -> None:
     assert "secret" not in refused.message
     served.room.store.down = False
     await still_serves(served)
+
+
+def attribute(**fields: Any) -> common_pb2.SearchAttribute:
+    return common_pb2.SearchAttribute(**({"name": "Region", "type": 2, "text": "eu"} | fields))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "field"),
+    [
+        ([attribute(name="")], "[0].name"),
+        ([attribute(name="x" * 501)], "[0].name"),
+        ([attribute(name="a\u202e")], "[0].name"),
+        ([attribute(name="a`b")], "[0].name"),
+        ([attribute(name="WorkflowId")], "[0].name"),
+        ([attribute(name="__mine")], "[0].name"),
+        ([attribute(), attribute(type=1)], "[1].name"),
+        ([common_pb2.SearchAttribute(name="n", type=2)], "[0].value"),  # type: ignore[arg-type]
+        ([attribute(text="x" * (limits.SEARCH_ATTRIBUTE_BYTES_MAX + 1))], "[0].value"),
+        ([attribute(text="\0")], "[0].value"),
+        ([attribute(type=3)], "[0].text"),
+        ([attribute(type=77)], "[0].type"),
+        ([attribute(type=4, double_value=float("nan"))], "[0].value"),
+        ([attribute(type=4, double_value=float("-inf"))], "[0].value"),
+        ([attribute(type=6, datetime_us=2**62)], "[0].value"),
+        ([attribute(name=f"n{n}", text="x" * 2_000) for n in range(21)], ""),
+    ],
+)
+async def test_b7_b58_bad_search_attributes(
+    served: Served, attributes: list[common_pb2.SearchAttribute], field: str
+) -> None:
+    refused = await refusal(served.workflows.StartWorkflow(start(search_attributes=attributes)))
+
+    assert (refused.code, refused.field) == (INVALID, f"search_attributes{field}")
+    await still_serves(served)
+
+
+async def test_the_largest_search_attributes_pass(served: Served) -> None:
+    most = [attribute(name=f"n{n:02}", text="x" * 2_040) for n in range(20)]
+
+    assert (await served.workflows.StartWorkflow(start(search_attributes=most))).started

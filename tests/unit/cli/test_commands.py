@@ -17,9 +17,17 @@ from perdure.client import (
     HistoryEvent,
     NamespaceInfo,
     WorkflowExecution,
+    WorkflowExecutionCount,
+    WorkflowExecutionCountAggregationGroup,
     WorkflowHistory,
 )
-from perdure.common import WorkflowIdConflictPolicy, WorkflowStatus
+from perdure.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIdConflictPolicy,
+    WorkflowStatus,
+)
 from perdure.converter import DataConverter, Payload
 from perdure.errors import (
     ApplicationError,
@@ -122,14 +130,16 @@ class FakeClient:
     def get_workflow_handle(self, workflow_id: str, *, run_id: str | None) -> FakeHandle:
         return FakeHandle(self, workflow_id)
 
-    async def list_workflows(self, **wanted: Any) -> AsyncIterator[WorkflowExecution]:
-        self.asked.append(("list", wanted))
+    async def list_workflows(
+        self, query: str | None, **wanted: Any
+    ) -> AsyncIterator[WorkflowExecution]:
+        self.asked.append(("list", wanted, query))
         for one in self.answer()[: wanted["limit"]]:
             yield one
 
-    async def count_workflows(self, **wanted: Any) -> int:
-        self.asked.append(("count", wanted))
-        count: int = self.answer()
+    async def count_workflows(self, query: str | None, **wanted: Any) -> WorkflowExecutionCount:
+        self.asked.append(("count", wanted, query))
+        count: WorkflowExecutionCount = self.answer()
         return count
 
     async def close(self) -> None:
@@ -221,6 +231,11 @@ def test_start_without_an_id_makes_one(client: FakeClient) -> None:
         ("start", "Order", "-q", "orders", "--input-file", "/dev/zero"),
         ("start", "Order", "-q", "orders", "--run-timeout", "soon"),
         ("start", "Order", "-q", "orders", "--memo", "nothing"),
+        ("start", "Order", "-q", "orders", "--search-attribute", "nothing"),
+        ("start", "Order", "-q", "orders", "--search-attribute", "a={}"),
+        ("start", "Order", "-q", "orders", "--search-attribute", "a:Int=1.5"),
+        ("start", "Order", "-q", "orders", "--search-attribute", "a:Colour=1"),
+        ("start", "Order", "-q", "orders", "--search-attribute", 'a:Datetime="soon"'),
         ("start", "Order", "-q", "orders", "--reuse-policy", "maybe"),
         ("start", "Order"),
         ("list", "--status", "lost"),
@@ -398,7 +413,7 @@ def test_list_as_a_table(client: FakeClient) -> None:
     assert lines[0][:2] == ["WORKFLOW", "ID"]
     assert lines[1][:3] == ["order-2", "Order", "RUNNING"]
     assert lines[2][:3] == ["order-1", "Order", "FAILED"]
-    _, wanted = client.asked[2]
+    _, wanted, _ = client.asked[2]
     assert wanted["status"] == [WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT]
     assert wanted["workflow_type"] == "Order"
 
@@ -463,10 +478,56 @@ def test_a_long_id_is_not_cut_in_a_pipe(client: FakeClient) -> None:
 
 
 def test_count(client: FakeClient) -> None:
-    client.value = 7
+    client.value = WorkflowExecutionCount(7, [])
 
     assert run("workflow", "count").stdout == "7\n"
     assert json.loads(run("workflow", "count", "-o", "json").stdout) == {"count": 7}
+
+
+def test_a_count_with_groups(client: FakeClient) -> None:
+    groups = [WorkflowExecutionCountAggregationGroup(3, ["Completed"])]
+    client.value = WorkflowExecutionCount(3, groups)
+    query = ("--query", "GROUP BY ExecutionStatus")
+
+    lines = run("workflow", "count", *query).stdout.splitlines()
+    document = json.loads(run("workflow", "count", *query, "-o", "json").stdout)
+
+    assert [line.split() for line in lines] == [["GROUP", "COUNT"], ["Completed", "3"]]
+    assert document == {"count": 3, "groups": [{"values": ["Completed"], "count": 3}]}
+    assert client.asked[2][2] == "GROUP BY ExecutionStatus"
+
+
+def test_a_list_with_a_query_shows_the_attributes(client: FakeClient) -> None:
+    pair = SearchAttributePair(SearchAttributeKey.for_datetime("Due"), STARTED)
+    client.value = [execution(typed_search_attributes=TypedSearchAttributes([pair]))]
+
+    found = run("workflow", "list", "--query", "Due IS NOT NULL", "-o", "json")
+
+    assert json.loads(found.stdout)["typed_search_attributes"] == {"Due": "2026-11-29T10:00:00Z"}
+    assert client.asked[2][2] == "Due IS NOT NULL"
+
+
+def test_search_attributes_of_a_start(client: FakeClient) -> None:
+    given = (
+        *('Region="eu"', "Amount=12", "Rate=0.5", "Paid=true", 'Tags=["a", "b"]'),
+        *('Note:Text="big order"', 'Due:Datetime="2026-11-29T10:00:00Z"'),
+    )
+    options = [word for one in given for word in ("--search-attribute", one)]
+
+    assert run("workflow", "start", "Order", "-q", "orders", *options).exit_code == 0
+
+    attributes = client.asked[2][2]["search_attributes"]
+    assert {
+        pair.key.name: (pair.key.indexed_value_type.name, pair.value) for pair in attributes
+    } == {
+        "Region": ("KEYWORD", "eu"),
+        "Amount": ("INT", 12),
+        "Rate": ("DOUBLE", 0.5),
+        "Paid": ("BOOL", True),
+        "Tags": ("KEYWORD_LIST", ["a", "b"]),
+        "Note": ("TEXT", "big order"),
+        "Due": ("DATETIME", STARTED),
+    }
 
 
 EVENTS = [

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.unit.core.saved import CODEC, Saved
 
+from perdure_engine.core.search_attributes import from_json
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.history.loading import restore
@@ -33,6 +34,7 @@ FOLDED = {
     "updates": "history",
     "updates_running": "history",
     "memo": "history",
+    "search_attributes": "history",
 }
 RUN = {
     "folded": "history",
@@ -107,6 +109,9 @@ def assert_rows(state: RunState, saved: Saved) -> None:
     assert saved.live_tasks(state.run_id).keys() == tasks.keys()
     timers = {(record.wake_us, record.timer_id) for record in state.timer_rows.values()}
     assert saved.live_timers(state.run_id).keys() == timers
+    listed, _ = from_json(saved.visibility[state.run_id].attrs)
+    attributes = sorted(state.folded.search_attributes, key=lambda attribute: attribute.name)
+    assert list(listed) == attributes, "invariant 64: lists say what history says"
 
 
 def unsaved_start(record: TaskRecord) -> bool:

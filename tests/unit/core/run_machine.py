@@ -55,6 +55,7 @@ from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.intents import StartSignal
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.retry import RetryPolicy, backoff_ms
+from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
 from perdure_engine.core.tokens import TaskToken
@@ -104,6 +105,13 @@ commands = st.lists(
         st.tuples(st.just("cancel activity"), st.integers(0, 3)),
         st.just(cmd.RecordMarker("m", b"details", b"", None)),
         st.just(cmd.ModifyProperties(b"\x0a\x07\x0a\x01k\x12\x02\x0a\x00")),
+        st.builds(
+            lambda name, value: cmd.UpsertSearchAttributes(
+                (SearchAttribute(name, AttributeType.INT, value),)
+            ),
+            some_name,
+            st.sampled_from([None, 1, 2]),
+        ),
     ),
     min_size=1,
     max_size=4,

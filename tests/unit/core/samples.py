@@ -8,6 +8,7 @@ from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.fan_out import Counting, FanOut, WakeRule
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.core.state import Activity, Folded, Head, Timer, Update
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import (
@@ -47,6 +48,16 @@ FAILURE = Failure(
 )
 POLICY = RetryPolicy(2_000, 1.5, 60_000, 7, ("ValueError", "KeyError"))
 
+ATTRIBUTES = (
+    SearchAttribute("Region", AttributeType.KEYWORD, "eu"),
+    SearchAttribute("Title", AttributeType.TEXT, "Big order"),
+    SearchAttribute("Amount", AttributeType.INT, 2**62),
+    SearchAttribute("Rate", AttributeType.DOUBLE, 2.0),
+    SearchAttribute("Paid", AttributeType.BOOL, True),
+    SearchAttribute("Due", AttributeType.DATETIME, TIME_US),
+    SearchAttribute("Tags", AttributeType.KEYWORD_LIST, ("a", "b")),
+    SearchAttribute("Gone", AttributeType.KEYWORD, None),
+)
 STARTED = ev.WorkflowExecutionStarted(
     1,
     TIME_US,
@@ -79,6 +90,7 @@ STARTED = ev.WorkflowExecutionStarted(
     execution_deadline_us=TIME_US + 3_600_000_000,
     first_task_backoff_ms=2_000,
     request_ids=((REQUEST, HASH, TIME_US - 1),),
+    search_attributes=ATTRIBUTES,
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -153,6 +165,7 @@ EVENTS: list[ev.Event] = [
     ),
     ev.MarkerRecorded(5, TIME_US, "patch", b"details", 4, b"header", FAILURE),
     ev.WorkflowPropertiesModified(5, TIME_US, 4, b"memo"),
+    ev.UpsertWorkflowSearchAttributes(5, TIME_US, ATTRIBUTES, 4),
 ]
 
 HEAD = Head(
@@ -226,6 +239,7 @@ FOLDED = Folded(
     updates={"u-1": Update(5, HASH, 6)},
     updates_running=1,
     memo=b"changed memo",
+    search_attributes=ATTRIBUTES,
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

@@ -141,6 +141,7 @@ def test_the_type_numbers_are_those_of_temporal() -> None:
         (47, "WORKFLOW_EXECUTION_UPDATE_ADMITTED"),
         (25, "MARKER_RECORDED"),
         (46, "WORKFLOW_PROPERTIES_MODIFIED"),
+        (40, "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES"),
     ]
 
 

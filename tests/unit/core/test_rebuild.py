@@ -28,6 +28,7 @@ from tests.unit.core.scenario import (
 
 from perdure_engine.core import limits
 from perdure_engine.core.failures import Failure, FailureKind
+from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.core.state import Folded, RunState
 from perdure_engine.core.tasks import Aside, TaskKind, TaskRecord, TaskState, TimerKind, TimerRecord
 from perdure_engine.history.loading import restore
@@ -164,6 +165,8 @@ def changed(value: Any) -> Any:
             return not value
         case _ if isinstance(value, int):
             return type(value)(value + 1)
+        case tuple():
+            return (*value, SearchAttribute("Other", AttributeType.BOOL, True))
         case _:
             raise AssertionError(f"no other value than {value!r} is known")
 

@@ -107,6 +107,9 @@ EVENT: dict[E, Make] = {
     ),
     E.MARKER_RECORDED: lambda n: ev.MarkerRecorded(n, TIME_US, "m", b"", 4, b"", None),
     E.WORKFLOW_PROPERTIES_MODIFIED: lambda n: ev.WorkflowPropertiesModified(n, TIME_US, 4, b""),
+    E.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES: lambda n: ev.UpsertWorkflowSearchAttributes(
+        n, TIME_US, samples.ATTRIBUTES, 4
+    ),
 }
 
 # The events that bring a new run into each phase of each automaton.

@@ -18,6 +18,7 @@ from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer
+from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.history import (
     EventsPage,
     Handed,
@@ -30,6 +31,7 @@ from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import (
     NamespaceRow,
     NodeRow,
+    PageKey,
     ShardRow,
     StoreUnavailable,
     TokenKeyRow,
@@ -246,7 +248,8 @@ class FakeStore:
         self.namespace_reads = 0
         self.keys: list[TokenKeyRow] = []
         self.runs: list[VisibilityRow] = []
-        self.lists: list[tuple[VisibilityFilter, tuple[int, bytes] | None, int]] = []
+        self.lists: list[tuple[VisibilityFilter, PageKey | None, int]] = []
+        self.orders: list[Order] = []
         self.nodes: list[NodeRow] = []
         self.shards: list[ShardRow] = []
         self.down = False
@@ -278,19 +281,31 @@ class FakeStore:
         return True
 
     async def list_runs(
-        self, where: VisibilityFilter, before: tuple[int, bytes] | None, limit: int
+        self,
+        where: VisibilityFilter,
+        before: PageKey | None,
+        limit: int,
+        order: Order = Order.START_DESC,
     ) -> list[VisibilityRow]:
         self._check()
         self.lists.append((where, before, limit))
+        self.orders.append(order)
         rows = sorted(self.runs, key=lambda row: (row.start_us, row.run_id), reverse=True)
         if before is not None:
-            rows = [row for row in rows if (row.start_us, row.run_id) < before]
+            rows = [row for row in rows if (row.start_us, row.run_id) < before[:2]]
         return rows[:limit]
 
     async def count_runs(self, where: VisibilityFilter) -> int:
         self._check()
         self.lists.append((where, None, 0))
         return len(self.runs)
+
+    async def count_groups(
+        self, where: VisibilityFilter, group: Group
+    ) -> list[tuple[int | str, int]]:
+        self._check()
+        self.lists.append((where, None, 0))
+        return [(2, 3), (7, 1)] if group is Group.STATUS else [("Order", 4)]
 
     async def list_nodes(self) -> list[NodeRow]:
         return self.nodes

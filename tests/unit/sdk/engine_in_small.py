@@ -270,6 +270,8 @@ class PocketEngine:
                 self.close("WorkflowExecutionCanceled")
             case m.ContinueAsNew():
                 self.close("WorkflowExecutionContinuedAsNew")
+            case m.UpsertSearchAttributes():
+                self.add(m.UpsertWorkflowSearchAttributes)
             case _:
                 self.close(CLOSINGS[type(command)])
 
@@ -381,5 +383,7 @@ def _telling(command: m.Command) -> tuple[Any, ...]:
             return (command.update_id,)
         case m.RecordMarker():
             return command.marker_name, command.marker_id
+        case m.UpsertSearchAttributes(updates=updates):
+            return tuple(f"{one.key.name}={one.value}" for one in updates)
         case _:
             return ()

@@ -82,6 +82,30 @@ EVENTS = [
     HistoryEvent(3, NOON, "WorkflowTaskFailed", {"cause": "WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK"}),
     HistoryEvent(4, NOON, "ActivityTaskFailed", {"scheduled_event_id": 5, "failure": FAILURE}),
     HistoryEvent(5, None, "", {}),  # of a newer engine
+    HistoryEvent(
+        4,
+        NOON,
+        "WorkflowTaskCompleted",
+        {
+            "identity": "w",
+            "wake_rules": [{"activity_ids": ["1", "2"], "failed": 1}, {"activity_ids": ["3"]}],
+        },
+    ),
+    HistoryEvent(
+        5,
+        NOON,
+        "UpsertWorkflowSearchAttributes",
+        {
+            "search_attributes": [
+                {"name": "Region", "type": "SEARCH_ATTRIBUTE_TYPE_KEYWORD"},
+                {
+                    "name": "Labels",
+                    "type": "SEARCH_ATTRIBUTE_TYPE_KEYWORD_LIST",
+                    "keyword_list": {"values": ["a", "b"]},
+                },
+            ]
+        },
+    ),
 ]
 
 

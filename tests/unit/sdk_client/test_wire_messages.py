@@ -20,7 +20,7 @@ from perdure._wire.policies import (
     retry_policy_from_message,
     retry_policy_to_message,
 )
-from perdure.common import RetryPolicy
+from perdure.common import RetryPolicy, SearchAttributeKey
 from perdure.converter import Payload
 from perdure.errors import (
     ActivityInfo,
@@ -39,6 +39,7 @@ from perdure_api.v1 import common_pb2, event_pb2
 from perdure_api.v1 import worker_service_pb2 as worker_pb
 
 ONE = [Payload("json/plain", b"1")]
+REGION = SearchAttributeKey.for_keyword("Region")
 ONE_BYTES = payloads_to_bytes(ONE)
 MARKER_DETAILS = [Payload("json/plain", b'{"id":"p"}'), *ONE]
 FAILURE = FailureInfo(message="m", stack_trace="s", source="PythonSDK")
@@ -79,6 +80,10 @@ def test_choices_that_are_not_known_here_are_none() -> None:
 
 
 EVENTS: dict[str, tuple[object, replay.Event]] = {
+    "upsert_workflow_search_attributes": (
+        event_pb2.UpsertWorkflowSearchAttributes(),
+        replay.UpsertWorkflowSearchAttributes(event_id=7, time_us=8),
+    ),
     "workflow_task_started": (
         event_pb2.WorkflowTaskStarted(history_size_bytes=9, suggest_continue_as_new=True),
         replay.WorkflowTaskStarted(
@@ -324,6 +329,7 @@ COMMANDS: dict[str, replay.Command] = {
         marker_name="patch", marker_id="p", details=MARKER_DETAILS, failure=FAILURE
     ),
     "modify_properties": replay.ModifyProperties(upserted_memo={"a": ONE[0], "b": None}),
+    "upsert_search_attributes": replay.UpsertSearchAttributes(updates=[REGION.value_unset()]),
 }
 
 

@@ -4,7 +4,9 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from tests.unit.core import samples
 
+from perdure_api.v1 import common_pb2 as pb
 from perdure_api.v1 import event_pb2
 from perdure_engine.core import events as core
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
@@ -13,6 +15,7 @@ from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.transport.grpc.convert.events import ATTRIBUTES, event_message
 from perdure_engine.transport.grpc.convert.failures import failure_message
+from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
 
 EVENT_TYPES = get_args(core.Event)
 # What the wire calls otherwise, and what it does not carry.
@@ -39,6 +42,8 @@ def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
         return ()
     if field.type in kinds:
         return kinds[field.type]
+    if field.name == "search_attributes":
+        return samples.ATTRIBUTES
     if RetryPolicy in (field.type, *get_args(field.type)):
         return RetryPolicy(number, 3.0, number * 10, 4, ("E",))
     if WakeRule in get_args(field.type):
@@ -55,6 +60,8 @@ def filled(event_type: Any) -> Any:
 def on_the_wire(name: str, value: Any) -> Any:
     if name in UUIDS:
         return uuid_text(value)
+    if name == "search_attributes":
+        return [pb.SearchAttribute(**fields) for fields in attribute_fields(value)]
     return failure_message(value) if isinstance(value, Failure) else value
 
 

@@ -15,10 +15,12 @@ from perdure_engine.core.intents import (
     StartWorkflow,
 )
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.transport.grpc.convert import intents
 
 REQUEST_ID = "123e4567-e89b-12d3-a456-426614174000"
 REQUEST_BYTES = bytes.fromhex(REQUEST_ID.replace("-", ""))
+ATTRIBUTE = common_pb2.SearchAttribute(name="Region", type=2, text="eu")
 RUN_TEXT = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
 
@@ -69,6 +71,7 @@ def test_a_start_brings_every_field() -> None:
         static_summary=b"summary",
         static_details=b"details",
         cron_schedule="@hourly",
+        search_attributes=[ATTRIBUTE],
     )
     intent = converted(message)
 
@@ -98,7 +101,26 @@ def test_a_start_brings_every_field() -> None:
         static_summary=b"summary",
         static_details=b"details",
         cron_schedule="@hourly",
+        search_attributes=(SearchAttribute("Region", AttributeType.KEYWORD, "eu"),),
     )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "field"),
+    [
+        (common_pb2.SearchAttribute(name="n", text="x"), "type"),
+        (common_pb2.SearchAttribute(name="n", type=99, text="x"), "type"),
+        (common_pb2.SearchAttribute(name="n", type=3, text="x"), "text"),
+        (common_pb2.SearchAttribute(name="n", type=2, int_value=0), "int_value"),
+    ],
+)
+def test_b58_an_attribute_of_the_wrong_type(
+    attribute: common_pb2.SearchAttribute, field: str
+) -> None:
+    with pytest.raises(Rejected) as caught:
+        converted(start(search_attributes=[ATTRIBUTE, attribute]))
+
+    assert caught.value.field == f"search_attributes[1].{field}"
 
 
 def test_a_signal_with_start_uses_the_existing_run_unless_it_says_otherwise() -> None:

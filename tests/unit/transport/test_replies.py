@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import msgspec
 import pytest
+from tests.unit.core.samples import ATTRIBUTES
 from tests.unit.frontend.fakes import NAMESPACE_ID, RUN_ID
 
 from perdure_api.v1 import common_pb2
@@ -10,13 +12,17 @@ from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core import events, replies
 from perdure_engine.core.failures import Failure, FailureKind, RetryState
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.search_attributes import to_json
 from perdure_engine.core.status import Status
+from perdure_engine.frontend.handlers.count_workflows import CountAnswer
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.transport.grpc.convert.replies import (
+    counted,
     described,
     result_fields,
     row_message,
 )
+from perdure_engine.transport.grpc.convert.search_attributes import attributes_of
 
 FAILURE = Failure(FailureKind.APPLICATION, "broken", type="E")
 INFO = replies.RunInfo(
@@ -161,3 +167,31 @@ def test_a_row_of_a_list(attrs: str, stuck_reason: str) -> None:
     assert message.status == common_pb2.WORKFLOW_STATUS_COMPLETED
     assert (message.stuck, message.stuck_reason) == (bool(stuck_reason), stuck_reason)
     assert row_message(row._replace(close_us=None)).close_time_us == 0
+
+
+def test_search_attributes_of_a_row_come_back_with_their_types() -> None:
+    """What a start brought, what lists show and what describe shows are the same messages."""
+    given = [one for one in ATTRIBUTES if one.value is not None]
+    attributes = tuple(sorted(given, key=lambda one: one.name))
+    row = VisibilityRow(
+        *(1, RUN_ID, NAMESPACE_ID, 1, "order-1", "Order", "orders", 1, 5, None, 7, 700, b"m"),
+        to_json(attributes, "no type"),
+    )
+
+    message = row_message(row)
+
+    assert message.stuck_reason == "no type"
+    assert attributes_of("f", message.search_attributes) == attributes
+    info = msgspec.structs.replace(INFO, search_attributes=attributes)
+    description = replies.Description(info, 1, 2, 3, [], [], None, False, 0)
+    assert list(described(description).info.search_attributes) == list(message.search_attributes)
+
+
+def test_a_count_with_groups() -> None:
+    message = counted(CountAnswer(4, [(6, 3), ("a_b", 1)]))
+
+    assert message.count == 4
+    assert [(list(g.values), g.count) for g in message.groups] == [
+        (["ContinuedAsNew"], 3),
+        (["a_b"], 1),
+    ]

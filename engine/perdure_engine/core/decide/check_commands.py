@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perdure_engine.core import commands as cmd
-from perdure_engine.core import memo
+from perdure_engine.core import memo, search_attributes
 from perdure_engine.core.decide import settle_updates
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.fan_out import WakeRule
-from perdure_engine.core.limits import MEMO_BYTES_MAX, RunLimits
+from perdure_engine.core.limits import MEMO_BYTES_MAX, SEARCH_ATTRIBUTES_BYTES_MAX, RunLimits
+from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.state import RunState, memo_of
 
 
@@ -57,7 +58,16 @@ def _bad(message: str) -> Refusal:
 class _Checker:
     """Walks the list with the ids that the commands before have used."""
 
-    __slots__ = ("activities", "activity_ids", "limits", "memo", "state", "timers", "updates")
+    __slots__ = (
+        "activities",
+        "activity_ids",
+        "attributes",
+        "limits",
+        "memo",
+        "state",
+        "timers",
+        "updates",
+    )
 
     def __init__(self, state: RunState, limits: RunLimits) -> None:
         self.state = state
@@ -67,6 +77,7 @@ class _Checker:
         self.timers: set[str] | None = None
         self.updates: settle_updates.UpdateChecker | None = None
         self.memo: bytes | None = None
+        self.attributes: Attributes = state.folded.search_attributes
 
     def check_rules(self, rules: tuple[WakeRule, ...]) -> str | None:
         """A rule about an activity that is not pending would never be met, and the run never woken."""
@@ -85,7 +96,7 @@ class _Checker:
                 named.add(activity_id)
         return None
 
-    def check(self, command: cmd.Command) -> str | None:
+    def check(self, command: cmd.Command) -> str | None:  # noqa: C901 - a closed union: one case for each of its members
         match command:
             case cmd.ScheduleActivity():
                 return self._schedule_activity(command)
@@ -111,6 +122,8 @@ class _Checker:
                 return self.updates.check(command)
             case cmd.ModifyProperties():
                 return self._modify_properties(command)
+            case cmd.UpsertSearchAttributes():
+                return self._upsert_search_attributes(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         activity_ids = self._pending_activity_ids()
@@ -159,4 +172,10 @@ class _Checker:
         if command.timer_id not in timers:
             return f"no timer {command.timer_id!r} is pending"
         timers.discard(command.timer_id)
+        return None
+
+    def _upsert_search_attributes(self, command: cmd.UpsertSearchAttributes) -> str | None:
+        self.attributes = search_attributes.merged(self.attributes, command.search_attributes)
+        if search_attributes.total_size(self.attributes) > SEARCH_ATTRIBUTES_BYTES_MAX:
+            return f"the run's search attributes would be over {SEARCH_ATTRIBUTES_BYTES_MAX} bytes"
         return None

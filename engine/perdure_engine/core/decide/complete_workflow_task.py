@@ -269,6 +269,18 @@ def _modify_properties(
     draft.listed = True
 
 
+def _upsert_search_attributes(
+    draft: Draft, command: cmd.UpsertSearchAttributes, completed_id: int, _: Any
+) -> None:
+    event_id, time_us = draft.stamp()
+    draft.emit(
+        ev.UpsertWorkflowSearchAttributes(
+            event_id, time_us, command.search_attributes, completed_id
+        )
+    )
+    draft.listed = True
+
+
 _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = {
     cmd.ScheduleActivity: _schedule_activity,
     cmd.RequestCancelActivity: _request_cancel_activity,
@@ -283,4 +295,5 @@ _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = 
     cmd.CompleteUpdate: settle_updates.complete,
     cmd.RecordMarker: _record_marker,
     cmd.ModifyProperties: _modify_properties,
+    cmd.UpsertSearchAttributes: _upsert_search_attributes,
 }

@@ -217,6 +217,7 @@ def _follow(
         "first_task_backoff_ms": delay_ms,
         "execution_deadline_us": deadline_us(started),
         "request_ids": handed_on(folded, time_us),
+        "search_attributes": folded.search_attributes,  # as they are now
     }
     event = msgspec.structs.replace(started, **(own | changes))
     admitted = draft.state.admitted

@@ -1,4 +1,4 @@
-"""ListWorkflows: runs by what lists know of them, newest start first."""
+"""ListWorkflows: runs by what lists know of them, newest start first unless the query says otherwise."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import msgspec
 from perdure_engine.core import limits
 from perdure_engine.core.errors import invalid
 from perdure_engine.core.status import Status
-from perdure_engine.frontend import checks
+from perdure_engine.frontend import checks, filters
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.ports.filters import Order
 from perdure_engine.ports.rows import VisibilityRow
-from perdure_engine.ports.store import VisibilityFilter
+from perdure_engine.ports.store import PageKey, VisibilityFilter
 
 STATUSES = frozenset(Status)
 
@@ -29,23 +30,40 @@ class Last(msgspec.Struct, frozen=True, array_like=True):
 
     start_us: int
     run_id: bytes
+    close_us: int = 0
+    now_us: int = 0  # of the first page: "2h" means the same on each
 
 
 async def list_workflows(
-    frontend: Frontend, where: VisibilityFilter, page_size: int, page_token: bytes
+    frontend: Frontend,
+    where: VisibilityFilter,
+    page_size: int,
+    page_token: bytes,
+    query: str = "",
 ) -> ListAnswer:
     check_filter(where)
     size = checks.page_size("page_size", page_size)
-    before = None
+    scope = _scope(where, query)
+    before: PageKey | None = None
+    now_us = frontend.db_now_us()
     if page_token:
-        last = frontend.sealer.open_page("page_token", page_token, _scope(where), Last)
-        before = (last.start_us, last.run_id)
-    rows = await frontend.visibility.list_runs(where, before, size + 1)
+        last = frontend.sealer.open_page("page_token", page_token, scope, Last)
+        before = (last.start_us, last.run_id, last.close_us)
+        now_us = last.now_us
+    order = Order.START_DESC
+    if query:
+        asked = filters.parse("query", query, now_us)
+        if asked.group is not None:
+            raise invalid("query", "a list has no GROUP BY")
+        where = msgspec.structs.replace(where, expression=asked.expression)
+        order = asked.order or order
+    rows = await frontend.visibility.list_runs(where, before, size + 1, order)
     shown = _within_bytes(rows[:size])
     if len(shown) == len(rows):
         return ListAnswer(shown, b"")
-    last = Last(shown[-1].start_us, shown[-1].run_id)
-    return ListAnswer(shown, frontend.sealer.seal_page(last, _scope(where)))
+    end = shown[-1]
+    last = Last(end.start_us, end.run_id, end.close_us or 0, now_us)
+    return ListAnswer(shown, frontend.sealer.seal_page(last, scope))
 
 
 def check_filter(where: VisibilityFilter) -> None:
@@ -59,8 +77,9 @@ def check_filter(where: VisibilityFilter) -> None:
     checks.instant("filter.start_time_max_us", where.start_max_us)
 
 
-def _scope(where: VisibilityFilter) -> bytes:
-    return b"list_workflows" + hashlib.blake2b(canonical(where), digest_size=16).digest()
+def _scope(where: VisibilityFilter, query: str) -> bytes:
+    told = canonical((where, query))
+    return b"list_workflows" + hashlib.blake2b(told, digest_size=16).digest()
 
 
 def _within_bytes(rows: list[VisibilityRow]) -> list[VisibilityRow]:

@@ -44,3 +44,5 @@ def _check_cron(frontend: Frontend, start: StartWorkflow) -> None:
         raise invalid("cron_schedule", fault)
     if start.start_delay_ms:
         raise invalid("start_delay_ms", "cannot be used together with cron_schedule")
+    if start.search_attributes:
+        checks.search_attributes("search_attributes", start.search_attributes)

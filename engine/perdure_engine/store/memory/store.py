@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
+from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.rows import (
     CurrentRunRow,
     SnapshotRow,
@@ -22,6 +24,7 @@ from perdure_engine.ports.store import (
     HistoryPage,
     NamespaceRow,
     NodeRow,
+    PageKey,
     Removal,
     RunRecord,
     ShardRow,
@@ -33,7 +36,15 @@ from perdure_engine.ports.store import (
 from perdure_engine.store.memory.batch import apply_batch, apply_removal, apply_sweep
 from perdure_engine.store.memory.checks import UNIQUE_VIOLATION
 from perdure_engine.store.memory.faults import Faults, Moment
+from perdure_engine.store.memory.filters import matches
 from perdure_engine.store.memory.tables import Tables
+
+_NEVER_US = 253_402_214_400_000_000  # 9999-12-31: when an open run closes, for the order
+
+
+def _page_key(row: VisibilityRow, by_close: bool) -> tuple[int, int, bytes]:
+    close_us = _NEVER_US if row.close_us is None else row.close_us
+    return close_us if by_close else 0, row.start_us, row.run_id
 
 
 class MemoryCommits:
@@ -190,20 +201,45 @@ class MemoryLists:
     faults: Faults
 
     async def list_runs(
-        self, where: VisibilityFilter, before: tuple[int, bytes] | None, limit: int
+        self,
+        where: VisibilityFilter,
+        before: PageKey | None,
+        limit: int,
+        order: Order = Order.START_DESC,
     ) -> list[VisibilityRow]:
         await self.faults.meet("list_runs", Moment.BEFORE)
-        rows = [
-            row
-            for row in self._matching(where)
-            if before is None or (row.start_us, row.run_id) < before
-        ]
-        rows.sort(key=lambda row: (row.start_us, row.run_id), reverse=True)
+        descending = order in (Order.START_DESC, Order.CLOSE_DESC)
+        by_close = order in (Order.CLOSE_DESC, Order.CLOSE_ASC)
+        rows = sorted(
+            self._matching(where), key=lambda row: _page_key(row, by_close), reverse=descending
+        )
+        if before is not None:
+            close_us = before[2] if len(before) == 3 else 0
+            seen = ((close_us or _NEVER_US) if by_close else 0, before[0], before[1])
+            rows = [
+                row
+                for row in rows
+                if (
+                    _page_key(row, by_close) < seen
+                    if descending
+                    else _page_key(row, by_close) > seen
+                )
+            ]
         return rows[:limit]
 
     async def count_runs(self, where: VisibilityFilter) -> int:
         await self.faults.meet("count_runs", Moment.BEFORE)
         return sum(1 for _ in self._matching(where))
+
+    async def count_groups(
+        self, where: VisibilityFilter, group: Group
+    ) -> list[tuple[int | str, int]]:
+        await self.faults.meet("count_groups", Moment.BEFORE)
+        found: list[int | str] = [
+            row.status if group is Group.STATUS else row.workflow_type
+            for row in self._matching(where)
+        ]
+        return sorted(Counter(found).items(), key=lambda one: str(one[0]))
 
     def _matching(self, where: VisibilityFilter) -> Iterator[VisibilityRow]:
         for row in self.tables.visibility.all():
@@ -214,6 +250,7 @@ class MemoryLists:
                 and row.workflow_id.startswith(where.workflow_id_prefix)
                 and row.start_us >= where.start_min_us
                 and (not where.start_max_us or row.start_us < where.start_max_us)
+                and (where.expression is None or matches(where.expression, row))
             ):
                 yield row
 

@@ -57,9 +57,14 @@ class Access:
                 pass
         return await self.write(text, values)
 
-    async def read(self, text: LiteralString, values: Sequence[object] = ()) -> list[Row]:
-        """One SELECT: a READ ONLY SERIALIZABLE transaction by the reader's session settings."""
-        return await self.read_with(lambda session: session.fetch(text, values))
+    async def read(
+        self, text: LiteralString, values: Sequence[object] = (), *, prepare: bool = True
+    ) -> list[Row]:
+        """One SELECT: a READ ONLY SERIALIZABLE transaction by the reader's session settings.
+
+        `prepare`: not for a text that was composed and may never come again.
+        """
+        return await self.read_with(lambda session: session.fetch(text, values, prepare=prepare))
 
     async def read_with(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run `work` on a reader session, again on a conflict. Raises StoreUnavailable."""

@@ -6,13 +6,21 @@ index alone and stays on its page. A list merges sixteen short index scans, one 
 Filters by type and id prefix have no index: on 100,000 rows the worst list (nothing found) takes 37
 ms, and each index would cost every start and close more than the whole table does now. An index
 (namespace, bucket, workflow_id) is the answer when namespaces of millions are searched by prefix.
+Nor has the close time: with an index on it no close would stay on its page. Lists by close time sort
+what they find.
+
+A filter of the language adds its condition to one of a few texts (`store.sql.filters`). Where it
+demands an attribute, what the GIN index finds is sorted; no planner knows that this is less than to
+walk along the start times until a page is full. The index holds rows with attributes only.
 """
 
 from __future__ import annotations
 
 from typing import Final, LiteralString
 
-from perdure_engine.ports.store import VisibilityFilter
+from perdure_engine.ports.filters import Expression, Group, Order
+from perdure_engine.ports.store import PageKey, VisibilityFilter
+from perdure_engine.store.sql.filters import Conditions, indexed
 from perdure_engine.store.sql.parameters import (
     Blobs,
     Instant,
@@ -53,9 +61,21 @@ w_visibility as (
     ),
 )
 
-# $1 namespace, $2 statuses, $3 type, $4 prefix, $5 and $6 start, $7 and $8 the last row seen, $9
-# limit
-LIST: Final[LiteralString] = """\
+# $1 namespace, $2 statuses, $3 type, $4 prefix, $5 and $6 start
+_STARTED: Final[LiteralString] = """
+    and r.start_time >= $5::timestamptz and r.start_time < $6::timestamptz"""
+# The same, such that no index is read for it: beside the GIN index it would be read whole.
+_STARTED_OF_FOUND: Final[LiteralString] = """
+    and coalesce(r.start_time >= $5::timestamptz and r.start_time < $6::timestamptz, false)"""
+_OTHERWISE: Final[LiteralString] = """
+    and (cardinality($2::int2[]) = 0 or r.status = any($2::int2[]))
+    and ($3::text = '' or r.workflow_type = $3::text)
+    and substring(r.workflow_id, 1, length($4::text)) = $4::text"""
+_WHERE: Final[LiteralString] = _STARTED + _OTHERWISE
+
+# ---- by start time, along the index: $7 and $8 the last row seen, $9 limit
+
+_BUCKETS: Final[LiteralString] = """\
 select v.shard_id, v.run_id, v.namespace_id, v.bucket, v.workflow_id, v.workflow_type,
   v.task_queue, v.status, v.start_time, v.close_time, v.history_events, v.history_bytes, v.memo,
   v.attrs
@@ -65,24 +85,75 @@ cross join lateral (
     r.task_queue, r.status, r.start_time, r.close_time, r.history_events, r.history_bytes, r.memo,
     r.attrs::text as attrs
   from visibility as r
-  where r.namespace_id = $1::uuid and r.bucket = b.bucket::int2
-    and r.start_time >= $5::timestamptz and r.start_time < $6::timestamptz
+  where r.namespace_id = $1::uuid and r.bucket = b.bucket::int2"""
+_BEFORE: Final[LiteralString] = """
     and r.start_time <= $7::timestamptz
-    and (r.start_time, r.run_id) < ($7::timestamptz, $8::uuid)
-    and (cardinality($2::int2[]) = 0 or r.status = any($2::int2[]))
-    and ($3::text = '' or r.workflow_type = $3::text)
-    and substring(r.workflow_id, 1, length($4::text)) = $4::text
+    and (r.start_time, r.run_id) < ($7::timestamptz, $8::uuid)"""
+_AFTER: Final[LiteralString] = """
+    and r.start_time >= $7::timestamptz
+    and (r.start_time, r.run_id) > ($7::timestamptz, $8::uuid)"""
+_NEWEST_FIRST: Final[LiteralString] = """
   order by r.start_time desc, r.run_id desc limit $9::int8) as v
 order by v.start_time desc, v.run_id desc limit $9::int8"""
+_OLDEST_FIRST: Final[LiteralString] = """
+  order by r.start_time, r.run_id limit $9::int8) as v
+order by v.start_time, v.run_id limit $9::int8"""
 
-COUNT: Final[LiteralString] = """\
+LIST: Final[LiteralString] = _BUCKETS + _WHERE + _BEFORE + _NEWEST_FIRST
+
+# ---- sorted: the same parameters; by close time $10 too, the close of the last row seen
+
+_FOUND: Final[LiteralString] = """\
+with m as materialized (
+  select r.shard_id, r.run_id, r.namespace_id, r.bucket, r.workflow_id, r.workflow_type,
+    r.task_queue, r.status, r.start_time, r.close_time, r.history_events, r.history_bytes, r.memo,
+    r.attrs::text as attrs,
+    coalesce(r.close_time, '9999-12-31T00:00:00Z'::timestamptz) as close_order
+  from visibility as r
+  where r.namespace_id = $1::uuid"""
+_PAGE: Final[LiteralString] = """)
+select m.shard_id, m.run_id, m.namespace_id, m.bucket, m.workflow_id, m.workflow_type,
+  m.task_queue, m.status, m.start_time, m.close_time, m.history_events, m.history_bytes, m.memo,
+  m.attrs
+from m
+where """
+_SORTED: Final[dict[Order, LiteralString]] = {
+    Order.START_DESC: """(m.start_time, m.run_id) < ($7::timestamptz, $8::uuid)
+order by m.start_time desc, m.run_id desc limit $9::int8""",
+    Order.START_ASC: """(m.start_time, m.run_id) > ($7::timestamptz, $8::uuid)
+order by m.start_time, m.run_id limit $9::int8""",
+    Order.CLOSE_DESC: """(m.close_order, m.start_time, m.run_id)
+  < ($10::timestamptz, $7::timestamptz, $8::uuid)
+order by m.close_order desc, m.start_time desc, m.run_id desc limit $9::int8""",
+    Order.CLOSE_ASC: """(m.close_order, m.start_time, m.run_id)
+  > ($10::timestamptz, $7::timestamptz, $8::uuid)
+order by m.close_order, m.start_time, m.run_id limit $9::int8""",
+}
+
+# ---- counts
+
+_COUNT: Final[LiteralString] = """\
 select count(*) as runs
 from visibility as r
-where r.namespace_id = $1::uuid
-  and r.start_time >= $5::timestamptz and r.start_time < $6::timestamptz
-  and (cardinality($2::int2[]) = 0 or r.status = any($2::int2[]))
-  and ($3::text = '' or r.workflow_type = $3::text)
-  and substring(r.workflow_id, 1, length($4::text)) = $4::text"""
+where r.namespace_id = $1::uuid"""
+_COUNT_BY: Final[dict[Group, tuple[LiteralString, LiteralString]]] = {
+    Group.STATUS: (
+        """\
+select r.status, count(*) as runs
+from visibility as r
+where r.namespace_id = $1::uuid""",
+        "\ngroup by r.status",
+    ),
+    Group.WORKFLOW_TYPE: (
+        """\
+select r.workflow_type, count(*) as runs
+from visibility as r
+where r.namespace_id = $1::uuid""",
+        "\ngroup by r.workflow_type",
+    ),
+}
+
+COUNT: Final[LiteralString] = _COUNT + _WHERE
 
 # By key, open runs and closed ones: what has closed is for the reader to see. A condition here would make
 # one page read the whole shard when few rows meet it.
@@ -100,12 +171,56 @@ d_visibility as (
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "visibility.read_after": READ_AFTER,
     "visibility.list": LIST,
+    "visibility.list_oldest": _BUCKETS + _WHERE + _AFTER + _OLDEST_FIRST,
+    "visibility.list_closed": _FOUND + _WHERE + _PAGE + _SORTED[Order.CLOSE_DESC],
+    "visibility.list_closed_oldest": _FOUND + _WHERE + _PAGE + _SORTED[Order.CLOSE_ASC],
     "visibility.count": COUNT,
+    "visibility.count_by_status": _WHERE.join(_COUNT_BY[Group.STATUS]),
+    "visibility.count_by_type": _WHERE.join(_COUNT_BY[Group.WORKFLOW_TYPE]),
 }
+
+# The partial index is used where its own condition stands in the statement.
+_HAS_ATTRIBUTES: Final[LiteralString] = "\n    and r.attrs <> '{}'::jsonb"
 
 # 9999-12-31: later than any start, and an instant that both databases can hold.
 _LAST_US: Final = 253_402_214_400_000_000
 _LAST_RUN_ID: Final = b"\xff" * 16
+_FIRST: Final = (-1, bytes(16), -1)
+_LAST: Final = (_LAST_US, _LAST_RUN_ID, _LAST_US)
+_BY_CLOSE: Final = (Order.CLOSE_DESC, Order.CLOSE_ASC)
+
+
+def list_statement(
+    where: VisibilityFilter, order: Order, before: PageKey | None, limit: int
+) -> tuple[LiteralString, list[object]]:
+    values = filter_parameters(where) + page_parameters(order, before, limit)
+    expression = where.expression
+    holds, more = _where(expression, len(values))
+    values += more
+    if order in _BY_CLOSE or (expression is not None and indexed(expression)):
+        return _FOUND + holds + _PAGE + _SORTED[order], values
+    if order is Order.START_ASC:
+        return _BUCKETS + holds + _AFTER + _OLDEST_FIRST, values
+    return _BUCKETS + holds + _BEFORE + _NEWEST_FIRST, values
+
+
+def count_statement(
+    where: VisibilityFilter, group: Group | None
+) -> tuple[LiteralString, list[object]]:
+    values = filter_parameters(where)
+    holds, more = _where(where.expression, len(values))
+    head, tail = (_COUNT, "") if group is None else _COUNT_BY[group]
+    return head + holds + tail, values + more
+
+
+def _where(expression: Expression | None, taken: int) -> tuple[LiteralString, list[object]]:
+    if expression is None:
+        return _WHERE, []
+    conditions = Conditions(taken)
+    text = "\n    and " + conditions.text(expression)
+    if indexed(expression):
+        return _STARTED_OF_FOUND + _OTHERWISE + text + _HAS_ATTRIBUTES, conditions.values
+    return _WHERE + text, conditions.values
 
 
 def filter_parameters(where: VisibilityFilter) -> list[object]:
@@ -120,7 +235,11 @@ def filter_parameters(where: VisibilityFilter) -> list[object]:
     ]
 
 
-def page_parameters(before: tuple[int, bytes] | None, limit: int) -> list[object]:
-    """$7 to $9."""
-    start_us, run_id = before or (_LAST_US, _LAST_RUN_ID)
-    return [Instant(start_us), Uuid(run_id), Int8(limit)]
+def page_parameters(order: Order, before: PageKey | None, limit: int) -> list[object]:
+    """$7 to $9, and $10 of a list by close time."""
+    if before is None:
+        before = _FIRST if order in (Order.START_ASC, Order.CLOSE_ASC) else _LAST
+    page = [Instant(before[0]), Uuid(before[1]), Int8(limit)]
+    if order in _BY_CLOSE:
+        page.append(Instant((before[2] if len(before) == 3 else 0) or _LAST_US))
+    return page

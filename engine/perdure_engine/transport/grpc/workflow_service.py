@@ -21,7 +21,12 @@ from perdure_engine.transport.grpc.batch import batch_call
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert import intents, replies, requests
 from perdure_engine.transport.grpc.convert.events import event_message
-from perdure_engine.transport.grpc.convert.replies import explained, result_fields, row_message
+from perdure_engine.transport.grpc.convert.replies import (
+    counted,
+    explained,
+    result_fields,
+    row_message,
+)
 from perdure_engine.transport.grpc.decode import Context
 from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.wait_results import WaitStream
@@ -116,7 +121,9 @@ class WorkflowService(ActivityCalls):
         where = requests.filter_of(
             request.filter, await self._frontend.namespaces.id_of(request.namespace)
         )
-        answer = await list_workflows(self._frontend, where, request.page_size, request.page_token)
+        answer = await list_workflows(
+            self._frontend, where, request.page_size, request.page_token, request.query
+        )
         return pb.ListWorkflowsResponse(
             workflows=[row_message(row) for row in answer.rows],
             next_page_token=answer.next_page_token,
@@ -128,7 +135,7 @@ class WorkflowService(ActivityCalls):
         where = requests.filter_of(
             request.filter, await self._frontend.namespaces.id_of(request.namespace)
         )
-        return pb.CountWorkflowsResponse(count=await count_workflows(self._frontend, where))
+        return counted(await count_workflows(self._frontend, where, request.query))
 
     async def GetHistory(self, request: pb.GetHistoryRequest, _: Context) -> pb.GetHistoryResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)

@@ -39,6 +39,22 @@ Since = Annotated[
     str | None, typer.Option(help="Started at or after: a time, or 2h ago.", metavar="TIME")
 ]
 Until = Annotated[str | None, typer.Option(help="Started before.", metavar="TIME")]
+Query = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        help="Only these: \"WorkflowType = 'Order' AND Region = 'eu' ORDER BY CloseTime DESC\".",
+        show_default=False,
+    ),
+]
+GroupedQuery = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        help="Only these; may end in GROUP BY ExecutionStatus or WorkflowType.",
+        show_default=False,
+    ),
+]
 Limit = Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")]
 
 
@@ -57,14 +73,16 @@ async def list_(
     id_prefix: IdPrefix = "",
     since: Since = None,
     until: Until = None,
+    query: Query = None,
     limit: Limit = LIMIT_DEFAULT,
 ) -> None:
-    """List workflows, newest start first. Lists are never stale."""
+    """List workflows, newest start first unless the query says otherwise. Lists are never stale."""
     wanted = _filter(status, since, until)
     client = await session.connect()
     # One more than is shown, to know whether there are more.
     ask = limit + 1 if limit else None
     found = client.list_workflows(
+        query,
         status=wanted.statuses,
         workflow_type=type,
         id_prefix=id_prefix,
@@ -98,11 +116,13 @@ async def count(
     id_prefix: IdPrefix = "",
     since: Since = None,
     until: Until = None,
+    query: GroupedQuery = None,
 ) -> None:
     """Count workflows."""
     wanted = _filter(status, since, until)
     client = await session.connect()
-    number = await client.count_workflows(
+    found = await client.count_workflows(
+        query,
         status=wanted.statuses,
         workflow_type=type,
         id_prefix=id_prefix,
@@ -110,7 +130,18 @@ async def count(
         start_time_max=wanted.until,
         rpc_timeout=session.call_timeout,
     )
-    session.out.document({"count": number} if session.out.is_json else number)
+    if session.out.is_json:
+        document: dict[str, Any] = {"count": found.count}
+        if found.groups:
+            document["groups"] = [
+                {"values": list(group.group_values), "count": group.count} for group in found.groups
+            ]
+        session.out.document(document)
+    elif found.groups:
+        rows = [(" ".join(map(str, group.group_values)), group.count) for group in found.groups]
+        session.out.table(("GROUP", "COUNT"), rows)
+    else:
+        session.out.document(found.count)
 
 
 def _filter(statuses: list[Status] | None, since: str | None, until: str | None) -> _Filter:

@@ -15,6 +15,7 @@ from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.jsonable import to_jsonable
 from perdure.cli.parameters import InputFiles, Inputs, RunId, Wait, WorkflowId
+from perdure.cli.search_attributes import parse_search_attributes
 from perdure.cli.session import Session, connected
 from perdure.cli.workflow.group import app
 from perdure.common import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
@@ -60,6 +61,14 @@ Memo = Annotated[
     typer.Option(help="Stands in lists: NAME=JSON; again for more.", metavar="NAME=JSON"),
 ]
 
+SearchAttributes = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What lists find it by: NAME=JSON, or NAME:TYPE=JSON for Text and Datetime; again for more.",
+        metavar="NAME=JSON",
+    ),
+]
+
 
 @connected(app, "start")
 async def start(
@@ -76,6 +85,7 @@ async def start(
     conflict_policy: Conflict = None,
     memo: Memo = None,
     cron_schedule: CronSchedule = "",
+    search_attribute: SearchAttributes = None,
 ) -> None:
     """Start a workflow. When this returns, the start is saved."""
     options = _start_options(
@@ -84,6 +94,7 @@ async def start(
     _add_policies(options, reuse_policy, conflict_policy)
     if cron_schedule:
         options["cron_schedule"] = cron_schedule
+    options["search_attributes"] = parse_search_attributes(search_attribute or ())
     args = read_inputs(input or (), input_file or ())
     client = await session.connect()
     handle = await client.start_workflow(workflow_type, args=args, **options)
@@ -109,6 +120,7 @@ async def execute(
     reuse_policy: Reuse = None,
     conflict_policy: Conflict = None,
     memo: Memo = None,
+    search_attribute: SearchAttributes = None,
 ) -> None:
     """Start a workflow, wait for it, print its result as JSON.
 
@@ -119,6 +131,7 @@ async def execute(
         session, task_queue, id, execution_timeout, run_timeout, task_timeout, memo
     )
     _add_policies(options, reuse_policy, conflict_policy)
+    options["search_attributes"] = parse_search_attributes(search_attribute or ())
     args = read_inputs(input or (), input_file or ())
     client = await session.connect()
     handle = await client.start_workflow(workflow_type, args=args, **options)

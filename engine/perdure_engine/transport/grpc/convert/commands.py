@@ -11,6 +11,7 @@ from perdure_engine.core.errors import invalid
 from perdure_engine.transport.grpc.convert.failures import failure_of
 from perdure_engine.transport.grpc.convert.intents import PRIORITY_DEFAULT
 from perdure_engine.transport.grpc.convert.retries import policy_of
+from perdure_engine.transport.grpc.convert.search_attributes import attributes_of
 
 
 def commands_of(messages: Sequence[pb.Command]) -> list[core.Command]:
@@ -108,6 +109,13 @@ def _modify_properties(_: str, message: pb.ModifyProperties) -> core.ModifyPrope
     return core.ModifyProperties(message.upserted_memo)
 
 
+def _upsert_search_attributes(
+    field: str, message: pb.UpsertSearchAttributes
+) -> core.UpsertSearchAttributes:
+    at = f"{field}.upsert_search_attributes.search_attributes"
+    return core.UpsertSearchAttributes(attributes_of(at, message.search_attributes))
+
+
 COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "schedule_activity": _schedule_activity,
     "request_cancel_activity": _request_cancel_activity,
@@ -122,4 +130,5 @@ COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "complete_update": _complete_update,
     "record_marker": _record_marker,
     "modify_properties": _modify_properties,
+    "upsert_search_attributes": _upsert_search_attributes,
 }

@@ -13,6 +13,7 @@ from perdure_engine.core.ids import uuid_text
 from perdure_engine.transport.grpc.convert.failures import failure_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
+from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
 
 
 def event_message(event: core.Event) -> event_pb2.HistoryEvent:
@@ -68,6 +69,7 @@ def _continued(e: core.WorkflowExecutionStarted) -> Fields:
         "cron_schedule": e.cron_schedule,
         "execution_deadline_us": e.execution_deadline_us,
         "first_task_backoff_ms": e.first_task_backoff_ms,
+        "search_attributes": attribute_fields(e.search_attributes) if e.search_attributes else (),
     }
 
 
@@ -331,6 +333,13 @@ def _workflow_properties_modified(e: core.WorkflowPropertiesModified) -> Fields:
     }
 
 
+def _upsert_workflow_search_attributes(e: core.UpsertWorkflowSearchAttributes) -> Fields:
+    return {
+        "search_attributes": attribute_fields(e.search_attributes),
+        "workflow_task_completed_event_id": e.workflow_task_completed_event_id,
+    }
+
+
 ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
     core.WorkflowExecutionCompleted: (
@@ -390,5 +399,9 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowPropertiesModified: (
         "workflow_properties_modified",
         _workflow_properties_modified,
+    ),
+    core.UpsertWorkflowSearchAttributes: (
+        "upsert_workflow_search_attributes",
+        _upsert_workflow_search_attributes,
     ),
 }

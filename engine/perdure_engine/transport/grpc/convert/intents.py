@@ -33,6 +33,7 @@ from perdure_engine.core.intents import (
 from perdure_engine.core.limits import TASK_TIMEOUT_MS_DEFAULT
 from perdure_engine.frontend.checks import under, uuid_bytes, uuid_bytes_or_none
 from perdure_engine.transport.grpc.convert.retries import policy_of
+from perdure_engine.transport.grpc.convert.search_attributes import attributes_of
 
 PRIORITY_DEFAULT = 3
 BODY_HASH_BYTES = 8
@@ -108,6 +109,9 @@ def _start(
         cron_schedule=message.cron_schedule,
         signal=signal,
         update=update,
+        search_attributes=attributes_of("search_attributes", message.search_attributes)
+        if message.search_attributes
+        else (),
     )
 
 

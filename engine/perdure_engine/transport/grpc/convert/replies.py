@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import assert_never
 
 import msgspec
@@ -10,11 +9,13 @@ import msgspec
 from perdure_api.v1 import common_pb2, operator_service_pb2
 from perdure_api.v1 import namespace_service_pb2 as namespace_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
-from perdure_engine.core import events, replies
+from perdure_engine.core import events, replies, search_attributes
 from perdure_engine.core.describe import following
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.intents import UpdateStage
+from perdure_engine.core.status import Status
+from perdure_engine.frontend.handlers.count_workflows import CountAnswer
 from perdure_engine.frontend.handlers.describe_cluster import Cluster
 from perdure_engine.frontend.handlers.describe_task_queue import KindInfo
 from perdure_engine.frontend.handlers.explain_workflow import Explained, Why
@@ -23,6 +24,7 @@ from perdure_engine.ports.store import NamespaceRow
 from perdure_engine.transport.grpc.convert.failures import failure_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
+from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
 
 
 def started(reply: replies.Started) -> pb.StartWorkflowResponse:
@@ -177,6 +179,7 @@ def _info_fields(info: replies.RunInfo) -> Fields:
         "memo": info.memo,
         "stuck": info.stuck,
         "stuck_reason": info.stuck_reason,
+        "search_attributes": attribute_fields(info.search_attributes),
     }
 
 
@@ -222,8 +225,7 @@ def _pending_workflow_task(task: replies.PendingWorkflowTask | None) -> Fields:
 
 
 def row_message(row: VisibilityRow) -> pb.WorkflowInfo:
-    """`attrs` is a JSON object; a run that is stuck says there why."""
-    attributes = json.loads(row.attrs) if len(row.attrs) > len("{}") else {}
+    attributes, stuck_reason = search_attributes.from_json(row.attrs)
     return pb.WorkflowInfo(
         workflow_id=row.workflow_id,
         run_id=uuid_text(row.run_id),
@@ -235,9 +237,27 @@ def row_message(row: VisibilityRow) -> pb.WorkflowInfo:
         history_events=row.history_events,
         history_size_bytes=row.history_bytes,
         memo=row.memo,
-        stuck="stuck" in attributes,
-        stuck_reason=attributes.get("stuck", ""),
+        stuck=stuck_reason is not None,
+        stuck_reason=stuck_reason or "",
+        search_attributes=attribute_fields(attributes),
     )
+
+
+def counted(answer: CountAnswer) -> pb.CountWorkflowsResponse:
+    return pb.CountWorkflowsResponse(
+        count=answer.count,
+        groups=[
+            pb.WorkflowCountGroup(count=count, values=[_group_value(value)])
+            for value, count in answer.groups
+        ],
+    )
+
+
+def _group_value(value: int | str) -> str:
+    """A status as filters write it: ContinuedAsNew."""
+    if isinstance(value, str):
+        return value
+    return "".join([word.capitalize() for word in Status(value).name.split("_")])
 
 
 def namespace_info(row: NamespaceRow) -> namespace_pb2.NamespaceInfo:
