@@ -36,6 +36,8 @@ def check_start(frontend: Frontend, start: StartWorkflow) -> None:
     checks.retry_policy("retry_policy", start.retry_policy)
     if start.cron_schedule:
         _check_cron(frontend, start)
+    if start.search_attributes:
+        checks.search_attributes("search_attributes", start.search_attributes)
 
 
 def _check_cron(frontend: Frontend, start: StartWorkflow) -> None:
@@ -44,5 +46,3 @@ def _check_cron(frontend: Frontend, start: StartWorkflow) -> None:
         raise invalid("cron_schedule", fault)
     if start.start_delay_ms:
         raise invalid("start_delay_ms", "cannot be used together with cron_schedule")
-    if start.search_attributes:
-        checks.search_attributes("search_attributes", start.search_attributes)
