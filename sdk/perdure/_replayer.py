@@ -6,9 +6,10 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from perdure._client.history import WorkflowHistory
-from perdure._definitions import WorkflowDefinition, workflow_definition
+from perdure._definitions import WorkflowDefinition, WorkflowRegistry
 from perdure._replay import guard
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Event, Task, TaskFailure, TaskSuccess
@@ -17,7 +18,7 @@ from perdure._wire.edge import PayloadEdge
 from perdure._wire.events import event_from_message
 from perdure._wire.history import message_from_history_event
 from perdure.converter import DataConverter
-from perdure.errors import HistoryError, UnknownWorkflowTypeError
+from perdure.errors import HistoryError
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,15 @@ class Replayer:
         workflows: Sequence[type],
         namespace: str = "default",
         data_converter: DataConverter = DataConverter.default,
+        workflow_failure_exception_types: Sequence[type[BaseException]] = (),
     ) -> None:
-        """Raises TypeError or ValueError for what cannot be run."""
-        definitions = [workflow_definition(workflow) for workflow in workflows]
-        dynamic = [one for one in definitions if one.dynamic]
-        self._dynamic = dynamic[0] if dynamic else None
-        self._workflows = {one.name: one for one in definitions if not one.dynamic}
-        if not definitions:
+        """Takes what the worker takes of the same names. TypeError, ValueError: cannot be run."""
+        if not workflows:
             raise ValueError("at least one workflow is needed")
-        if len(dynamic) > 1:
-            raise ValueError("at most one workflow is dynamic")
-        if len(self._workflows) + len(dynamic) < len(definitions):
-            raise ValueError("two workflows have the same name")
+        self._workflows = WorkflowRegistry(workflows)
         self._namespace = namespace
         self._data_converter = data_converter
+        self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._edge = PayloadEdge.of(data_converter)
         guard.install()
         for workflow in workflows:
@@ -114,13 +110,14 @@ class Replayer:
                 await self._edge.decode(message)
             events = [event_from_message(message) for message in messages]
             task = _task_of(history, events)
-            definition = self._workflows.get(task.workflow_type) or self._dynamic
-            if definition is None:
-                raise UnknownWorkflowTypeError(task.workflow_type, list(self._workflows))
+            definition = self._workflows.find(task.workflow_type)
         except Exception as error:
             return error
         instance = _ReplayedInstance(
-            definition, namespace=self._namespace, data_converter=self._data_converter
+            definition,
+            namespace=self._namespace,
+            data_converter=self._data_converter,
+            failure_exception_types=self._failure_exception_types,
         )
         try:
             outcome = instance.activate(task)
@@ -134,10 +131,8 @@ class _ReplayedInstance(WorkflowInstance):
 
     __slots__ = ("error",)
 
-    def __init__(
-        self, definition: WorkflowDefinition, *, namespace: str, data_converter: DataConverter
-    ) -> None:
-        super().__init__(definition, namespace=namespace, data_converter=data_converter)
+    def __init__(self, definition: WorkflowDefinition, **options: Any) -> None:
+        super().__init__(definition, **options)
         self.error: Exception | None = None
 
     def _fail(self, task: Task, error: BaseException) -> TaskSuccess | TaskFailure:

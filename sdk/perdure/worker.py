@@ -21,12 +21,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from perdure._definitions import (
-    ActivityDefinition,
-    WorkflowDefinition,
-    activity_definition,
-    workflow_definition,
-)
+from perdure._definitions import ActivityRegistry, WorkflowRegistry
 from perdure._replay import guard
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Task
@@ -35,7 +30,6 @@ from perdure._wire.worker_service import WorkerIdentity
 from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings
 from perdure.client import Client
-from perdure.errors import UnknownWorkflowTypeError
 
 __all__ = [
     "Replayer",
@@ -97,25 +91,17 @@ class Worker:
         """
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
-        places = (
+        _check_places(
             max_concurrent_workflow_tasks,
             max_concurrent_activities,
             max_concurrent_local_activities,
         )
-        if min(places) < 1:
-            raise ValueError("a worker needs at least one place for each kind of task")
         self._client = client
-        definitions = [workflow_definition(one) for one in workflows]
-        self._workflows = _by_name([one for one in definitions if not one.dynamic])
-        self._dynamic_workflow = _only_dynamic(definitions)
+        self._workflows = WorkflowRegistry(workflows)
         self._failure_exception_types = tuple(workflow_failure_exception_types)
-        every = [activity_definition(one) for one in activities]
-        self._activities, others = _by_version(every)
-        self._newest = {
-            name: one.version for name, one in self._activities.items() if one.version > 1
-        }
+        self._activities = ActivityRegistry(activities)
         if isinstance(activity_executor, ProcessPoolExecutor):
-            check_picklable(every, client.data_converter.payload_converter)
+            check_picklable(self._activities.all, client.data_converter.payload_converter)
         self._own_executor: ThreadPoolExecutor | None = None
         if activity_executor is None:
             self._own_executor = activity_executor = ThreadPoolExecutor(
@@ -129,8 +115,8 @@ class Worker:
                 identity=identity or client.identity,
                 build_id=build_id,
             ),
-            activities=self._activities,
-            activity_versions=others,
+            activities=self._activities.newest,
+            activity_versions=self._activities.others,
             make_instance=self._make_instance,
             executor=activity_executor,
             converter=client.data_converter.payload_converter,
@@ -233,50 +219,15 @@ class Worker:
             self._body.cancel()
 
     def _make_instance(self, task: Task) -> WorkflowInstance:
-        definition = self._workflows.get(task.workflow_type) or self._dynamic_workflow
-        if definition is None:
-            raise UnknownWorkflowTypeError(task.workflow_type, list(self._workflows))
         return WorkflowInstance(
-            definition,
+            self._workflows.find(task.workflow_type),
             namespace=self._client.namespace,
             data_converter=self._client.data_converter,
             failure_exception_types=self._failure_exception_types,
-            newest_activities=self._newest,
+            newest_activities=self._activities.versions,
         )
 
 
-def _only_dynamic(definitions: list[WorkflowDefinition]) -> WorkflowDefinition | None:
-    dynamic = [definition for definition in definitions if definition.dynamic]
-    if len(dynamic) > 1:
-        raise ValueError("a worker has at most one dynamic workflow")
-    return dynamic[0] if dynamic else None
-
-
-def _by_version(
-    definitions: list[ActivityDefinition],
-) -> tuple[dict[str, ActivityDefinition], dict[tuple[str, int], ActivityDefinition]]:
-    """The newest of each name, and the others by name and version."""
-    told = [
-        (one.name or "dynamic") + (f" version {one.version}" if one.version > 1 else "")
-        for one in definitions
-    ]
-    twice = sorted({one for one in told if told.count(one) > 1})
-    if twice:
-        raise ValueError(f"registered twice: {', '.join(twice)}")
-    newest: dict[str, ActivityDefinition] = {}
-    others: dict[tuple[str, int], ActivityDefinition] = {}
-    for one in sorted(definitions, key=lambda one: one.version):
-        older = newest.get(one.name)
-        if older is not None:
-            others[older.name, older.version] = older
-        newest[one.name] = one
-    return newest, others
-
-
-def _by_name(definitions: list[WorkflowDefinition]) -> dict[str, WorkflowDefinition]:
-    by_name = {definition.name: definition for definition in definitions}
-    if len(by_name) < len(definitions):
-        names = [definition.name for definition in definitions]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise ValueError(f"registered twice: {', '.join(twice)}")
-    return by_name
+def _check_places(*places: int) -> None:
+    if min(places) < 1:
+        raise ValueError("a worker needs at least one place for each kind of task")
