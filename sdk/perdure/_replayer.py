@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 from perdure._client.history import WorkflowHistory
 from perdure._definitions import WorkflowDefinition, WorkflowRegistry
-from perdure._replay import guard
+from perdure._replay.guard import guard_workflows
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Event, Task, TaskFailure, TaskSuccess
 from perdure._replay.messages import WorkflowExecutionStarted as Started
@@ -62,9 +61,7 @@ class Replayer:
         self._data_converter = data_converter
         self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._edge = PayloadEdge.of(data_converter)
-        guard.install()
-        for workflow in workflows:
-            guard.cover(sys.modules[workflow.__module__])
+        guard_workflows(workflows)
 
     async def replay_workflow(
         self, history: WorkflowHistory, *, raise_on_replay_failure: bool = True

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
@@ -22,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from perdure._definitions import ActivityRegistry, WorkflowRegistry
-from perdure._replay import guard
+from perdure._replay.guard import guard_workflows
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
@@ -60,6 +59,13 @@ class Worker:
     When it is shut down (or `run` is cancelled) it takes no more tasks, gives running activities
     `graceful_shutdown_timeout` to end, asks the rest to stop, and gives back to the engine what
     then is unfinished, to be run elsewhere at once.
+
+    Sync activities run in `activity_executor`, by default threads of the worker's own, as many as
+    `max_concurrent_activities`. In a `ProcessPoolExecutor` they can be heartbeating, checkpointing
+    and cancelled as well; function, arguments and result must be picklable. Make the pool with the
+    start method "forkserver" or "spawn": gRPC does not survive a fork.
+    `workflow_failure_exception_types` are, for all workflows of this worker, exceptions that fail
+    the run although by their kind they would only fail the workflow task and have it retried.
     """
 
     def __init__(
@@ -79,16 +85,7 @@ class Worker:
         identity: str | None = None,
         build_id: str = "",
     ) -> None:
-        """Raises TypeError or ValueError for what cannot be run.
-
-        Sync activities run in `activity_executor`, by default threads of the worker's own, as many
-        as `max_concurrent_activities`. In a `ProcessPoolExecutor` they can be heartbeating,
-        checkpointing and cancelled as well; function, arguments and result must be picklable. Make
-        the pool with the start method "forkserver" or "spawn": gRPC does not survive a fork.
-        `workflow_failure_exception_types` are, for all workflows of this worker, exceptions that
-        fail the run although by their kind they would only fail the workflow task and have it
-        retried.
-        """
+        """Raises TypeError or ValueError for what cannot be run."""
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
         _check_places(
@@ -127,9 +124,7 @@ class Worker:
             edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
         )
-        guard.install()
-        for workflow in workflows:
-            guard.cover(sys.modules[workflow.__module__])
+        guard_workflows(workflows)
         self._started = False
         self._stop_requested = asyncio.Event()
         self._stopped = asyncio.Event()

@@ -11,6 +11,8 @@ from perdure_engine.core.commands import (
     CompleteUpdate,
     CompleteWorkflow,
     ContinueAsNew,
+    ModifyProperties,
+    RecordMarker,
     ScheduleActivity,
 )
 from perdure_engine.core.draft import Draft
@@ -94,6 +96,10 @@ def _command_size(command: Command) -> int:
             return len(command.result)
         case ContinueAsNew():
             return len(command.input) + len(command.header) + len(command.memo)
+        case RecordMarker():
+            return len(command.details) + len(command.header)
+        case ModifyProperties():
+            return len(command.upserted_memo)
         case _:
             return 0
 

@@ -18,7 +18,8 @@ import functools
 import gc
 import importlib
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -79,6 +80,13 @@ def install() -> None:
         module = importlib.import_module(module_name)
         for name in names.split():
             _wrap_in_c(module, name, f"{module_name}.{name}()", fix)
+
+
+def guard_workflows(workflows: Iterable[type]) -> None:
+    """Wraps what workflow code must not call, in the modules of these workflows too."""
+    install()
+    for workflow in workflows:
+        cover(sys.modules[workflow.__module__])
 
 
 def cover(module: ModuleType) -> None:

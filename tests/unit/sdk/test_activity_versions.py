@@ -10,11 +10,15 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, in_memory
 
 from perdure import activity, workflow
-from perdure._definitions import WorkflowDefinition, activity_definition, workflow_definition
+from perdure._definitions import (
+    ActivityRegistry,
+    WorkflowDefinition,
+    activity_definition,
+    workflow_definition,
+)
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import ScheduleActivity
 from perdure.converter import DataConverter
-from perdure.worker import _by_version
 
 LIMIT = timedelta(seconds=10)
 
@@ -120,9 +124,13 @@ def test_by_name_the_newest_that_the_worker_has() -> None:
 def test_the_newest_of_a_name_and_the_others() -> None:
     one, two = activity_definition(weigh_1), activity_definition(weigh_2)
 
-    assert _by_version([two, one]) == ({"weigh": two}, {("weigh", 1): one})
+    registry = ActivityRegistry([weigh_2, weigh_1])
+
+    assert registry.newest == {"weigh": two}
+    assert registry.others == {("weigh", 1): one}
+    assert registry.versions == {"weigh": 2}
     with pytest.raises(ValueError, match="registered twice: weigh version 2"):
-        _by_version([two, one, two])
+        ActivityRegistry([weigh_2, weigh_1, weigh_2])
 
 
 @pytest.mark.parametrize("options", [{"version": 0}, {"version": 2, "dynamic": True}])

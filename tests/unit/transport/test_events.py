@@ -108,6 +108,19 @@ def test_an_event_without_attributes_still_says_what_it_is() -> None:
     assert read.WhichOneof("attributes") == "workflow_execution_timed_out"
 
 
+def test_search_attributes_are_told_of_a_run_that_is_no_part_of_a_chain() -> None:
+    plain = msgspec.structs.replace(
+        samples.STARTED,
+        execution_deadline_us=0,
+        initiator=core.Initiator.NONE,
+        cron_schedule="",
+        search_attributes=samples.ATTRIBUTES,
+    )
+
+    told = event_message(plain).workflow_execution_started.search_attributes
+    assert [one.name for one in told] == [one.name for one in samples.ATTRIBUTES]
+
+
 def test_the_engines_own_termination_names_no_request() -> None:
     message = event_message(core.WorkflowExecutionTerminated(9, 1, "too long", b"", "", b"", b""))
 

@@ -55,6 +55,7 @@ def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
         "priority": e.priority,
         "static_summary": e.static_summary,
         "static_details": e.static_details,
+        "search_attributes": attribute_fields(e.search_attributes) if e.search_attributes else (),
         **(_continued(e) if e.execution_deadline_us or e.cron_schedule or e.initiator else {}),
     }
 
@@ -69,7 +70,6 @@ def _continued(e: core.WorkflowExecutionStarted) -> Fields:
         "cron_schedule": e.cron_schedule,
         "execution_deadline_us": e.execution_deadline_us,
         "first_task_backoff_ms": e.first_task_backoff_ms,
-        "search_attributes": attribute_fields(e.search_attributes) if e.search_attributes else (),
     }
 
 
