@@ -62,6 +62,11 @@ class ShardTimers:
     def fired(self, wake_us: int, timer_id: int) -> None:
         """What the timer asked for is saved, or it had nothing to ask for any more."""
         self._firing.discard((wake_us, timer_id))
+        rooms = self._shard.rooms
+        late_us = rooms.database_clock.low_us() - wake_us
+        if late_us < 0:
+            rooms.metrics.timer_early.inc()
+        rooms.metrics.timer_lateness_seconds.observe(late_us / 1_000_000)
 
     def add(self, entry: Entry) -> None:
         key = entry[:2]
@@ -83,6 +88,13 @@ class ShardTimers:
         return max(self.mark_us, min(ends))
 
     # ---- firing
+
+    def lag_us(self) -> int:
+        """How long the oldest timer that should have fired is due."""
+        due = [wake_us for wake_us, _ in self._firing]
+        if self._heap:
+            due.append(self._heap[0][0])
+        return max(0, self._shard.rooms.database_clock.low_us() - min(due)) if due else 0
 
     @property
     def busy(self) -> bool:
