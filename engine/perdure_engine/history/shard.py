@@ -24,10 +24,11 @@ from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
 from perdure_engine.history import later, metering, rows
 from perdure_engine.history.addressing import address_of, require_same_workflow
-from perdure_engine.history.beginning import begin, follow
+from perdure_engine.history.beginning import begin, follow, replaces
 from perdure_engine.history.inbox import Inbox
 from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.loading import Loading
+from perdure_engine.history.pacing import paced
 from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
@@ -281,6 +282,9 @@ class Shard:
                 raise run_id_in_use(intent)
             if named.current.run_id != intent.run_id:
                 return Started(intent.run_id, True)  # a repeat, after another run has followed
+        if replaces(found, intent):
+            now_s = self.rooms.clock.monotonic()
+            current.pace = paced(current.pace, intent.workflow_id, now_s)
         existing = self._draft(step, found, env) if isinstance(found, Run) else None
         reply, draft = start_workflow.decide(intent, env, existing)
         if draft is not None:

@@ -106,16 +106,22 @@ def _capped(values: Labels, known: Mapping[Labels, object]) -> Labels:
     return values if len(known) < SERIES_MAX else (OTHER,) * len(values)
 
 
-class Metrics:
-    """All that one engine process shows. Whoever measures is handed it whole."""
+class CallsFigures:
+    """What clients and workers call."""
 
     def __init__(self) -> None:
-        # ---- calls
+        super().__init__()
         self.requests = Counter("requests_total", "Calls that ended, by code.", "operation", "code")
         self.request_seconds = Histogram(
             "request_seconds", "How long calls took; long polls too.", LATENCY_S, "operation"
         )
-        # ---- matching
+
+
+class MatchingFigures:
+    """Tasks and who asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.inflight_polls = Gauge("inflight_polls", "Worker polls that wait now.")
         self.poll_results = Counter(
             "poll_results_total", "Worker polls that ended: tasks, empty, abandoned.", "result"
@@ -144,7 +150,13 @@ class Metrics:
         )
         self.pollers = Gauge("pollers", "Workers that polled lately or hold tasks.", *queue)
         self.no_poller_tasks = Gauge("no_poller_tasks", "Ready tasks that no worker asks for.")
-        # ---- shards
+
+
+class ShardsFigures:
+    """What this node owns."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.shards_owned = Gauge("shards_owned", "Shards that this node serves.")
         self.shard_acquire_seconds = Histogram(
             "shard_acquire_seconds", "From taking shards to serving them.", LATENCY_S
@@ -161,7 +173,13 @@ class Metrics:
         self.runs_in_memory = Gauge("runs_in_memory", "Runs whose state is cached.")
         self.runs_quarantined = Gauge("runs_quarantined", "Runs set aside: they cannot be saved.")
         self.inbox_intents = Gauge("inbox_intents", "What waits to be decided.")
-        # ---- the database
+
+
+class DatabaseFigures:
+    """What statements cost."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.db_txn_seconds = Histogram(
             "db_txn_seconds", "How long statements took, by what for.", LATENCY_S, "op"
         )
@@ -176,7 +194,13 @@ class Metrics:
         self.db_ambiguous = Counter(
             "db_ambiguous_total", "Commits whose outcome had to be found out."
         )
-        # ---- time
+
+
+class TimeFigures:
+    """How punctual timers are."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.timer_lateness_seconds = Histogram(
             "timer_lateness_seconds", "From when timers were due to their firing.", AGE_S
         )
@@ -190,7 +214,13 @@ class Metrics:
             "clock_skew_seconds", "This machine's clock ahead of what is known of the database's."
         )
         self.tzdata_version_info = Gauge("tzdata_version_info", "The time zones in use.", "version")
-        # ---- runs
+
+
+class RunsFigures:
+    """What became of runs, and what must never happen."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.workflow_started = Counter("workflow_started_total", "Runs begun.")
         self.workflow_closed = Counter("workflow_closed_total", "Runs closed.", "status")
         self.workflow_task_failed = Counter(
@@ -215,12 +245,17 @@ class Metrics:
             "progress_cas_conflicts_total", "Progress of stale attempts that was refused."
         )
         self.runs_removed = Counter("runs_removed_total", "Runs deleted, by call or retention.")
-        # ---- what must not be
         self.invariant_violations = Counter(
             "invariant_violations_total",
             "Alarms: each is a defect of the engine or the data.",
             "id",
         )
+
+
+class Metrics(
+    CallsFigures, MatchingFigures, ShardsFigures, DatabaseFigures, TimeFigures, RunsFigures
+):
+    """All that one engine process shows. Whoever measures is handed it whole."""
 
     def families(self) -> Iterator[Family]:
         for family in vars(self).values():
