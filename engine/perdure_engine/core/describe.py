@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core import limits
-from perdure_engine.core.events import (
-    ClosingEvent,
-    WorkflowExecutionCompleted,
-    WorkflowExecutionContinuedAsNew,
-    WorkflowExecutionFailed,
-    WorkflowExecutionTimedOut,
-)
+from perdure_engine.core.closing import following as following
 from perdure_engine.core.replies import (
     Closed,
     Description,
@@ -66,20 +60,6 @@ def run_info(state: RunState) -> RunInfo:
         stuck_reason=failure.message if failure is not None else "",
         search_attributes=folded.search_attributes,
     )
-
-
-def following(closed: ClosingEvent | None) -> bytes:
-    """The run that follows a closed one; b"": none."""
-    match closed:
-        case (
-            WorkflowExecutionCompleted()
-            | WorkflowExecutionFailed()
-            | WorkflowExecutionTimedOut()
-            | WorkflowExecutionContinuedAsNew()
-        ):
-            return closed.new_run_id
-        case _:
-            return b""
 
 
 def closed_reply(state: RunState) -> Closed:

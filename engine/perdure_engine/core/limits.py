@@ -74,6 +74,9 @@ class RunLimits(msgspec.Struct, frozen=True):
     commands_max: int = 10_000  # of one workflow task
     updates_in_flight_max: int = 10  # admitted, or accepted and not completed
     updates_max: int = 2_000  # of one run; it remembers the id of each
+    pending_children_max: int = 2_000
+    pending_external_signals_max: int = 2_000
+    pending_external_cancels_max: int = 2_000
 
 
 DEFAULT_RUN_LIMITS = RunLimits()

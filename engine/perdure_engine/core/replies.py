@@ -8,6 +8,7 @@ from perdure_engine.core.events import ClosingEvent
 from perdure_engine.core.explain import Explanation
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.intents import UpdateStage
+from perdure_engine.core.messages import Message
 from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import ActivityOptions
@@ -133,5 +134,6 @@ Reply = (
     | Explanation
     | UpdateStatus
     | ActivityHeard
+    | Message
     | None
 )
