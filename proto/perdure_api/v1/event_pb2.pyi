@@ -57,6 +57,11 @@ class _WorkflowTaskFailedCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrappe
     WORKFLOW_TASK_FAILED_CAUSE_PAYLOAD_DECODE: _WorkflowTaskFailedCause.ValueType  # 6
     WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK: _WorkflowTaskFailedCause.ValueType  # 7
     WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE: _WorkflowTaskFailedCause.ValueType  # 8
+    WORKFLOW_TASK_FAILED_CAUSE_PENDING_CHILD_WORKFLOWS_LIMIT_EXCEEDED: _WorkflowTaskFailedCause.ValueType  # 12
+    WORKFLOW_TASK_FAILED_CAUSE_PENDING_SIGNALS_LIMIT_EXCEEDED: _WorkflowTaskFailedCause.ValueType  # 13
+    """to other runs"""
+    WORKFLOW_TASK_FAILED_CAUSE_PENDING_REQUEST_CANCEL_LIMIT_EXCEEDED: _WorkflowTaskFailedCause.ValueType  # 14
+    """of other runs"""
 
 class WorkflowTaskFailedCause(_WorkflowTaskFailedCause, metaclass=_WorkflowTaskFailedCauseEnumTypeWrapper): ...
 
@@ -69,6 +74,11 @@ WORKFLOW_TASK_FAILED_CAUSE_UNKNOWN_WORKFLOW_TYPE: WorkflowTaskFailedCause.ValueT
 WORKFLOW_TASK_FAILED_CAUSE_PAYLOAD_DECODE: WorkflowTaskFailedCause.ValueType  # 6
 WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK: WorkflowTaskFailedCause.ValueType  # 7
 WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE: WorkflowTaskFailedCause.ValueType  # 8
+WORKFLOW_TASK_FAILED_CAUSE_PENDING_CHILD_WORKFLOWS_LIMIT_EXCEEDED: WorkflowTaskFailedCause.ValueType  # 12
+WORKFLOW_TASK_FAILED_CAUSE_PENDING_SIGNALS_LIMIT_EXCEEDED: WorkflowTaskFailedCause.ValueType  # 13
+"""to other runs"""
+WORKFLOW_TASK_FAILED_CAUSE_PENDING_REQUEST_CANCEL_LIMIT_EXCEEDED: WorkflowTaskFailedCause.ValueType  # 14
+"""of other runs"""
 Global___WorkflowTaskFailedCause: _TypeAlias = WorkflowTaskFailedCause  # noqa: Y015
 
 class _StartChildFailedCause:
