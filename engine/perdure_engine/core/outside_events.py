@@ -175,10 +175,16 @@ HeardEvent = (
 )
 """What other runs answer: like all that comes from outside, it waits while a workflow task is out."""
 
-InitiatedEvent = (
-    StartChildWorkflowExecutionInitiated
+OutsideEvent = (
+    RequestCancelExternalWorkflowExecutionInitiated
+    | RequestCancelExternalWorkflowExecutionFailed
+    | ExternalWorkflowExecutionCancelRequested
+    | StartChildWorkflowExecutionInitiated
+    | StartChildWorkflowExecutionFailed
+    | ChildWorkflowExecutionStarted
+    | ChildClosedEvent
     | SignalExternalWorkflowExecutionInitiated
-    | RequestCancelExternalWorkflowExecutionInitiated
+    | SignalExternalWorkflowExecutionFailed
+    | ExternalWorkflowExecutionSignaled
 )
-
-OutsideEvent = InitiatedEvent | HeardEvent
+"""All of them, by their numbers."""
