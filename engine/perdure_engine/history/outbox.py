@@ -72,8 +72,8 @@ class Outbox:
 
     @property
     def busy(self) -> bool:
-        """Something is to be said, or may be."""
-        return bool(self._known) or self._more or not self._begun
+        """Something is to be said."""
+        return bool(self._known) or self._more
 
     def holds(self, run_id: bytes) -> bool:
         """Whether the run may have something to say still: then its rows must stay."""
