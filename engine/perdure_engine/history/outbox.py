@@ -36,7 +36,7 @@ WINDOW = 64  # under way to one shard: half of what one statement there takes
 CREDIT = 4_000  # in memory; a lane that waits costs about 2 KB
 PAGE = 500
 WAIT_S = 0.1  # before the first repeat; doubles
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 10.0
 READ_RETRY_S = 1.0
 TOO_MANY = ("TOO_MANY_SIGNALS", "TOO_MANY_REQUEST_IDS")
 # What a repeat may mend; the rest is an alarm too, and is repeated all the same: nothing may be lost.

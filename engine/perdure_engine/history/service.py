@@ -82,7 +82,7 @@ class HistoryService:
 
     def deliver(self, shard_id: int, intent: DeliveredIntent) -> Awaitable[Reply]:
         shard = self._shards.get(shard_id)
-        if shard is None and self.peers is not None:
+        if self.peers is not None and (shard is None or shard.closed):
             return self.peers.deliver(shard_id, intent)
         return self.receive(shard_id, intent)
 

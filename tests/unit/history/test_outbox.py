@@ -19,6 +19,7 @@ from tests.unit.history.room import (
     in_room,
     nothing_said,
     pass_time,
+    refused,
     turns,
     within,
 )
@@ -127,6 +128,18 @@ async def test_a_message_waits_for_its_shard_to_be_served(room: Room) -> None:
     assert messages(room) == 1
     assert not node.alarms, "a shard that is elsewhere is no alarm"
     await node.take(shard_id(CHILD))
+    await quiet(room)
+    assert await heard(room, run_id) == ["ChildWorkflowExecutionStarted"]
+
+
+@in_room()
+async def test_a_shard_that_was_lost_to_another_node_is_reached_there(room: Room) -> None:
+    """It is in this node's memory still, closed."""
+    node = await room.node(*EVERY)
+    other = await room.node(shard_id(CHILD))
+    node.history.peers, other.history.peers = Wire(other), Wire(node)
+    await refused(node.start("lost", shard_id(CHILD)))  # its fence is another's
+    run_id = await parent(node, room, [child()])
     await quiet(room)
     assert await heard(room, run_id) == ["ChildWorkflowExecutionStarted"]
 
@@ -349,9 +362,7 @@ async def test_a_caller_that_waits_for_a_deletion_hears_that_the_shard_has_moved
     )
     await pass_time(1)
     await node.history.release_many([shard_id("parent")])
-    with pytest.raises(Rejected) as refused:
-        await deleted
-    assert refused.value.reason == "SHARD_MOVED"
+    assert (await refused(deleted)).reason == "SHARD_MOVED"
 
 
 @in_room()
