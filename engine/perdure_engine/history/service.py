@@ -53,7 +53,7 @@ class OwnershipStore(MembershipStore, Protocol):
 
 
 class HistoryService:
-    """Implements ports.history.History, ports.shards.OwnedShards and ports.delivery.Delivery.
+    """Implements ports.history.History, ports.shards.OwnedShards, ports.delivery.Delivery and Receiver.
 
     `peers` None: this node is alone, and what goes to a shard that it does not serve waits.
     """
@@ -80,7 +80,7 @@ class HistoryService:
         shard = self._shards.get(intent.token.shard_id)
         return _refused(intent.token.shard_id) if shard is None else shard.submit(intent)
 
-    def deliver(self, shard_id: int, intent: DeliveredIntent) -> Awaitable[Reply]:
+    def deliver(self, shard_id: int, intent: DeliveredIntent) -> Awaitable[object]:
         shard = self._shards.get(shard_id)
         if self.peers is not None and (shard is None or shard.closed):
             return self.peers.deliver(shard_id, intent)
