@@ -45,6 +45,11 @@ def _check_start(command: StartChildWorkflow, cron_fault: Callable[[str], str]) 
     checks.size(f"{at}.memo", command.memo, limits.MEMO_BYTES_MAX)
     checks.size(f"{at}.static_summary", command.static_summary, limits.REASON_BYTES_MAX)
     checks.size(f"{at}.static_details", command.static_details, limits.HEADER_BYTES_MAX)
+    together = len(command.input) + len(command.header) + len(command.memo)
+    together += len(command.static_summary) + len(command.static_details)
+    if together > limits.CHILD_START_BYTES_MAX:
+        most = limits.CHILD_START_BYTES_MAX
+        raise invalid(at, f"holds {together} bytes of payloads together, the limit is {most}")
     checks.duration(f"{at}.execution_timeout_ms", command.execution_timeout_ms)
     checks.duration(f"{at}.run_timeout_ms", command.run_timeout_ms)
     checks.duration(f"{at}.task_timeout_ms", command.task_timeout_ms, limits.TASK_TIMEOUT_MS_MAX)

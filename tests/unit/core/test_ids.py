@@ -81,7 +81,9 @@ def test_every_shard_gets_its_part() -> None:
 
 def test_namespaces_and_kinds_do_not_share_queues() -> None:
     numbers = {
-        queue_number(namespace_id, kind, "orders") for namespace_id in (A, B) for kind in WORKER_KINDS
+        queue_number(namespace_id, kind, "orders")
+        for namespace_id in (A, B)
+        for kind in WORKER_KINDS
     }
 
     assert len(numbers) == 4
