@@ -15,8 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
@@ -54,6 +57,11 @@ class Entry(NamedTuple):
 Lane = deque[Entry]
 
 
+class Window(msgspec.Struct, eq=False):
+    places: asyncio.Semaphore
+    users: int = 0
+
+
 class Outbox:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -66,7 +74,7 @@ class Outbox:
         self._cursor = 0
         self._missed = False  # one was left to paging while a page was being read
         self._loading = False
-        self._windows: dict[int, asyncio.Semaphore] = {}
+        self._windows: dict[int, Window] = {}  # by the receiver's shard, while somebody uses them
         self._tasks: set[asyncio.Task[None]] = set()
         self._when_empty: dict[bytes, list[Callable[[], None]]] = {}
 
@@ -255,10 +263,7 @@ class Outbox:
         target = shard_of(
             entry.namespace_id, entry.workflow_id, shard.rooms.delivery.number_of_shards
         )
-        window = self._windows.get(target)
-        if window is None:
-            window = self._windows[target] = asyncio.Semaphore(WINDOW)
-        async with window:
+        async with self._window(target):
             message = await self._read(entry)
             if message is None:
                 return
@@ -269,6 +274,21 @@ class Outbox:
         except Rejected as refusal:
             if refusal.code is not Code.NOT_FOUND:  # the run is gone, and the message with it
                 raise
+
+    @asynccontextmanager
+    async def _window(self, target: int) -> AsyncIterator[None]:
+        """A place among those that may be under way to the shard."""
+        window = self._windows.get(target)
+        if window is None:
+            window = self._windows[target] = Window(asyncio.Semaphore(WINDOW))
+        window.users += 1
+        try:
+            async with window.places:
+                yield
+        finally:
+            window.users -= 1
+            if not window.users:
+                del self._windows[target]
 
     async def _read(self, entry: Entry) -> Message | None:
         """What it says: from memory, when that is saved and surely ours; else in the shard's turn."""
