@@ -23,7 +23,7 @@ from tests.unit.history.room import (
     turns,
     within,
 )
-from tests.unit.history.test_removing import left_of
+from tests.unit.history.test_removing import keep_for, left_of, retention
 
 from perdure_engine.core import intents
 from perdure_engine.core import outside_events as out
@@ -34,6 +34,8 @@ from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.history import outbox
 from perdure_engine.history.stillness import Stillness, stillness
+from perdure_engine.ports.history import HandedWorkflowTask
+from perdure_engine.ports.matching import TaskOffer
 from perdure_engine.ports.store import OutcomeUnknown
 from perdure_engine.store.memory import Moment
 
@@ -239,6 +241,50 @@ async def test_messages_of_one_run_to_one_id_arrive_in_their_order(room: Room) -
 
 
 @in_room()
+async def test_the_order_holds_over_a_take_over(room: Room) -> None:
+    """What the next owner makes waits until what the last one left behind has been found."""
+    other = await room.node(shard_id(CHILD))
+    receiver = await other.start(CHILD, shard_id(CHILD), task_queue="elsewhere")
+    old = await room.node(shard_id("parent"))
+    await parent(old, room, [signal(CHILD, "one")])
+    await old.signal("parent", shard_id=shard_id("parent"))
+    new = await room.node()
+    scan = new.holds.hold("load_tasks")
+    await new.take(shard_id("parent"))
+    new.history.peers = Wire(other)
+    await scan.reached()
+    await new.signal("parent", shard_id=shard_id("parent"))  # loads the run
+    task = new.history.start_task(offer_of(room), room.worker("w2"))
+    assert isinstance(task, HandedWorkflowTask)
+    await new.complete(task, [signal(CHILD, "two")])
+    await pass_time(1)
+    scan.release()
+    await quiet(room)
+    events = await room.history(receiver.run_id, shard_id(CHILD))
+    arrived = [e.signal_name for e in events if isinstance(e, ev.WorkflowExecutionSignaled)]
+    assert arrived == ["one", "two"]
+
+
+def offer_of(room: Room) -> TaskOffer:
+    """The parent's workflow task, as its next owner will offer it."""
+    (row,) = room.tasks(TaskKind.WORKFLOW, shard_id("parent"))
+    record = room.codec.decode_task(row)
+    return TaskOffer(
+        row.shard_id,
+        NAMESPACE,
+        TaskKind.WORKFLOW,
+        record.queue,
+        row.queue_no,
+        row.task_id,
+        row.run_id,
+        record.scheduled_event_id,
+        row.priority,
+        b"",
+        record.ready_us,
+    )
+
+
+@in_room()
 async def test_a_message_to_nobody_and_to_oneself(room: Room) -> None:
     node = await room.node(*EVERY)
     run_id = await parent(node, room, [signal("nobody"), signal("parent")])
@@ -342,6 +388,45 @@ async def test_a_run_is_deleted_when_it_has_said_what_it_had_to(room: Room) -> N
     assert not left_of(room, run_id)
     assert (await current(node, CHILD)).info.status is Status.TERMINATED
     assert messages(room) == 0
+
+
+@in_room()
+async def test_retention_leaves_a_run_that_has_something_to_say(room: Room) -> None:
+    """Invariant 14."""
+    node = await room.node(shard_id("parent"))
+    run_id = await parent(node, room, [child(), FINISH])
+    keep_for(room, 10)
+    await pass_time(60)
+    assert await retention(node).run_once() == 1
+    await pass_time(1)
+    assert not left_of(room, run_id), "its child was never saved: nothing is to be said"
+    run_id = await parent(node, room, [signal(CHILD), FINISH])
+    await pass_time(60)
+    await retention(node).run_once()
+    await pass_time(1)
+    assert left_of(room, run_id)
+    await node.take(shard_id(CHILD))
+    await quiet(room)
+    await retention(node).run_once()
+    await pass_time(1)
+    assert not left_of(room, run_id)
+
+
+@in_room()
+async def test_inv25_a_paused_owner_that_wakes_says_nothing(room: Room) -> None:
+    """Its lease has ended, and another has its shard: what is in its memory may be old."""
+    other = await room.node(shard_id(CHILD))
+    old = await room.node(shard_id("parent"))
+    run_id = await parent(old, room, [child()])
+    old.lease = False
+    new = await room.node(shard_id("parent"))
+    old.history.peers = wire = Wire(other)
+    await pass_time(30)
+    assert wire.delivered == []
+    assert old.shard(shard_id("parent")).closed
+    new.history.peers = Wire(other)
+    await quiet(room)
+    assert await heard(room, run_id) == ["ChildWorkflowExecutionStarted"]
 
 
 @in_room()
