@@ -367,14 +367,7 @@ def _numbered(
                 time_us=time_us,
                 started_event_id=started.get(event.scheduled_event_id, 0),
             )
-        case (
-            out.ChildWorkflowExecutionCompleted()
-            | out.ChildWorkflowExecutionFailed()
-            | out.ChildWorkflowExecutionCanceled()
-            | out.ChildWorkflowExecutionTimedOut()
-            | out.ChildWorkflowExecutionTerminated()
-        ):
-            assert children is not None
+        case _ if children is not None and isinstance(event, out.ChildClosedEvent):
             return msgspec.structs.replace(
                 event,
                 event_id=event_id,

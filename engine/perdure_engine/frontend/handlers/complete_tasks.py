@@ -47,11 +47,12 @@ async def complete_tasks(
     answered after the completion they came with was accepted: their callers see nothing that is not
     saved.
     """
+    cron_fault = frontend.cron.fault
     failures: list[tuple[int, BaseException]] = []
     waiting: list[tuple[int, Completion, asyncio.Future[Reply] | None]] = []
     for index, completion in enumerate(completions):
         try:
-            checked = _checked(completion, frontend.cron.fault)
+            checked = _checked(completion, cron_fault)
             intent = checked.intent
             future = None if intent is None else frontend.history.complete(intent)
         except Exception as error:
