@@ -55,6 +55,7 @@ from perdure._wire.updates import WorkflowUpdateStage
 from perdure._wire.workflow_info import (
     PendingActivity,
     PendingActivityState,
+    PendingChildWorkflow,
     PendingTimer,
     PendingWorkflowTask,
     WorkflowExecution,
@@ -88,6 +89,7 @@ __all__ = [
     "Operator",
     "PendingActivity",
     "PendingActivityState",
+    "PendingChildWorkflow",
     "PendingTimer",
     "PendingWorkflowTask",
     "RPCError",

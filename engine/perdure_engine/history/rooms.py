@@ -13,6 +13,7 @@ from perdure_engine.history.loading import CurrentLoader
 from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
+from perdure_engine.ports.delivery import Delivery
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import CommitStore, RunStore
@@ -62,7 +63,7 @@ class HistoryConfig(msgspec.Struct, frozen=True):
 
 
 class Rooms:
-    """`matching` and `writer` are set once both sides exist: they know each other."""
+    """`matching`, `writer` and `delivery` are set once both sides exist: they know each other."""
 
     def __init__(
         self,
@@ -94,3 +95,4 @@ class Rooms:
         self.current_loader = CurrentLoader(self)
         self.matching: Matching
         self.writer: Readiness
+        self.delivery: Delivery  # history's own service

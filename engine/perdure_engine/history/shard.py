@@ -28,6 +28,7 @@ from perdure_engine.history.beginning import begin, follow, replaces
 from perdure_engine.history.inbox import Inbox
 from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.loading import Loading
+from perdure_engine.history.outbox import Outbox
 from perdure_engine.history.pacing import paced
 from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
@@ -71,6 +72,7 @@ class Shard:
         self.loading = Loading(self)
         self.leases = LeaseBook(self)
         self.queues = QueueBooks(self)
+        self.outbox = Outbox(self)
         self.queries = Queries(self)
         self.updates = Updates(self)
         self.timers = ShardTimers(self, timer_mark_us)
@@ -394,6 +396,8 @@ class Shard:
         self.timers.publish(run, draft)
         self.leases.publish(run, draft)
         self.queues.publish(run, draft)
+        if draft.messages:
+            self.outbox.publish(run, draft)
         self.sweeping.publish(run, draft)
         wake(run, draft)
         if run.queries:
@@ -474,6 +478,7 @@ class Shard:
         self.timers.stop()
         self.leases.stop()
         self.queues.stop()
+        self.outbox.stop()
         self.queries.stop()
         self.updates.stop()
         self.sweeping.stop()

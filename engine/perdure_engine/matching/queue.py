@@ -22,7 +22,7 @@ from typing import Protocol
 
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.limits import POLL_TIMEOUT_MS_MAX
-from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.tasks import WORKER_KINDS, TaskKind
 from perdure_engine.matching.backlog import ANYBODY, Backlog
 from perdure_engine.matching.polls import Poll, Waiters
 from perdure_engine.ports.history import Handed, StartOutcome, WorkerRef
@@ -64,9 +64,9 @@ class TaskQueue:
         self._metrics = metrics
         self._loop = loop
         self._wake = wake
-        self._backlogs = {kind: Backlog(kind) for kind in TaskKind}
-        self._waiters = {kind: Waiters() for kind in TaskKind}
-        self._seen: dict[TaskKind, dict[bytes, float]] = {kind: {} for kind in TaskKind}
+        self._backlogs = {kind: Backlog(kind) for kind in WORKER_KINDS}
+        self._waiters = {kind: Waiters() for kind in WORKER_KINDS}
+        self._seen: dict[TaskKind, dict[bytes, float]] = {kind: {} for kind in WORKER_KINDS}
         self._open: dict[Poll, None] = {}
         self._filled: dict[Poll, None] = {}  # open polls whose answer is not empty
         self._sticky_timer: asyncio.TimerHandle | None = None
@@ -383,7 +383,7 @@ class TaskQueue:
         return (
             not self._open
             and all(backlog.is_idle for backlog in self._backlogs.values())
-            and not any(self.has_pollers(kind) for kind in TaskKind)
+            and not any(self.has_pollers(kind) for kind in WORKER_KINDS)
         )
 
     @property

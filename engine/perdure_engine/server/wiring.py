@@ -40,6 +40,7 @@ from perdure_engine.server.version import perdure_version
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStoreConfig
+from perdure_engine.transport.grpc.peers import GrpcPeers
 from perdure_engine.transport.grpc.server import GrpcServer
 from perdure_engine.transport.http.server import HttpServer, application
 
@@ -110,6 +111,7 @@ class Parts(NamedTuple):
     matcher: Matcher
     frontend: Frontend
     metrics: Metrics
+    peers: GrpcPeers
 
 
 async def _start(
@@ -129,6 +131,7 @@ async def _start(
     await lifecycle.begin("lease", parts.lease.start, parts.lease.stop)
     await lifecycle.begin("directory", parts.directory.start, parts.directory.stop)
     await lifecycle.begin("writer", _at_once(parts.writer.start), parts.writer.stop)
+    lifecycle.at_stop("peers", parts.peers.stop)
     lifecycle.at_stop("history", parts.history.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
@@ -205,6 +208,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     history = HistoryService(
         rooms, store, number_of_shards=number_of_shards, address=identity.address
     )
+    history.peers = peers = GrpcPeers(directory, sealer)
     matcher.connect(history)
     lease.on_lapse(history.lapsed)
     store.sample = rooms.database_clock.sample
@@ -225,7 +229,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     retention = Retention(rooms, store, history.shards)
     read_gauges(metrics, history, matcher, rooms.database_clock.low_us)
     return Parts(
-        lease, directory, writer, history, controller, retention, matcher, frontend, metrics
+        lease, directory, writer, history, controller, retention, matcher, frontend, metrics, peers
     )
 
 
@@ -258,7 +262,7 @@ async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifec
         parts.matcher.stop()
         await grpc.stop(GRPC_GRACE_S)
 
-    grpc = GrpcServer(parts.frontend, node.address, parts.metrics)
+    grpc = GrpcServer(parts.frontend, node.address, parts.history, parts.metrics)
     await lifecycle.begin("grpc", grpc.start, stop_grpc)
     # The first thing to do at a stop, while everything still serves: shards that are released when
     # the others count on this node no more find their next owner waiting for them.

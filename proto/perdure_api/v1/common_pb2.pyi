@@ -131,6 +131,49 @@ SEARCH_ATTRIBUTE_TYPE_DATETIME: SearchAttributeType.ValueType  # 6
 SEARCH_ATTRIBUTE_TYPE_KEYWORD_LIST: SearchAttributeType.ValueType  # 7
 Global___SearchAttributeType: _TypeAlias = SearchAttributeType  # noqa: Y015
 
+class _WorkflowIdReusePolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WorkflowIdReusePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkflowIdReusePolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED: _WorkflowIdReusePolicy.ValueType  # 0
+    """allow duplicate"""
+    WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE: _WorkflowIdReusePolicy.ValueType  # 1
+    WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY: _WorkflowIdReusePolicy.ValueType  # 2
+    WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE: _WorkflowIdReusePolicy.ValueType  # 3
+
+class WorkflowIdReusePolicy(_WorkflowIdReusePolicy, metaclass=_WorkflowIdReusePolicyEnumTypeWrapper): ...
+
+WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED: WorkflowIdReusePolicy.ValueType  # 0
+"""allow duplicate"""
+WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE: WorkflowIdReusePolicy.ValueType  # 1
+WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY: WorkflowIdReusePolicy.ValueType  # 2
+WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE: WorkflowIdReusePolicy.ValueType  # 3
+Global___WorkflowIdReusePolicy: _TypeAlias = WorkflowIdReusePolicy  # noqa: Y015
+
+class _ParentClosePolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ParentClosePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ParentClosePolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PARENT_CLOSE_POLICY_UNSPECIFIED: _ParentClosePolicy.ValueType  # 0
+    """terminate"""
+    PARENT_CLOSE_POLICY_TERMINATE: _ParentClosePolicy.ValueType  # 1
+    PARENT_CLOSE_POLICY_ABANDON: _ParentClosePolicy.ValueType  # 2
+    PARENT_CLOSE_POLICY_REQUEST_CANCEL: _ParentClosePolicy.ValueType  # 3
+
+class ParentClosePolicy(_ParentClosePolicy, metaclass=_ParentClosePolicyEnumTypeWrapper):
+    """What becomes of a child that is open when its parent closes."""
+
+PARENT_CLOSE_POLICY_UNSPECIFIED: ParentClosePolicy.ValueType  # 0
+"""terminate"""
+PARENT_CLOSE_POLICY_TERMINATE: ParentClosePolicy.ValueType  # 1
+PARENT_CLOSE_POLICY_ABANDON: ParentClosePolicy.ValueType  # 2
+PARENT_CLOSE_POLICY_REQUEST_CANCEL: ParentClosePolicy.ValueType  # 3
+Global___ParentClosePolicy: _TypeAlias = ParentClosePolicy  # noqa: Y015
+
 @_typing.final
 class Payload(_message.Message):
     """One value of the user's, already converted and possibly encrypted by the client."""
