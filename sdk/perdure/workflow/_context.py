@@ -103,12 +103,15 @@ def _info(run: WorkflowRun) -> Info:
         first_execution_run_id=started.first_run_id,
         headers=started.header,
         namespace=run.namespace,
-        parent=parents
-        and ParentInfo(run.namespace, parents.parent_run_id, parents.parent_workflow_id),
+        parent=(
+            None
+            if parents is None
+            else ParentInfo(run.namespace, parents.parent_run_id, parents.parent_workflow_id)
+        ),
         priority=Priority(priority_key=started.priority or None),
         raw_memo=memo_of(run),
         retry_policy=started.retry_policy,
-        root=parents and RootInfo(parents.root_run_id, parents.root_workflow_id),
+        root=(None if parents is None else RootInfo(parents.root_run_id, parents.root_workflow_id)),
         run_id=started.run_id,
         run_timeout=_duration(started.run_timeout_ms),
         start_time=start_time,
