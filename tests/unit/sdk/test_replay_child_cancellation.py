@@ -43,6 +43,8 @@ class Limited:
                 return await workflow.execute_child_workflow("Child", id="c", cancellation_type=how)
         except TimeoutError:
             return "took too long"
+        except ChildWorkflowError:
+            return "heard as an error"
 
 
 def step(run: PocketEngine) -> list[str]:
@@ -294,7 +296,9 @@ def test_one_that_was_cancelled_while_it_started_goes_its_way_unheard(how: Type)
         @workflow.run
         async def run(self) -> str:
             try:
-                await workflow.execute_child_workflow("Child", id="c", cancellation_type=how)
+                await workflow.execute_child_workflow(
+                    "Child", id="c", cancellation_type=how, result_type=int
+                )
             except ChildWorkflowError as error:
                 await workflow.sleep(1)
                 return f"{error.started_event_id} {error.message}"
@@ -306,10 +310,57 @@ def test_one_that_was_cancelled_while_it_started_goes_its_way_unheard(how: Type)
     step(run)
     run.child_started("c")
     assert step(run) == []
-    run.child_completed("c", "unheard")
+    run.child_completed("c", "not even decoded")
     assert step(run) == []
     run.fire("1")
     assert step(run) == ["CompleteWorkflow 0 Child Workflow execution cancelled"]
+
+
+@pytest.mark.parametrize("how", ASKING)
+def test_it_is_asked_once(how: Type) -> None:
+    run = started(how, LetsNotGo)
+    run.signal("halt")
+    assert step(run) == [ASK]
+    run.signal("halt")
+    assert step(run) == []
+
+
+@workflow.defn
+class LetsNotGo:
+    """Cancels the wait again and again, and waits all the same."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[Any] | None = None
+
+    @workflow.signal
+    def halt(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+
+    @workflow.run
+    async def run(self, how: Type) -> None:
+        self.task = asyncio.create_task(
+            workflow.execute_child_workflow("Child", id="c", cancellation_type=how)
+        )
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("end", ["child_completed", "child_canceled", "child_id_taken"])
+def test_what_has_ended_is_forgotten(end: str) -> None:
+    run = PocketEngine(LetsNotGo, Type.WAIT_CANCELLATION_COMPLETED)
+    step(run)
+    if end == "child_completed":
+        run.child_started("c")
+    run.signal("halt")
+    assert step(run) == [ASK]
+    getattr(run, end)("c")
+    run.cancel_delivered("c")
+    step(run)
+    inside = run.instance._run
+    assert inside.children is not None
+    assert inside.external is not None
+    assert inside.children.open == {}
+    assert inside.external.cancels == {}
 
 
 # --- by whom --------------------------------------------------------------------------------------
@@ -351,6 +402,17 @@ def test_a_time_limit_that_is_over_at_once_sends_nothing(how: Type) -> None:
 
     run = PocketEngine(Hopeless)
     assert step(run) == ["CompleteWorkflow took too long"]
+
+
+def test_who_cancelled_first_says_how_it_ends() -> None:
+    """The time limit; the client's request that follows changes nothing of how the child's end is told."""
+    run = started(Type.WAIT_CANCELLATION_COMPLETED, Limited)
+    run.fire("1")
+    assert step(run) == [ASK]
+    run.cancel()
+    assert step(run) == []
+    run.child_canceled("c")
+    assert step(run) == ["CancelWorkflow"]
 
 
 def test_a_shielded_child_lives_on() -> None:

@@ -408,6 +408,27 @@ def test_many_children_end_in_any_order() -> None:
     assert said(run) == [0, 1, 2]
 
 
+def test_sets_of_handles_are_in_the_order_in_which_the_children_began() -> None:
+    """asyncio keeps what it waits for in sets: their order must be the same on each replay."""
+
+    @workflow.defn
+    class Sets:
+        @workflow.run
+        async def run(self) -> list[str]:
+            starts = [workflow.start_child_workflow("Child", id=f"c{one:02}") for one in range(20)]
+            done, _ = await asyncio.wait(await asyncio.gather(*starts))
+            return [handle.id for handle in done]  # type: ignore[attr-defined]
+
+    run = PocketEngine(Sets)
+    run.task()
+    for one in range(20):
+        run.child_started(f"c{one:02}")
+    run.task()
+    for one in reversed(range(20)):
+        run.child_completed(f"c{one:02}")
+    assert said(run) == [f"c{one:02}" for one in range(20)]
+
+
 def test_a_child_that_nobody_waits_for_may_go_on() -> None:
     @workflow.defn
     class Abandoning:

@@ -134,7 +134,8 @@ def test_a_time_limit_around_a_signal_that_was_not_sent() -> None:
     assert step(PocketEngine(Hasty)) == ["CompleteWorkflow took too long"]
 
 
-def test_a_request_to_cancel_goes_out_although_nobody_waits_for_it_any_more() -> None:
+@pytest.mark.parametrize("answer", ["cancel_delivered", "cancel_refused"])
+def test_a_request_to_cancel_goes_out_although_nobody_waits_for_it_any_more(answer: str) -> None:
     @workflow.defn
     class Impatient:
         @workflow.run
@@ -148,7 +149,7 @@ def test_a_request_to_cancel_goes_out_although_nobody_waits_for_it_any_more() ->
 
     run = PocketEngine(Impatient)
     assert step(run) == [CANCEL, "StartTimer 1 1000"]
-    run.cancel_delivered("o")
+    getattr(run, answer)("o")
     run.fire("1")
     assert step(run) == ["CompleteWorkflow gone on"]
 
