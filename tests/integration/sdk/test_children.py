@@ -24,7 +24,9 @@ from tests.integration.sdk.family import (
 )
 
 from perdure.client import Client, WorkflowFailureError, WorkflowHandle
+from perdure.codecs import EncryptionCodec, KeyRing
 from perdure.common import WorkflowIdReusePolicy, WorkflowStatus
+from perdure.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
 from perdure.errors import (
     ApplicationError,
     ChildWorkflowError,
@@ -368,6 +370,36 @@ async def test_a_crowd_of_children(client: Client) -> None:
 async def test_a_child_undoes_what_another_did(client: Client) -> None:
     assert await outcome(client, Undoing.run) == "do failed"
     assert await client.get_workflow_handle("undo").result() == "undo done"
+
+
+async def test_values_travel_encrypted_between_parent_child_and_others() -> None:
+    """The engine copies them from one history into the other, and reads none."""
+    converter = DataConverter(
+        payload_codec=EncryptionCodec(KeyRing("k1", {"k1": b"1" * 32})),
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+    )
+    async with await WorkflowEnvironment.start_time_skipping(data_converter=converter) as env:
+        client, seen = env.client, ""
+        async with Worker(client, task_queue=QUEUE, workflows=ALL):
+            secret = {"id": "c", "memo": {"note": "4111"}, "static_summary": "4111"}
+            assert await outcome_of(client, Parent.run, "4111", secret) == "4111 done"
+            assert (await outcome_of(client, Parent.run, "fail", {"id": "d"}, id="p2"))[1] == (
+                "Empty: no paper"
+            )
+            talking = await outcome_of(client, Talking.run, "child", id="p3")
+            assert talking == "hello"
+        for id in ("p", "c", "p2", "d", "p3"):
+            async for event in client.get_workflow_handle(id).fetch_history_events():
+                seen += f"{event.event_type} {event.attributes}"
+    assert "StartChildWorkflowExecutionInitiated" in seen
+    assert "binary/encrypted" in seen
+    for word in ("4111", "no paper", "hello"):
+        assert word not in seen
+
+
+async def outcome_of(client: Client, run: Any, *args: Any, id: str = "p") -> Any:
+    handle = await begin(client, run, *args, id=id)
+    return await handle.result(rpc_timeout=PATIENCE)
 
 
 async def test_on_postgresql_in_real_time() -> None:
