@@ -13,7 +13,6 @@ from tests.integration.sdk.family import (
     Careless,
     Child,
     Crowd,
-    GoesOn,
     Hasty,
     Leaving,
     Limited,
@@ -23,7 +22,11 @@ from tests.integration.sdk.family import (
     Undoing,
 )
 
-from perdure.client import Client, WorkflowFailureError, WorkflowHandle
+from perdure.client import (
+    Client,
+    WorkflowFailureError,
+    WorkflowHandle,
+)
 from perdure.codecs import EncryptionCodec, KeyRing
 from perdure.common import WorkflowIdReusePolicy, WorkflowStatus
 from perdure.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
@@ -403,7 +406,7 @@ async def outcome_of(client: Client, run: Any, *args: Any, id: str = "p") -> Any
 
 
 async def test_on_postgresql_in_real_time() -> None:
-    """The same over a store that serializes: a child that goes on anew, is told, and ends; one that is cancelled."""
+    """The same over a real database: a child that goes on anew, one that is cancelled, one that fails; signals."""
     async with await WorkflowEnvironment.start_local() as env:
         client = env.client
         async with Worker(client, task_queue=QUEUE, workflows=ALL):
@@ -418,6 +421,6 @@ async def test_on_postgresql_in_real_time() -> None:
             with pytest.raises(WorkflowFailureError) as caught:
                 await error.result(rpc_timeout=PATIENCE)
             assert isinstance(caught.value.cause, ChildWorkflowError)
-            talking = await begin(client, GoesOn.run, id="g")
-            await talking.signal(GoesOn.tell, "hello")
-            assert await talking.result(rpc_timeout=PATIENCE) == "hello"
+            other = await begin(client, Child.run, "stubborn", id="o")
+            assert await outcome(client, Talking.run, "other", id="p4") == "sent"
+            assert await other.query(Child.told) == ["first", "second"]
