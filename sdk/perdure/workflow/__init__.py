@@ -58,6 +58,7 @@ from perdure.workflow._decorators import (
     signal,
     update,
 )
+from perdure.workflow._entities import entity, entity_handler, entity_key, entity_reader
 from perdure.workflow._fan_out import (
     FanOutError,
     FanOutResults,
@@ -119,6 +120,10 @@ __all__ = [
     "current_update_info",
     "defn",
     "deprecate_patch",
+    "entity",
+    "entity_handler",
+    "entity_key",
+    "entity_reader",
     "execute_activity",
     "execute_activity_class",
     "execute_activity_method",

@@ -1,0 +1,215 @@
+"""Calls of an entity's key: those that wait, those that are done, and what of them goes to its next run.
+
+A call is done once per id. Within a run the engine sees to that; what this run and those before it
+have done is handed on, for as long as somebody may ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from perdure._payload import Payload
+from perdure.common import ENTITY_CALL_PREFIX, ENTITY_MOVED, ENTITY_TELL_BYTES_MAX, RawValue
+from perdure.errors import ApplicationError, EntityStateError
+
+# The client repeats a call of its own making for a minute; who gives an id may come back tomorrow.
+OWN_IDS_KEPT_MS = 2 * 60 * 1000
+GIVEN_IDS_KEPT_MS = 24 * 3600 * 1000
+# With all of these and a state of 1 MiB, the next run's input stays under the engine's 2 MiB.
+DONE_BYTES_MAX = 512 * 1024
+IDS_MAX = 5_000
+OUTCOMES_MAX = 100
+OUTCOME_BYTES_MAX = 1024
+CARRIED_MAX = 10
+# What the JSON of a done call has besides its texts; base64 makes four bytes of three.
+_DONE_BYTES = 64
+_BASE64_SHARE = 4 / 3
+
+
+class Done(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+    """A call that is done. `kept` says which of the two there is: what it came to, if that is small."""
+
+    call_id: str
+    name: str
+    at_ms: int
+    kept: Literal["", "result", "failure"] = ""
+    result: Payload | None = None
+    message: str = ""
+    failure_type: str | None = None
+
+    def again(self) -> Any:
+        """For who asks again: what the call came to."""
+        if self.kept == "result":
+            assert self.result is not None
+            return RawValue(self.result)
+        if self.kept == "failure":
+            raise ApplicationError(self.message, type=self.failure_type)
+        raise ApplicationError(
+            f"call {self.call_id!r} of {self.name!r} is done; what it came to is not kept any more",
+            type="CallOutcomeForgotten",
+            non_retryable=True,
+        )
+
+
+class Waiting(msgspec.Struct, frozen=True, array_like=True):
+    """A call that goes along to the next run. `args` is how many payloads of the input are its."""
+
+    call_id: str
+    name: str
+    args: int
+
+
+class Head(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first payload of a run's input: what the others are. `state` None: a new key.
+
+    After it come the attributes in the order of `state`, then the arguments of what waits.
+    """
+
+    state: list[str] | None = None
+    done: list[Done] = []
+    waiting: list[Waiting] = []
+
+
+_ENCODE = msgspec.json.Encoder(enc_hook=dict).encode  # a payload's metadata: any mapping
+_DECODER = msgspec.json.Decoder(Head)
+
+
+def head_to_payload(head: Head) -> Payload:
+    return Payload("json/plain", _ENCODE(head))
+
+
+def head_of(payloads: Sequence[Payload]) -> Head:
+    """Raises EntityStateError for an input that no run of an entity has made."""
+    if not payloads:
+        return Head()
+    try:
+        head = _DECODER.decode(payloads[0].data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EntityStateError(f"this is no entity's input: {error}") from error
+    expected = 1 + len(head.state or ()) + sum(one.args for one in head.waiting)
+    if len(payloads) != expected:
+        raise EntityStateError(f"this is no entity's input: {len(payloads)} of {expected} payloads")
+    return head
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """`done` has an Outcome, never an exception: nobody may be waiting for it."""
+
+    call_id: str
+    name: str
+    payloads: Sequence[Payload]
+    args: Sequence[Any]
+    done: asyncio.Future[Outcome] = field(repr=False)
+
+    @property
+    def is_carried(self) -> bool:
+        """Can it go along to the next run? Else its caller has to send it again."""
+        return sum(len(one.data) for one in self.payloads) <= ENTITY_TELL_BYTES_MAX
+
+    async def outcome(self) -> Any:
+        outcome = await self.done
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+
+class Calls:
+    """`waiting`: in the order in which they came."""
+
+    def __init__(self, done: Iterable[Done] = ()) -> None:
+        self.waiting: deque[Call] = deque()
+        self._done = {one.call_id: one for one in done}
+        self._open: dict[str, Call] = {}  # that wait or run
+        self.count = 0  # done by this run
+
+    def known(self, call_id: str, name: str) -> Call | Done | None:
+        """Raises ApplicationError when the id is that of another call."""
+        known = self._open.get(call_id) or self._done.get(call_id)
+        if known is not None and known.name != name:
+            raise ApplicationError(
+                f"call id {call_id!r} was used before, for {known.name!r}",
+                type="CallIdReused",
+                non_retryable=True,
+            )
+        return known
+
+    def add(self, call: Call) -> None:
+        self._open[call.call_id] = call
+        self.waiting.append(call)
+
+    def settle(self, call: Call, outcome: Outcome, now_ms: int) -> None:
+        self.count += 1
+        del self._open[call.call_id]
+        self._done[call.call_id] = _done(call, outcome, now_ms)
+        call.done.set_result(outcome)
+
+    def tell_moved(self) -> None:
+        """To those who ask for what waits: it goes along to the next run."""
+        for call in self.waiting:
+            if not call.done.done():
+                error = ApplicationError("the entity continues as new", type=ENTITY_MOVED)
+                call.done.set_result(Outcome(error=error))
+
+    def handed_on(self, now_ms: int) -> list[Done]:
+        """What the next run must know, the newest last."""
+        handed: list[Done] = []
+        left_bytes = DONE_BYTES_MAX
+        for one in reversed(self._done.values()):
+            if now_ms - one.at_ms > _kept_ms(one):
+                continue
+            told = one if len(handed) < OUTCOMES_MAX else _forgotten(one)
+            left_bytes -= _size_bytes(told)
+            if left_bytes < 0 or len(handed) == IDS_MAX:
+                break
+            handed.append(told)
+        handed.reverse()
+        return handed
+
+    @property
+    def remembered(self) -> int:
+        return len(self._done)
+
+
+def _kept_ms(done: Done) -> int:
+    return OWN_IDS_KEPT_MS if done.call_id.startswith(ENTITY_CALL_PREFIX) else GIVEN_IDS_KEPT_MS
+
+
+def _size_bytes(done: Done) -> int:
+    """At most, and roughly."""
+    texts = 6 * (len(done.message) + len(done.failure_type or ""))  # should each need an escape
+    ids = 4 * (len(done.call_id) + len(done.name))
+    result = 0 if done.result is None else int(len(done.result.data) * _BASE64_SHARE)
+    return _DONE_BYTES + ids + texts + result
+
+
+def _forgotten(done: Done) -> Done:
+    return Done(done.call_id, done.name, done.at_ms) if done.kept else done
+
+
+def _done(call: Call, outcome: Outcome, now_ms: int) -> Done:
+    error = outcome.error
+    if error is not None:
+        failure_type = error.type if isinstance(error, ApplicationError) else type(error).__name__
+        message = error.message if isinstance(error, ApplicationError) else str(error)
+        if len(message) > OUTCOME_BYTES_MAX:
+            message = message[:OUTCOME_BYTES_MAX]
+        return Done(
+            call.call_id, call.name, now_ms, "failure", message=message, failure_type=failure_type
+        )
+    result: Payload = outcome.value.payload
+    if len(result.data) > OUTCOME_BYTES_MAX:
+        return Done(call.call_id, call.name, now_ms)
+    return Done(call.call_id, call.name, now_ms, "result", result)
