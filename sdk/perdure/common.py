@@ -20,6 +20,7 @@ __all__ = [
     "ENTITY_CALL_PREFIX",
     "ENTITY_DESTROY",
     "ENTITY_MOVED",
+    "ENTITY_RESERVED",
     "ENTITY_TELL_BYTES_MAX",
     "SAGA_SIGNAL",
     "ActivityOptionsUpdate",
@@ -40,8 +41,10 @@ SAGA_SIGNAL = "__perdure_saga"
 """What a run hears whose saga has a compensation that failed: {"action": "retry" or "skip"}, and
 a "reason" for people. Sent by `perdure workflow saga`."""
 
-ENTITY_DESTROY = "__perdure_entity_destroy"
-"""The update that makes an entity's key as if it had never been used."""
+ENTITY_RESERVED = "perdure:"
+"""Begins the names of an entity's calls that are Perdure's own (the engine keeps `__` to itself)."""
+ENTITY_DESTROY = f"{ENTITY_RESERVED}destroy"
+"""The call that makes an entity's key as if it had never been used."""
 ENTITY_MOVED = "__perdure_entity_moved"
 """The failure type of a call that an entity's run has handed to the next one: ask again, with the
 same update id."""

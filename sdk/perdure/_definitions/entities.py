@@ -25,7 +25,7 @@ from perdure._definitions.signature import (
 from perdure._definitions.updates import UpdateDefinition
 from perdure._definitions.workflows import WorkflowDefinition, set_workflow_definition
 from perdure._payload import Payload
-from perdure.common import ENTITY_DESTROY
+from perdure.common import ENTITY_DESTROY, ENTITY_RESERVED
 from perdure.converter import PayloadConverter
 from perdure.errors import PayloadDecodeError
 
@@ -163,8 +163,11 @@ def mark_entity_reader(function: _Decorated, name: str | None) -> _Decorated:
 
 def _method(function: Function, name: str | None, kind: str) -> EntityMethod:
     refuse_keyword_only(function, kind)
+    checked = checked_name(name or function.__name__)
+    if checked.startswith(ENTITY_RESERVED):
+        raise TypeError(f"{checked!r}: names that begin with {ENTITY_RESERVED} are Perdure's own")
     return EntityMethod(
-        name=checked_name(name or function.__name__),
+        name=checked,
         function=function,
         is_async=inspect.iscoroutinefunction(function),
         signature=Signature(function, skip_first=True),

@@ -74,6 +74,7 @@ class Cart:
             workflow.continue_as_new()
         else:
             raise ApplicationError(how, type="Wrong")
+        return None
 
     @workflow.entity_handler
     def grow(self, size_bytes: int) -> None:
@@ -681,6 +682,8 @@ def test_more_that_cannot_be_an_entity() -> None:
         workflow.entity_reader(read)
     with pytest.raises(TypeError, match="'must' must not be keyword-only"):
         workflow.entity_handler(keyword)
+    with pytest.raises(TypeError, match="names that begin with perdure: are"):
+        workflow.entity_handler(name=ENTITY_DESTROY)(read)
     with pytest.raises(ValueError, match="calls_per_run must be at least 1"):
         workflow.entity(calls_per_run=0)(Cart)
     with pytest.raises(RuntimeError, match="not in workflow code"):
