@@ -219,7 +219,7 @@ class EntityHandle(Generic[S]):
         attempt = 0
         while True:
             try:
-                handle = await start_update(
+                handle: WorkflowUpdateHandle[Any] = await start_update(
                     self._core,
                     to,
                     name,
@@ -231,14 +231,13 @@ class EntityHandle(Generic[S]):
                     rpc_timeout=None,
                 )
             except RPCError as error:
-                if self._is_there(error):
-                    handle = WorkflowUpdateHandle(
-                        self._core, call_id, self._workflow_id, result_type=hint
-                    )
-                else:
+                if not self._is_there(error):
                     attempt += 1
                     await self._pause(error, attempt)
                     continue
+                handle = WorkflowUpdateHandle(
+                    self._core, call_id, self._workflow_id, result_type=hint
+                )
             if not _moved(await handle.outcome(None)):
                 return await handle.result()
 

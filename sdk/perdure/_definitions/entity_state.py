@@ -94,14 +94,15 @@ def _encoded(
 
 def _comes_back(value: Any, read: Any) -> bool:
     """Equal is not enough: 1 == True, and a list is no tuple."""
-    if type(value) is not type(read):
+    kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is not type(read):
         return False
-    if isinstance(value, dict):
+    if kind is dict:
         return (
             value.keys() == read.keys()
             and all(type(key) is str for key in value)
             and all(_comes_back(one, read[key]) for key, one in value.items())
         )
-    if isinstance(value, list):
+    if kind is list:
         return len(value) == len(read) and all(map(_comes_back, value, read))
     return bool(value == read)
