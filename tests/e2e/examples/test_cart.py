@@ -71,4 +71,4 @@ def test_it_runs_with_one_command(dev: CommandLine) -> None:
     assert dev.start_program(program).wait(60) == 0
 
     lines = program.with_suffix(".log").read_text("utf-8").splitlines()
-    assert lines[-2:] == ["we have no durian", "receipt over 430 cents"]
+    assert lines[-2:] == ["NoSuchItem: we have no durian", "receipt over 430 cents"]
