@@ -51,7 +51,7 @@ async def add_one(n: int) -> int:
     return n + 1
 
 
-@workflow.entity(calls_per_run=20)
+@workflow.entity(calls_per_run=6)
 class Account:
     balance: int
     log: list[str]
@@ -203,7 +203,7 @@ async def test_a_call_that_takes_too_long_goes_on(client: Client, gate: Gate) ->
 
 async def test_calls_of_a_key_are_exclusive_and_keys_are_apart(client: Client) -> None:
     """Invariant: a read, a wait and a write of one handler have no other one between them. Keys do
-    not wait for each other, and none loses a call when its run turns over (after 20 calls)."""
+    not wait for each other, and none loses a call when its run turns over (after 6 calls, or 12)."""
     keys = [client.entity(Account, f"k-{number}", task_queue=QUEUE) for number in range(10)]
 
     answers = await asyncio.gather(
@@ -242,7 +242,7 @@ async def test_one_callers_calls_keep_their_order_across_turns(client: Client) -
     assert await account.call(Account.deposit, 0, "last") == 50
     assert await account.read(Account.notes) == [*map(str, range(50)), "last"]
     run = await client.get_workflow_handle(account.workflow_id).describe()
-    assert run.history_length < 20 * 6
+    assert run.history_length < 8 * 6
 
 
 async def test_a_call_is_done_once_for_its_id_across_turns_and_clients(client: Client) -> None:
@@ -341,12 +341,12 @@ async def test_an_encrypted_key_turns_over_replays_and_is_asked_twice() -> None:
         assert await once.call(Account.deposit, 1, "secret") == 1
         await once.tell(Account.deposit, 1, "secret")
         first = await client.get_workflow_handle(account.workflow_id).fetch_history()
-        for _ in range(25):
+        for _ in range(10):
             await account.call(Account.increase)
         history = await client.get_workflow_handle(
             account.workflow_id, run_id=first.run_id
         ).fetch_history()
-        assert await account.read(Account.total) == 26
+        assert await account.read(Account.total) == 11
         assert await account.read(Account.notes) == ["secret"]
 
     assert "secret" not in history.to_json()

@@ -10,12 +10,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.sdk.engine_in_small import PocketEngine, names, new_instance, value_of
+from tests.unit.sdk.engine_in_small import (
+    PocketEngine,
+    in_memory,
+    names,
+    new_instance,
+    value_of,
+)
 
 from perdure import activity, workflow
-from perdure._definitions import entity_definition
+from perdure._definitions import entity_definition, workflow_definition
 from perdure._failures import failure_to_exception
 from perdure._replay import messages as m
+from perdure._replay.instance import WorkflowInstance
 from perdure.common import ENTITY_CALL_PREFIX, ENTITY_DESTROY, ENTITY_MOVED, ENTITY_TELL_BYTES_MAX
 from perdure.converter import DataConverter
 from perdure.errors import ApplicationError, is_cancelled_exception
@@ -606,6 +613,31 @@ def test_a_class_that_does_not_fit_fails_the_task_and_not_the_run() -> None:
 
     assert failed.cause.name == "PAYLOAD_DECODE"
     assert "attribute 'old' of Other does not fit what is saved" in failed.failure.message
+
+
+def test_a_state_outlives_a_worker_that_wants_exceptions_to_fail_runs() -> None:
+    run = moved_to(Other, Old)
+    run.instance = WorkflowInstance(
+        workflow_definition(Other),
+        namespace="default",
+        data_converter=DataConverter.default,
+        failure_exception_types=(Exception,),
+    )
+    in_memory.append(run.instance)
+    run.update("c-9", "set", 7)
+
+    assert run.failed_task().cause.name == "PAYLOAD_DECODE"
+
+
+def test_a_state_outlives_a_mistake_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def settle(*_: Any) -> None:
+        raise KeyError("a mistake")
+
+    run = began()
+    run.update("c-1", "add", "apple")
+    monkeypatch.setattr(entity_calls.Calls, "settle", settle)
+
+    assert "the entity could not go on: KeyError('a mistake')" in run.failed_task().failure.message
 
 
 def test_an_input_of_somebody_else_fails_the_task() -> None:
