@@ -20,12 +20,14 @@ from perdure._client.updates import WorkflowUpdateHandle, start_update
 from perdure._definitions import (
     EntityDefinition,
     EntityMethod,
+    Head,
     entity_definition,
     entity_handler_of,
     entity_reader_of,
     entity_workflow_id,
     fresh_key,
     fresh_object,
+    head_to_payload,
 )
 from perdure._wire.calls import Start, Target
 from perdure._wire.updates import UpdateAnswer, UpdateRequest, WorkflowUpdateStage
@@ -34,6 +36,7 @@ from perdure.common import (
     ENTITY_DESTROY,
     ENTITY_MOVED,
     ENTITY_TELL_BYTES_MAX,
+    RawValue,
     WorkflowIdConflictPolicy,
 )
 from perdure.errors import (
@@ -49,7 +52,7 @@ P = ParamSpec("P")
 
 # The engine's words.
 _FULL = ("TOO_MANY_UPDATES_IN_FLIGHT", "TOO_MANY_UPDATES")
-_ID_REUSED = "UPDATE_ID_REUSED"
+_ID_REUSED = ("UPDATE_ID_REUSED", "REQUEST_ID_REUSED")
 _NO_WORKFLOW = "WORKFLOW_NOT_FOUND"
 # A run has ten updates in flight at most. Of one client fewer ask at a time, in order, and leave room
 # for other clients; who is turned away all the same comes back soon, as a handler may be quick.
@@ -264,7 +267,7 @@ class EntityHandle(Generic[S]):
 
     def _is_there(self, error: RPCError) -> bool:
         """The id is known with other bytes, which is what encryption makes of the same arguments."""
-        return error.reason == _ID_REUSED and not self._core.edge.is_plain
+        return error.reason in _ID_REUSED and not self._core.edge.is_plain
 
     async def _pause(self, error: RPCError, attempt: int) -> None:
         """Until it is worth while to ask again. Raises `error` when it never is."""
@@ -287,7 +290,7 @@ class EntityHandle(Generic[S]):
             raise WorkflowUpdateRPCTimeoutOrCancelledError from None
 
     def _start(self) -> Start:
-        core = self._core
+        core, entity = self._core, self._entity
         return build_start(
             {
                 "id": self._workflow_id,
@@ -295,7 +298,7 @@ class EntityHandle(Generic[S]):
                 "id_conflict_policy": WorkflowIdConflictPolicy.USE_EXISTING,
             },
             workflow_type=self._name,
-            args=(),
+            args=() if entity is None else [_new_key(entity)],
             namespace=core.namespace,
             identity=core.identity,
             request_id=core.surroundings.new_uuid(),
@@ -357,6 +360,10 @@ def _request(
     if kwargs:
         raise TypeError(f"arguments of {name!r} travel by position: its class is not known here")
     return name, args
+
+
+def _new_key(entity: EntityDefinition) -> RawValue:
+    return RawValue(head_to_payload(Head(calls_per_run=entity.calls_per_run)))
 
 
 def _moved(answer: UpdateAnswer) -> bool:

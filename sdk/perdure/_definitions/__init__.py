@@ -23,6 +23,7 @@ from perdure._definitions.entities import (
     mark_entity_handler,
     mark_entity_reader,
 )
+from perdure._definitions.entity_input import Done, Head, Waiting, head_of, head_to_payload
 from perdure._definitions.entity_state import EntityState, fresh_object, object_of, state_of
 from perdure._definitions.handlers import (
     HandlerDefinition,
@@ -58,14 +59,17 @@ __all__ = [
     "VERSIONED_NAMES",
     "ActivityDefinition",
     "ActivityRegistry",
+    "Done",
     "EntityDefinition",
     "EntityMethod",
     "EntityState",
     "HandlerDefinition",
     "HandlerTable",
     "HandlerUnfinishedPolicy",
+    "Head",
     "Signature",
     "UpdateDefinition",
+    "Waiting",
     "WorkflowDefinition",
     "WorkflowRegistry",
     "activity_definition",
@@ -81,6 +85,8 @@ __all__ = [
     "fresh_key",
     "fresh_object",
     "handler_definition",
+    "head_of",
+    "head_to_payload",
     "mark_entity_handler",
     "mark_entity_reader",
     "mark_init",

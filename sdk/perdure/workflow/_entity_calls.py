@@ -10,13 +10,12 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
+from perdure._definitions import Done
 from perdure._payload import Payload
-from perdure.common import ENTITY_CALL_PREFIX, ENTITY_MOVED, ENTITY_TELL_BYTES_MAX, RawValue
-from perdure.errors import ApplicationError, EntityStateError
+from perdure.common import ENTITY_CALL_PREFIX, ENTITY_MOVED, ENTITY_TELL_BYTES_MAX
+from perdure.errors import ApplicationError
 
 # The client repeats a call of its own making for a minute; who gives an id may come back tomorrow.
 OWN_IDS_KEPT_MS = 2 * 60 * 1000
@@ -30,72 +29,6 @@ CARRIED_MAX = 10
 # What the JSON of a done call has besides its texts; base64 makes four bytes of three.
 _DONE_BYTES = 64
 _BASE64_SHARE = 4 / 3
-
-
-class Done(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
-    """A call that is done. `kept` says which of the two there is: what it came to, if that is small."""
-
-    call_id: str
-    name: str
-    at_ms: int
-    kept: Literal["", "result", "failure"] = ""
-    result: Payload | None = None
-    message: str = ""
-    failure_type: str | None = None
-
-    def again(self) -> Any:
-        """For who asks again: what the call came to."""
-        if self.kept == "result":
-            assert self.result is not None
-            return RawValue(self.result)
-        if self.kept == "failure":
-            raise ApplicationError(self.message, type=self.failure_type)
-        raise ApplicationError(
-            f"call {self.call_id!r} of {self.name!r} is done; what it came to is not kept any more",
-            type="CallOutcomeForgotten",
-            non_retryable=True,
-        )
-
-
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """A call that goes along to the next run. `args` is how many payloads of the input are its."""
-
-    call_id: str
-    name: str
-    args: int
-
-
-class Head(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first payload of a run's input: what the others are. `state` None: a new key.
-
-    After it come the attributes in the order of `state`, then the arguments of what waits.
-    """
-
-    state: list[str] | None = None
-    done: list[Done] = []
-    waiting: list[Waiting] = []
-
-
-_ENCODE = msgspec.json.Encoder(enc_hook=dict).encode  # a payload's metadata: any mapping
-_DECODER = msgspec.json.Decoder(Head)
-
-
-def head_to_payload(head: Head) -> Payload:
-    return Payload("json/plain", _ENCODE(head))
-
-
-def head_of(payloads: Sequence[Payload]) -> Head:
-    """Raises EntityStateError for an input that no run of an entity has made."""
-    if not payloads:
-        return Head()
-    try:
-        head = _DECODER.decode(payloads[0].data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise EntityStateError(f"this is no entity's input: {error}") from error
-    expected = 1 + len(head.state or ()) + sum(one.args for one in head.waiting)
-    if len(payloads) != expected:
-        raise EntityStateError(f"this is no entity's input: {len(payloads)} of {expected} payloads")
-    return head
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Updates put their calls into a queue and wait; the run's own coroutine takes them out, so that handlers
 cannot be interleaved. It has a committed state, encoded, and nothing else: a handler gets an object
-made of it, and what that object has become is committed when the handler has returned. Between two
+made of it, and what that object has become is committed when the handler has returned: a marker, saved
+with the call's outcome, says what has changed (`_replay/entity_markers.py`). Between two
 handlers the run may turn over: it continues as new with the state, with what is known of done calls,
 and with what waits.
 """
@@ -13,8 +14,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from perdure._definitions import EntityDefinition, EntityState, object_of, state_of
+from perdure._definitions import (
+    Done,
+    EntityDefinition,
+    EntityState,
+    Head,
+    Waiting,
+    head_of,
+    head_to_payload,
+    object_of,
+    state_of,
+)
 from perdure._payload import Payload
+from perdure._replay.entity_markers import saved_state
 from perdure._replay.interrupts import ContinueAsNewError
 from perdure._replay.run import WorkflowRun, current_run
 from perdure._replay.updates import UpdateInfo, current_update
@@ -22,20 +34,11 @@ from perdure._replay.verdict import defect_cause
 from perdure.common import ENTITY_DESTROY, RawValue
 from perdure.errors import ApplicationError, CancelledError, EntityStateError
 from perdure.workflow._chain import continue_as_new
-from perdure.workflow._entity_calls import (
-    CARRIED_MAX,
-    Call,
-    Calls,
-    Done,
-    Head,
-    Outcome,
-    Waiting,
-    head_of,
-    head_to_payload,
-)
+from perdure.workflow._entity_calls import CARRIED_MAX, Call, Calls, Outcome
 from perdure.workflow._waiting import wait_condition
 
-# A turn writes all ids that are remembered: with many of them it must pay for more calls.
+# A turn writes all ids that are remembered: with many of them it must pay for more calls. Histories
+# depend on this as on all that makes a run turn over: it must never change.
 _IDS_PER_CALL = 4
 
 
@@ -53,6 +56,7 @@ class EntityHost:
         self._state: EntityState | None = None
         if head.state is not None:
             self._state = {name: next(following) for name in head.state}
+        self._calls_per_run = head.calls_per_run
         self._calls = Calls(head.done)
         self._turning = False
         self._destroyed = False
@@ -122,36 +126,38 @@ class EntityHost:
     async def _perform(self, call: Call, run: WorkflowRun) -> None:
         token = current_update.set(UpdateInfo(call.call_id, call.name))
         try:
-            outcome = await self._outcome(call, run)
+            outcome, state = await self._outcome(call, run)
         finally:
             current_update.reset(token)
+        before, self._state = self._state, saved_state(run, call.call_id, self._state, state)
+        if self._state is not before:
+            self._destroyed = self._state is None
         self._calls.settle(call, outcome, run.now_us // 1000)
 
-    async def _outcome(self, call: Call, run: WorkflowRun) -> Outcome:
-        """Commits the state, unless the call failed. Raises defects only."""
+    async def _outcome(self, call: Call, run: WorkflowRun) -> tuple[Outcome, EntityState | None]:
+        """With the state that it makes, the present one if it fails. Raises defects only."""
+        before = self._state
         if call.name == ENTITY_DESTROY:
-            self._state, self._destroyed = None, True
-            return Outcome(RawValue(run.converter.to_payload(None)))
+            self._destroyed = True
+            return Outcome(RawValue(run.converter.to_payload(None))), None
         handler = self.entity.handlers[call.name]
         # A state that does not fit the class is nothing to tell the caller: see `run`.
-        made = object_of(self.entity, self._state, run.converter)
+        made = object_of(self.entity, before, run.converter)
         try:
             answer = handler.function(made, *call.args)
             if handler.is_async:
                 answer = await answer
             result = RawValue(run.converter.to_payload(answer))
-            self._state = state_of(self.entity, made, run.converter)
+            return Outcome(result), state_of(self.entity, made, run.converter)
         except ContinueAsNewError:
             message = "an entity continues as new by itself: its handlers must not"
-            return Outcome(error=ApplicationError(message, type="ContinueAsNewInEntity"))
+            return Outcome(error=ApplicationError(message, type="ContinueAsNewInEntity")), before
         except asyncio.CancelledError:
-            return Outcome(error=CancelledError("the entity's handler was cancelled"))
+            return Outcome(error=CancelledError("the entity's handler was cancelled")), before
         except Exception as error:
             if defect_cause(error) is not None:
                 raise
-            return Outcome(error=error)
-        self._destroyed = False
-        return Outcome(result)
+            return Outcome(error=error), before
 
     # --- the next run -----------------------------------------------------------------------------
 
@@ -159,7 +165,7 @@ class EntityHost:
         """Rather when nobody waits: who does has to ask again."""
         calls = self._calls
         done = calls.count // 2 if calls.waiting else calls.count
-        enough = max(self.entity.calls_per_run, calls.remembered // _IDS_PER_CALL)
+        enough = max(self._calls_per_run, calls.remembered // _IDS_PER_CALL)
         suggested = run.suggest_continue_as_new and calls.count > 0
         if not (run.cancel_requested or suggested or done >= enough):
             return False
@@ -177,6 +183,7 @@ class EntityHost:
             state=None if state is None else list(state),
             done=self._calls.handed_on(run.now_us // 1000),
             waiting=[Waiting(one.call_id, one.name, len(one.payloads)) for one in carried],
+            calls_per_run=self.entity.calls_per_run,
         )
         given = [payload for one in carried for payload in one.payloads]
         payloads = [head_to_payload(head), *(state or {}).values(), *given]

@@ -4,6 +4,7 @@ that lose no call. The entity's run on a pocket engine; nothing outside of the S
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,11 +20,23 @@ from tests.unit.sdk.engine_in_small import (
 )
 
 from perdure import activity, workflow
-from perdure._definitions import entity_definition, workflow_definition
+from perdure._definitions import (
+    Done,
+    Head,
+    entity_definition,
+    head_to_payload,
+    workflow_definition,
+)
 from perdure._failures import failure_to_exception
 from perdure._replay import messages as m
 from perdure._replay.instance import WorkflowInstance
-from perdure.common import ENTITY_CALL_PREFIX, ENTITY_DESTROY, ENTITY_MOVED, ENTITY_TELL_BYTES_MAX
+from perdure.common import (
+    ENTITY_CALL_PREFIX,
+    ENTITY_DESTROY,
+    ENTITY_MOVED,
+    ENTITY_TELL_BYTES_MAX,
+    RawValue,
+)
 from perdure.converter import DataConverter
 from perdure.errors import ApplicationError, is_cancelled_exception
 from perdure.workflow import _entity_calls as entity_calls
@@ -108,8 +121,14 @@ class Cart:
         return shown
 
 
-def began(*input: Any) -> PocketEngine:
-    run = PocketEngine(Cart, *input)
+def new_key(cls: type) -> PocketEngine:
+    """As a client begins it."""
+    head = Head(calls_per_run=entity_definition(cls).calls_per_run)
+    return PocketEngine(cls, RawValue(head_to_payload(head)))
+
+
+def began(cls: type = Cart) -> PocketEngine:
+    run = new_key(cls)
     run.task()
     return run
 
@@ -139,11 +158,11 @@ def ask(run: PocketEngine, reader: str, *args: Any) -> Any:
     return value_of(result.result)
 
 
-def turned(commands: Sequence[m.Command]) -> PocketEngine:
+def turned(commands: Sequence[m.Command], cls: type = Cart) -> PocketEngine:
     """The run that follows."""
     last = commands[-1]
     assert isinstance(last, m.ContinueAsNew), commands
-    run = PocketEngine(Cart)
+    run = PocketEngine(cls)
     run.events = []
     run.add(m.WorkflowExecutionStarted, **{**STARTED, "input": last.input})
     return run
@@ -164,11 +183,13 @@ def test_a_call_changes_the_state_and_answers_in_one_task() -> None:
     run.update("c-1", "add", "apple", 2)
     run.update("c-2", "add", "apple")
 
-    assert names(run.task()) == [
+    assert sorted(names(run.task())) == [
         "AcceptUpdate c-1",
         "AcceptUpdate c-2",
         "CompleteUpdate c-1",
         "CompleteUpdate c-2",
+        "RecordMarker entity_state c-1",
+        "RecordMarker entity_state c-2",
     ]
     assert (outcome_of(run, "c-1"), outcome_of(run, "c-2")) == (2, 3)
     assert ask(run, "total") == 3
@@ -197,6 +218,8 @@ def test_two_calls_never_interleave_and_keep_their_order() -> None:
     assert sorted(names(run.task())) == [
         "CompleteUpdate c-1",
         "CompleteUpdate c-2",
+        "RecordMarker entity_state c-1",
+        "RecordMarker entity_state c-2",
         "ScheduleActivity 2 price",
     ]
     run.complete("2", 8)
@@ -296,7 +319,7 @@ def test_a_call_goes_on_in_another_worker_that_has_only_the_history() -> None:
     run.instance = new_instance(Cart)
     run.sent = 0
 
-    assert names(run.task()) == ["CompleteUpdate c-1", "CompleteUpdate c-2"]
+    assert sorted(names(run.task()))[:2] == ["CompleteUpdate c-1", "CompleteUpdate c-2"]
     assert outcome_of(run, "c-1") == 7
 
 
@@ -369,7 +392,11 @@ def test_what_waits_goes_along_and_its_callers_are_told() -> None:
         assert isinstance(error, ApplicationError)
         assert error.type == ENTITY_MOVED
     following = turned(commands)
-    assert names(following.task()) == []  # nobody asks: they are done all the same
+    # Nobody asks: they are done all the same.
+    assert names(following.task()) == [
+        "RecordMarker entity_state w-1",
+        "RecordMarker entity_state w-2",
+    ]
     assert ask(following, "history", 2) == ["xxxxxxxxxx", "add fig"]
     following.update("w-2", "add", "fig")
     following.task()
@@ -384,7 +411,12 @@ def test_who_asks_again_while_it_waits_still_hears_of_that_one() -> None:
     following = turned(commands)
     following.update("w-2", "add", "fig")
 
-    assert names(following.task()) == ["AcceptUpdate w-2", "CompleteUpdate w-2"]
+    assert sorted(names(following.task())) == [
+        "AcceptUpdate w-2",
+        "CompleteUpdate w-2",
+        "RecordMarker entity_state w-1",
+        "RecordMarker entity_state w-2",
+    ]
     assert ask(following, "history", 1) == ["add fig"]
     assert outcome_of(following, "w-2") == 1
 
@@ -471,8 +503,6 @@ def done(
 
 
 def result(value: Any = None) -> entity_calls.Outcome:
-    from perdure.common import RawValue
-
     return entity_calls.Outcome(RawValue(CONVERTER.to_payload(value)))
 
 
@@ -498,11 +528,11 @@ def test_outcomes_are_forgotten_before_ids_are() -> None:
 
     for call_id in ("c-0", "large"):
         known = following.known(call_id, "add")
-        assert isinstance(known, entity_calls.Done)
+        assert isinstance(known, Done)
         with pytest.raises(ApplicationError, match="is done; what it came to is not kept"):
             known.again()
     known = following.known("c-9", "add")
-    assert isinstance(known, entity_calls.Done)
+    assert isinstance(known, Done)
     assert value_of([known.again().payload]) == 9
 
 
@@ -513,11 +543,143 @@ def test_what_is_handed_on_fits_into_an_input() -> None:
 
     handed = calls.handed_on(0)
 
-    head = entity_calls.Head(state=None, done=handed)
-    size_bytes = len(entity_calls.head_to_payload(head).data)
+    head = Head(state=None, done=handed)
+    size_bytes = len(head_to_payload(head).data)
     assert size_bytes <= entity_calls.DONE_BYTES_MAX
     assert handed[-1].call_id.startswith(f"{entity_calls.IDS_MAX + 9}-")
     assert len(handed) > 1_000
+
+
+# --- other code ---------------------------------------------------------------------------------------
+
+
+@workflow.entity(name="Sum", calls_per_run=5)
+class Sum:
+    def __init__(self) -> None:
+        self.sum = 0
+        self.old = 0
+
+    @workflow.entity_handler
+    def add(self, n: int) -> int:
+        self.sum += n
+        return self.sum
+
+    @workflow.entity_handler
+    def refuse(self) -> None:
+        raise ApplicationError("no")
+
+    @workflow.entity_handler
+    async def slowly(self, n: int) -> int:
+        await workflow.sleep(1)
+        self.sum += n
+        return self.sum
+
+    @workflow.entity_reader
+    def value(self) -> list[int]:
+        return [self.sum, self.old]
+
+
+@workflow.entity(name="Sum", calls_per_run=100)
+class NewSum:
+    """Counts double, refuses what was taken and takes what was refused, has other attributes, and is
+    to turn over at another time."""
+
+    def __init__(self) -> None:
+        self.sum = 0
+        self.new = "new"
+
+    @workflow.entity_handler
+    def add(self, n: int) -> int:
+        if n == 3:
+            raise ApplicationError("not three")
+        self.sum += 2 * n
+        return self.sum
+
+    @workflow.entity_handler
+    def refuse(self) -> None:
+        self.sum = -1
+
+    @workflow.entity_handler
+    async def slowly(self, n: int) -> int:
+        await workflow.sleep(1)
+        self.sum += 2 * n
+        return self.sum
+
+    @workflow.entity_reader
+    def value(self) -> list[Any]:
+        return [self.sum, self.new]
+
+
+def with_code(run: PocketEngine, cls: type) -> None:
+    """Another worker goes on."""
+    run.cls = cls
+    run.instance.evict()
+    run.instance = new_instance(cls)
+    run.sent = 0
+
+
+def test_other_code_takes_over_the_state_that_the_old_one_has_answered() -> None:
+    """Invariant: what was answered stays true, whatever the code says that it would do today."""
+    run = began(Sum)
+    run.update("c-1", "add", 3)
+    run.update("c-2", "refuse")
+    run.update("c-3", "slowly", 5)
+    run.task()
+    with_code(run, NewSum)
+    run.fire("1")
+    run.task()  # c-3 ends by the new code, on what c-1 has left
+
+    assert outcome_of(run, "c-3") == 3 + 2 * 5
+    assert ask(run, "value") == [13, "new"]
+    same_on_replay(run)
+    with_code(run, Sum)
+    run.update("c-4", "add", 1)
+    run.task()
+    assert outcome_of(run, "c-4") == 14
+
+
+def test_a_run_turns_over_when_its_beginning_said() -> None:
+    run = began(Sum)
+    for number in range(4):
+        run.update(f"c-{number}", "add", 1)
+    run.task()
+    with_code(run, NewSum)
+    run.update("c-4", "add", 1)
+
+    following = turned(run.task(), NewSum)
+
+    for number in range(6):
+        following.update(f"d-{number}", "add", 1)
+    assert names(following.task())[-1] == "CompleteUpdate d-5"
+
+
+def test_a_key_that_was_begun_by_name_turns_over_after_a_fixed_number_of_calls() -> None:
+    run = PocketEngine(Sum)
+    for number in range(249):
+        run.update(f"c-{number}", "add", 1)
+    assert names(run.task())[-1] == "CompleteUpdate c-248"
+
+    run.update("c-249", "add", 1)
+    assert names(run.task())[-1] == "ContinueAsNew"
+
+
+def test_only_what_has_changed_is_saved_with_a_call() -> None:
+    run = began(Sum)
+    run.update("c-1", "add", 1)
+    run.update("c-2", "add", 0)
+    run.update("c-3", "refuse")
+    run.task()
+
+    (first,) = [one for one in run.events if isinstance(one, m.MarkerRecorded)]
+    assert first.marker_id == "c-1"
+    assert json.loads(first.details[0].data) == {"id": "c-1", "changed": ["sum", "old"]}
+    run.update("c-4", "slowly", 2)
+    run.task()
+    run.fire("1")
+    run.task()
+    *_, last = [one for one in run.events if isinstance(one, m.MarkerRecorded)]
+    assert json.loads(last.details[0].data) == {"id": "c-4", "changed": ["sum"]}
+    assert value_of(last.details[1:]) == 3
 
 
 # --- the state's shape -------------------------------------------------------------------------------
@@ -525,16 +687,10 @@ def test_what_is_handed_on_fits_into_an_input() -> None:
 
 def moved_to(cls: type, old: type) -> PocketEngine:
     """A key of `old` after a turn, whose next run has the code of `cls`."""
-    run = PocketEngine(old)
-    run.task()
+    run = began(old)
     for number in range(3):
         run.update(f"c-{number}", "set", number)
-    last = run.task()[-1]
-    assert isinstance(last, m.ContinueAsNew)
-    following = PocketEngine(cls)
-    following.events = []
-    following.add(m.WorkflowExecutionStarted, **{**STARTED, "input": last.input})
-    return following
+    return turned(run.task(), cls)
 
 
 @workflow.entity(name="Thing", calls_per_run=3)
