@@ -17,7 +17,7 @@ from perdure.errors import ApplicationError, EntityStateError
 
 # Of a run whose input does not say it, because its key was begun by name. Histories depend on it: it
 # must never change.
-CALLS_PER_RUN_UNSAID = 250
+CALLS_PER_RUN_UNSAID = 100
 
 
 class Done(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):

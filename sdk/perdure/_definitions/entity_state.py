@@ -94,8 +94,8 @@ def _encoded(
 
 def _comes_back(value: Any, read: Any) -> bool:
     """Equal is not enough: 1 == True, and a list is no tuple."""
-    kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
-    if kind is not type(read):
+    kind = _kind_of(value)
+    if kind is not _kind_of(read):
         return False
     if kind is dict:
         return (
@@ -106,3 +106,7 @@ def _comes_back(value: Any, read: Any) -> bool:
     if kind is list:
         return len(value) == len(read) and all(map(_comes_back, value, read))
     return bool(value == read)
+
+
+def _kind_of(value: Any) -> Any:
+    return type(value)  # pyright: ignore[reportUnknownVariableType]

@@ -33,9 +33,9 @@ _Class = TypeVar("_Class", bound=type)
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 _Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
-# A worker that has lost the run replays so many calls at most; what a turn costs (two tasks more
-# and its rows) is spread over so many.
-_CALLS_PER_RUN = 250
+# What a key keeps for ever, and what a worker replays that has lost it, are so many calls at most; a
+# turn, which costs as much as two calls, is spread over them.
+_CALLS_PER_RUN = 100
 
 
 @overload
