@@ -102,16 +102,6 @@ class EntityWorkflow(WorkflowDefinition):
         return [list(payloads)]
 
 
-@dataclass(frozen=True)
-class EntityUpdate(UpdateDefinition):
-    """Its function takes the payloads before the arguments: a call may have to travel on."""
-
-    def decode(
-        self, name: str, payloads: Sequence[Payload], converter: PayloadConverter
-    ) -> list[Any]:
-        return [payloads, *super().decode(name, payloads, converter)]
-
-
 def entity_workflow_id(name: str, key: str) -> str:
     """Raises ValueError for an empty key."""
     if not key:
@@ -180,7 +170,7 @@ def define_entity(
     calls_per_run: int,
     make_host: Callable[[EntityDefinition], type],
 ) -> None:
-    """`make_host`: of the class with `run`, `take(name, payloads, args)` and `read(name, args)`.
+    """`make_host`: of the class with `run`, `take(name, args)` and `read(name, args)`.
 
     Raises TypeError or ValueError, with the reason, for a class that cannot be an entity.
     """
@@ -243,23 +233,21 @@ def _workflow_of(definition: EntityDefinition, host: type) -> EntityWorkflow:
 
 
 def _update_of(method: EntityMethod) -> UpdateDefinition:
-    async def take(host: Any, payloads: Sequence[Payload], *args: Any) -> Any:
-        return await host.take(method.name, payloads, args)
+    async def take(host: Any, *args: Any) -> Any:
+        return await host.take(method.name, args)
 
     return _update(method.name, take, method.signature)
 
 
 def _destroying() -> UpdateDefinition:
-    async def take(host: Any, payloads: Sequence[Payload]) -> Any:
-        return await host.take(ENTITY_DESTROY, payloads, ())
+    async def destroy(host: Any) -> None:
+        await host.take(ENTITY_DESTROY, ())
 
-    def destroy(host: Any) -> None: ...
-
-    return _update(ENTITY_DESTROY, take, Signature(destroy, skip_first=True))
+    return _update(ENTITY_DESTROY, destroy, Signature(destroy, skip_first=True))
 
 
 def _update(name: str, function: Function, signature: Signature) -> UpdateDefinition:
-    return EntityUpdate(
+    return UpdateDefinition(
         name=name,
         function=function,
         is_async=True,

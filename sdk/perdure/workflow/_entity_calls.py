@@ -15,6 +15,7 @@ from typing import Any
 from perdure._definitions import Done
 from perdure._payload import Payload
 from perdure.common import ENTITY_CALL_PREFIX, ENTITY_MOVED, ENTITY_TELL_BYTES_MAX
+from perdure.converter import PayloadConverter
 from perdure.errors import ApplicationError
 
 # The client repeats a call of its own making for a minute; who gives an id may come back tomorrow.
@@ -43,14 +44,10 @@ class Call:
 
     call_id: str
     name: str
-    payloads: Sequence[Payload]
     args: Sequence[Any]
     done: asyncio.Future[Outcome] = field(repr=False)
-
-    @property
-    def is_carried(self) -> bool:
-        """Can it go along to the next run? Else its caller has to send it again."""
-        return sum(len(one.data) for one in self.payloads) <= ENTITY_TELL_BYTES_MAX
+    payloads: Sequence[Payload] | None = None
+    """Its arguments, once they were needed so."""
 
     async def outcome(self) -> Any:
         outcome = await self.done
@@ -95,6 +92,16 @@ class Calls:
             if not call.done.done():
                 error = ApplicationError("the entity continues as new", type=ENTITY_MOVED)
                 call.done.set_result(Outcome(error=error))
+
+    def carried(self, converter: PayloadConverter) -> list[tuple[Call, Sequence[Payload]]]:
+        """What waits and can go along to the next run; who asked for the rest has to send it again."""
+        carried: list[tuple[Call, Sequence[Payload]]] = []
+        for call in self.waiting:
+            if call.payloads is None:
+                call.payloads = converter.to_payloads(call.args)
+            if sum(len(one.data) for one in call.payloads) <= ENTITY_TELL_BYTES_MAX:
+                carried.append((call, call.payloads))
+        return carried
 
     def handed_on(self, now_ms: int) -> list[Done]:
         """What the next run must know, the newest last."""

@@ -62,7 +62,7 @@ class EntityHost:
         self._destroyed = False
         for one in head.waiting:
             given = [next(following) for _ in range(one.args)]
-            self._calls.add(_call(one.call_id, one.name, given, self._decoded(one.name, given)))
+            self._calls.add(_call(one.call_id, one.name, self._decoded(one.name, given), given))
 
     async def run(self, payloads: Sequence[Payload]) -> None:
         """Ends when the key has been destroyed and nobody wants it any more; it never fails."""
@@ -74,14 +74,14 @@ class EntityHost:
             # The state would be lost with the run. A failed task is retried until better code comes.
             raise EntityStateError(f"the entity could not go on: {error!r}") from error
 
-    async def take(self, name: str, payloads: Sequence[Payload], args: Sequence[Any]) -> Any:
+    async def take(self, name: str, args: Sequence[Any]) -> Any:
         """What an update is: it ends when its call has been done, by this run or one before."""
         info = current_update.get()
         assert info is not None
         known = self._calls.known(info.id, name)
         if isinstance(known, Done):
             return known.again()
-        call = known or _call(info.id, name, payloads, args)
+        call = known or _call(info.id, name, args)
         if known is None:
             self._calls.add(call)
         if self._turning:
@@ -170,7 +170,7 @@ class EntityHost:
         if not (run.cancel_requested or suggested or done >= enough):
             return False
         # It must fit into the next run's input: until it does, this run goes on with it.
-        return len(self._carried()) <= CARRIED_MAX
+        return len(calls.carried(run.converter)) <= CARRIED_MAX
 
     async def _turn(self, run: WorkflowRun) -> None:
         """Ends the run. What comes in until then goes along too."""
@@ -178,19 +178,16 @@ class EntityHost:
         self._calls.tell_moved()
         await self._until(lambda: not run.updates.running)
         state = self._state
-        carried = self._carried()
+        carried = self._calls.carried(run.converter)
         head = Head(
             state=None if state is None else list(state),
             done=self._calls.handed_on(run.now_us // 1000),
-            waiting=[Waiting(one.call_id, one.name, len(one.payloads)) for one in carried],
+            waiting=[Waiting(one.call_id, one.name, len(args)) for one, args in carried],
             calls_per_run=self.entity.calls_per_run,
         )
-        given = [payload for one in carried for payload in one.payloads]
+        given = [payload for _, args in carried for payload in args]
         payloads = [head_to_payload(head), *(state or {}).values(), *given]
         continue_as_new(args=[RawValue(one) for one in payloads])
-
-    def _carried(self) -> list[Call]:
-        return [one for one in self._calls.waiting if one.is_carried]
 
     def _decoded(self, name: str, payloads: list[Payload]) -> Sequence[Any]:
         if name == ENTITY_DESTROY:
@@ -203,8 +200,10 @@ class EntityHost:
         return handler.signature.decode(payloads, current_run().converter)
 
 
-def _call(call_id: str, name: str, payloads: Sequence[Payload], args: Sequence[Any]) -> Call:
-    return Call(call_id, name, payloads, args, asyncio.get_running_loop().create_future())
+def _call(
+    call_id: str, name: str, args: Sequence[Any], payloads: Sequence[Payload] | None = None
+) -> Call:
+    return Call(call_id, name, args, asyncio.get_running_loop().create_future(), payloads)
 
 
 def make_host(entity: EntityDefinition) -> type:

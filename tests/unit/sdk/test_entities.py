@@ -494,7 +494,7 @@ def done(
 ) -> None:
     loop = asyncio.new_event_loop()
     try:
-        call = entity_calls.Call(call_id, "add", [], [], loop.create_future())
+        call = entity_calls.Call(call_id, "add", [], loop.create_future())
         calls.add(call)
         calls.waiting.remove(call)
         calls.settle(call, outcome, at_ms)
