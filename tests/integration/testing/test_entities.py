@@ -75,6 +75,23 @@ class Account:
         return self.balance
 
     @workflow.entity_handler
+    async def by_all_means(self) -> list[int]:
+        """What a workflow may do, a handler may."""
+        local = await workflow.execute_local_activity(
+            add_one, self.balance, start_to_close_timeout=SOON
+        )
+        many = await workflow.map(add_one, range(5), start_to_close_timeout=SOON)
+        async with workflow.saga() as saga:
+            saga.add(workflow.sleep, 0)
+            try:
+                async with asyncio.timeout(60):
+                    await workflow.wait_condition(lambda: False)
+            except TimeoutError:
+                self.log.append("too late")
+        self.balance = local + sum(many.values)
+        return [local, *many.values]
+
+    @workflow.entity_handler
     def bump(self) -> int:
         self.balance += 1
         return self.balance
@@ -143,7 +160,7 @@ async def test_what_one_does_with_a_key(client: Client) -> None:
     assert await by_name.call("deposit", 1) == await by_name.read("total") == 10
     with pytest.raises(TypeError, match="travel by position: its class is not known here"):
         await by_name.call("deposit", amount=1)
-    with pytest.raises(TypeError, match="no handler 'total'; known: bump, deposit, "):
+    with pytest.raises(TypeError, match="no handler 'total'; known: bump, by_all_means, deposit, "):
         await account.call("total")
     with pytest.raises(TypeError, match="not a handler of an entity"):
         await account.call(Account.total)
@@ -324,6 +341,25 @@ async def test_a_handler_that_sleeps_for_a_month() -> None:
         await env.sleep(timedelta(days=31))
         assert await behind == 1
         assert await account.read(Account.notes) == ["slept 30 days", ""]
+
+
+async def test_a_handler_may_do_what_a_workflow_may() -> None:
+    async with (
+        await WorkflowEnvironment.start_time_skipping() as env,
+        worker(env.client),
+    ):
+        account = env.client.entity(Account, "ada", task_queue=QUEUE)
+        await account.call(Account.deposit, 5)
+        once = account.with_options(id="all")
+        await once.tell(Account.by_all_means)
+        await account.tell(Account.bump)
+        await env.sleep(timedelta(minutes=2))
+        assert await once.call(Account.by_all_means) == [6, 1, 2, 3, 4, 5]
+        assert await account.read(Account.total) == 6 + 15 + 1
+        assert await account.read(Account.notes) == ["", "too late"]
+        history = await env.client.get_workflow_handle(account.workflow_id).fetch_history()
+
+    await Replayer(workflows=[Account]).replay_workflow(history)
 
 
 async def test_an_encrypted_key_turns_over_replays_and_is_asked_twice() -> None:
