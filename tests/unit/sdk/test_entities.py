@@ -421,6 +421,25 @@ def test_who_asks_again_while_it_waits_still_hears_of_that_one() -> None:
     assert outcome_of(following, "w-2") == 1
 
 
+def test_no_more_goes_along_than_fits_into_an_input() -> None:
+    """What is above that is done before the turn."""
+    run = began()
+    run.update("p-1", "pay", "apple")
+    for number in range(entity_calls.CARRIED_MAX + 5):
+        run.update(f"w-{number}", "note", str(number))
+    run.task()
+    run.cancel()
+
+    following = turned(run.task())
+
+    assert [f"w-{number}" for number in range(5)] == [
+        call_id for call_id, one in run.outcomes.items() if one.failure is None
+    ]
+    following.task()
+    noted = [str(number) for number in range(entity_calls.CARRIED_MAX + 5)]
+    assert ask(following, "history") == noted
+
+
 def test_a_call_with_large_arguments_is_left_to_its_caller() -> None:
     run, commands = waiting_at_the_turn(size_bytes=ENTITY_TELL_BYTES_MAX)
 
