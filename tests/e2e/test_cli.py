@@ -65,6 +65,30 @@ def test_an_order_from_its_start_to_its_result(dev: CommandLine) -> None:
     assert len(events) == row["history_length"]
 
 
+def test_a_virtual_object(dev: CommandLine) -> None:
+    add = ("entity", "call", "Counter", "c-1", "add")
+    unknown = dev.run(*add, "-i", "5")
+    first = dev.run(*add, "-i", "5", "-q", "lab", "--id", "order-1")
+    again = dev.run(*add, "-i", "5", "--id", "order-1")
+    told = dev.run("entity", "tell", "Counter", "c-1", "add", "-i", "2")
+    refused = dev.run(*add, "-i", "-1", "--timeout", "60s")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "Counter c-1 does not exist yet: give --task-queue" in unknown.stderr
+    assert (first.stdout, again.stdout) == ("5\n", "5\n"), first.stderr + again.stderr
+    assert (told.returncode, told.stdout) == (0, ""), told.stderr
+    assert refused.returncode == 4
+    assert "only up" in refused.stderr
+
+    assert dev.run("entity", "read", "Counter", "c-1", "value").stdout == "7\n"
+    described = dev.run("entity", "describe", "Counter", "c-1", "-o", "json")
+    assert json.loads(described.stdout)["id"] == "Counter/c-1"
+    listed = dev.run("entity", "list", "Counter", "--key-prefix", "c-", "-o", "json")
+    assert [json.loads(line)["key"] for line in listed.stdout.splitlines()] == ["c-1"]
+
+    assert dev.run("entity", "destroy", "Counter", "c-1").returncode == 0
+    assert "c-1" not in dev.run("entity", "list", "Counter").stdout
+
+
 def test_updates_of_an_order(dev: CommandLine) -> None:
     dev.run("workflow", "start", "Order", *START, "order-2", "-i", '{"amount": 7}')
     update = ("workflow", "update")
