@@ -108,6 +108,7 @@ class Removing:
                 del self._shard.currents[key]
             for item in leaving.items:
                 item.answer(None)
+        self._shard.rooms.metrics.runs_removed.inc(by=len(taken))
         self._settle()
 
     def refused(self, taken: list[Leaving]) -> None:

@@ -190,6 +190,7 @@ class HistoryService:
         free = {fence.shard_id: fence for fence in found if fence.shard_id not in self.owned()}
         if not free:
             return frozenset()
+        metrics, began = self._rooms.metrics, self._rooms.clock.monotonic()
         bumped = await self._bump(list(free.values()))
         marks = {row.shard_id: row.timer_mark_us for row in await self._ownership.list_shards()}
         proven = await self._first_step(bumped)
@@ -197,6 +198,8 @@ class HistoryService:
             clean = free[fence.shard_id].owner_id == NO_NODE
             self._begin(fence, marks.get(fence.shard_id, 0), clean=clean, proven=proven)
         self._share_memory()
+        metrics.shard_moves.inc("taken", by=len(bumped))
+        metrics.shard_acquire_seconds.observe(self._rooms.clock.monotonic() - began)
         self._beside(self._record(bumped, self._rooms.node_id, self._address))
         return frozenset(fence.shard_id for fence in bumped)
 
@@ -296,6 +299,7 @@ class HistoryService:
             shard.close()
             self._shards.pop(shard.shard_id, None)
         self._share_memory()
+        self._rooms.metrics.shard_moves.inc("released", by=len(given))
         if given:
             await self._until_known(given, NO_NODE)
         await self._record(given, NO_NODE, "")

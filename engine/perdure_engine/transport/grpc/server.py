@@ -19,6 +19,7 @@ from perdure_api.v1 import (
 from perdure_engine.core import limits
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.delivery import Receiver
+from perdure_engine.ports.metrics import Metrics
 from perdure_engine.transport.grpc.decode import method_handlers
 from perdure_engine.transport.grpc.engine_service import EngineService
 from perdure_engine.transport.grpc.errors import Errors
@@ -44,9 +45,16 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 class GrpcServer:
     """Serves a frontend on one address. Start once; stop waits; stopping twice is fine."""
 
-    def __init__(self, frontend: Frontend, address: str, receiver: Receiver | None = None) -> None:
+    def __init__(
+        self,
+        frontend: Frontend,
+        address: str,
+        receiver: Receiver | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
         """`address` is host:port; port 0 takes a free one, which `port` tells after `start`. `receiver` None: there
         are no other nodes."""
+        self._metrics = metrics or Metrics()
         self._frontend = frontend
         self._receiver = receiver
         self._address = address
@@ -66,7 +74,7 @@ class GrpcServer:
         errors = Errors(self._frontend.ids)
         names = []
         for service, servicer in self._services(errors):
-            handlers = method_handlers(service, servicer, errors)
+            handlers = method_handlers(service, servicer, errors, self._metrics)
             server.add_registered_method_handlers(service.full_name, handlers)
             names.append(service.full_name)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
