@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from perdure_engine.core import events as ev
 from perdure_engine.core import memo
 from perdure_engine.core.events import Event, EventType
@@ -75,6 +77,7 @@ def _close(event_type: EventType) -> Callable[[Folded, Any], None]:
         folded.timers.clear()
         folded.workflow_task = WorkflowTaskPhase.NONE
         folded.workflow_task_scheduled_id = 0
+        folded.paused = None
 
     return close
 
@@ -91,8 +94,24 @@ def _cancel_requested(folded: Folded, event: ev.WorkflowExecutionCancelRequested
     _remember(folded, event)
 
 
+def _paused(folded: Folded, event: ev.WorkflowExecutionPaused) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_PAUSED)
+    folded.paused = event
+    _remember(folded, event)
+
+
+def _unpaused(folded: Folded, event: ev.WorkflowExecutionUnpaused) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_UNPAUSED)
+    folded.paused = None
+    _remember(folded, event)
+
+
 def _remember(
-    folded: Folded, event: ev.WorkflowExecutionSignaled | ev.WorkflowExecutionCancelRequested
+    folded: Folded,
+    event: ev.WorkflowExecutionSignaled
+    | ev.WorkflowExecutionCancelRequested
+    | ev.WorkflowExecutionPaused
+    | ev.WorkflowExecutionUnpaused,
 ) -> None:
     """The caller's request id is known from now on; every so often, since when (`core.decide.requests`)."""
     known = folded.request_ids
@@ -123,6 +142,14 @@ def _task_completed(folded: Folded, event: ev.WorkflowTaskCompleted) -> None:
 
 def _task_failed(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
     _task_ended(folded, EventType.WORKFLOW_TASK_FAILED)
+    if event.base_run_id:
+        _begin_anew(folded, event.time_us)
+
+
+def _begin_anew(folded: Folded, time_us: int) -> None:
+    """After a reset what waits for an outcome is scheduled again: its timeouts count from now on."""
+    for activity in folded.activities.values():
+        activity.scheduled = msgspec.structs.replace(activity.scheduled, time_us=time_us)
 
 
 def _task_timed_out(folded: Folded, event: ev.WorkflowTaskTimedOut) -> None:
@@ -263,4 +290,6 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.MarkerRecorded: _marker_recorded,
     ev.WorkflowPropertiesModified: _properties_modified,
     ev.UpsertWorkflowSearchAttributes: _search_attributes,
+    ev.WorkflowExecutionPaused: _paused,
+    ev.WorkflowExecutionUnpaused: _unpaused,
 }

@@ -8,6 +8,7 @@ from perdure_engine.core.events import (
     WorkflowExecutionCompleted,
     WorkflowExecutionContinuedAsNew,
     WorkflowExecutionFailed,
+    WorkflowExecutionTerminated,
     WorkflowExecutionTimedOut,
 )
 from perdure_engine.core.replies import (
@@ -26,6 +27,7 @@ def describe(state: RunState) -> Description:
     folded, started = state.folded, state.folded.started
     task = state.tasks.get(WORKFLOW_TASK_KEY)
     waits = state.timer_rows.get((TimerKind.CRON_OR_RETRY_BACKOFF, 0))
+    pause = folded.paused
     return Description(
         info=run_info(state),
         execution_timeout_ms=started.execution_timeout_ms,
@@ -43,6 +45,12 @@ def describe(state: RunState) -> Description:
         cron_schedule=started.cron_schedule,
         first_task_us=waits.due_us if waits is not None else 0,
         execution_deadline_us=started.execution_deadline_us,
+        pause_us=pause.time_us if pause is not None else 0,
+        pause_identity=pause.identity if pause is not None else "",
+        pause_reason=pause.reason if pause is not None else "",
+        original_run_id=started.original_run_id,
+        reset_from_run_id=started.reset_from_run_id,
+        reset_run_id=reset_run(folded.closed),
     )
 
 
@@ -80,6 +88,11 @@ def following(closed: ClosingEvent | None) -> bytes:
             return closed.new_run_id
         case _:
             return b""
+
+
+def reset_run(closed: ClosingEvent | None) -> bytes:
+    """The run of the reset that ended a run; b"": something else did, or it is open."""
+    return closed.reset_run_id if isinstance(closed, WorkflowExecutionTerminated) else b""
 
 
 def closed_reply(state: RunState) -> Closed:

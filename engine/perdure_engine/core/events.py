@@ -49,6 +49,8 @@ class EventType(enum.IntEnum):
     MARKER_RECORDED = 25
     WORKFLOW_PROPERTIES_MODIFIED = 46
     UPSERT_WORKFLOW_SEARCH_ATTRIBUTES = 40
+    WORKFLOW_EXECUTION_PAUSED = 58
+    WORKFLOW_EXECUTION_UNPAUSED = 59
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -61,6 +63,7 @@ class WorkflowTaskFailedCause(enum.IntEnum):
     PAYLOAD_DECODE = 6
     DEADLOCK = 7
     BAD_UPDATE = 8
+    RESET_WORKFLOW = 9
 
 
 class Initiator(enum.IntEnum):
@@ -111,6 +114,8 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     # Known to the runs before, with a time that they came before: (id, body hash, µs), oldest first.
     request_ids: tuple[tuple[bytes, bytes, int], ...] = ()
     search_attributes: Attributes = ()
+    original_run_id: bytes = b""  # whose start this was at first; b"": this run's own
+    reset_from_run_id: bytes = b""  # whose history this run's begins with
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
@@ -164,6 +169,9 @@ class WorkflowTaskFailed(EventBase, frozen=True, array_like=True, tag=9):
     cause: WorkflowTaskFailedCause
     failure: Failure | None
     identity: str
+    base_run_id: bytes = b""  # RESET_WORKFLOW: what stands before this event is that run's history
+    new_run_id: bytes = b""  # and the run that began here
+    fork_event_id: int = 0  # the last event that both have
 
 
 class ActivityTaskScheduled(EventBase, frozen=True, array_like=True, tag=10):
@@ -271,6 +279,7 @@ class WorkflowExecutionTerminated(EventBase, frozen=True, array_like=True, tag=2
     identity: str
     request_id: bytes
     body_hash: bytes
+    reset_run_id: bytes = b""  # the run of the reset that ended this one
 
 
 class WorkflowExecutionContinuedAsNew(EventBase, frozen=True, array_like=True, tag=28):
@@ -343,6 +352,22 @@ class UpsertWorkflowSearchAttributes(EventBase, frozen=True, array_like=True, ta
     workflow_task_completed_event_id: int
 
 
+class WorkflowExecutionPaused(EventBase, frozen=True, array_like=True, tag=58):
+    """An operator holds the run back: no task of it is handed out before it is unpaused."""
+
+    reason: str
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+
+
+class WorkflowExecutionUnpaused(EventBase, frozen=True, array_like=True, tag=59):
+    reason: str
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -374,6 +399,8 @@ Event = (
     | MarkerRecorded
     | WorkflowPropertiesModified
     | UpsertWorkflowSearchAttributes
+    | WorkflowExecutionPaused
+    | WorkflowExecutionUnpaused
 )
 
 ClosingEvent = (

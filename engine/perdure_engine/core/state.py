@@ -15,6 +15,7 @@ from perdure_engine.core.events import (
     BufferedEvent,
     ClosingEvent,
     InboxEvent,
+    WorkflowExecutionPaused,
     WorkflowExecutionStarted,
     WorkflowExecutionUpdateAdmitted,
 )
@@ -92,6 +93,7 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     updates_running: int = 0  # accepted and not completed
     memo: bytes | None = None  # None: as it was started with
     search_attributes: Attributes = ()  # as they are now
+    paused: WorkflowExecutionPaused | None = None  # since when, by whom and why
 
 
 def memo_of(folded: Folded) -> bytes:
@@ -126,7 +128,7 @@ class RunState(msgspec.Struct, eq=False, gc=False):
 
     @property
     def open(self) -> bool:
-        return self.folded.status is Status.RUNNING
+        return self.folded.closed is None
 
     def waits_in_inbox(self, seq: int, event: InboxEvent) -> bool:
         """Whether what was put into the inbox as `seq` still waits there."""

@@ -52,5 +52,6 @@ def _moves(shard: Shard) -> bool:
         or len(shard.inbox) > 0
         or shard.needs_new_range
         or shard.loading.busy
+        or shard.resetting.busy
         or shard.timers.busy
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure_engine.core import update_status
-from perdure_engine.core.describe import following
+from perdure_engine.core.describe import following, reset_run
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event, WorkflowExecutionUpdateCompleted
@@ -75,7 +75,7 @@ class Updates:
             failure = draft.rejected.get(update_id)
         if failure is not None:
             item.answer(update_status.rejected(run.state, update_id, failure))
-        elif following(run.state.folded.closed) and _asks_the_chain(item):
+        elif _goes_on(run) and _asks_the_chain(item):
             self._shard.put_again([item])  # it went along to the run that follows
             self._shard.work_waits()
         elif run.state.open or isinstance(item.intent, PollUpdate):
@@ -127,6 +127,11 @@ def _asked(item: Item) -> tuple[str, UpdateStage]:
             return update.update_id, update.wait_stage
         case other:
             raise AssertionError(other)
+
+
+def _goes_on(run: Run) -> bool:
+    closed = run.state.folded.closed
+    return bool(following(closed) or reset_run(closed))
 
 
 def _asks_the_chain(item: Item) -> bool:

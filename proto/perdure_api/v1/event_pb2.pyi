@@ -57,6 +57,7 @@ class _WorkflowTaskFailedCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrappe
     WORKFLOW_TASK_FAILED_CAUSE_PAYLOAD_DECODE: _WorkflowTaskFailedCause.ValueType  # 6
     WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK: _WorkflowTaskFailedCause.ValueType  # 7
     WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE: _WorkflowTaskFailedCause.ValueType  # 8
+    WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW: _WorkflowTaskFailedCause.ValueType  # 9
 
 class WorkflowTaskFailedCause(_WorkflowTaskFailedCause, metaclass=_WorkflowTaskFailedCauseEnumTypeWrapper): ...
 
@@ -69,6 +70,7 @@ WORKFLOW_TASK_FAILED_CAUSE_UNKNOWN_WORKFLOW_TYPE: WorkflowTaskFailedCause.ValueT
 WORKFLOW_TASK_FAILED_CAUSE_PAYLOAD_DECODE: WorkflowTaskFailedCause.ValueType  # 6
 WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK: WorkflowTaskFailedCause.ValueType  # 7
 WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE: WorkflowTaskFailedCause.ValueType  # 8
+WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW: WorkflowTaskFailedCause.ValueType  # 9
 Global___WorkflowTaskFailedCause: _TypeAlias = WorkflowTaskFailedCause  # noqa: Y015
 
 @_typing.final
@@ -107,6 +109,8 @@ class HistoryEvent(_message.Message):
     MARKER_RECORDED_FIELD_NUMBER: _builtins.int
     WORKFLOW_PROPERTIES_MODIFIED_FIELD_NUMBER: _builtins.int
     UPSERT_WORKFLOW_SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_PAUSED_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_UNPAUSED_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     """1, 2, 3, … without gap"""
     time_us: _builtins.int
@@ -171,6 +175,10 @@ class HistoryEvent(_message.Message):
     def workflow_properties_modified(self) -> Global___WorkflowPropertiesModified: ...
     @_builtins.property
     def upsert_workflow_search_attributes(self) -> Global___UpsertWorkflowSearchAttributes: ...
+    @_builtins.property
+    def workflow_execution_paused(self) -> Global___WorkflowExecutionPaused: ...
+    @_builtins.property
+    def workflow_execution_unpaused(self) -> Global___WorkflowExecutionUnpaused: ...
     def __init__(
         self,
         *,
@@ -206,12 +214,14 @@ class HistoryEvent(_message.Message):
         marker_recorded: Global___MarkerRecorded | None = ...,
         workflow_properties_modified: Global___WorkflowPropertiesModified | None = ...,
         upsert_workflow_search_attributes: Global___UpsertWorkflowSearchAttributes | None = ...,
+        workflow_execution_paused: Global___WorkflowExecutionPaused | None = ...,
+        workflow_execution_unpaused: Global___WorkflowExecutionUnpaused | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "marker_recorded", b"marker_recorded", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "marker_recorded", b"marker_recorded", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_paused", b"workflow_execution_paused", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_unpaused", b"workflow_execution_unpaused", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "marker_recorded", b"marker_recorded", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "marker_recorded", b"marker_recorded", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_paused", b"workflow_execution_paused", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_unpaused", b"workflow_execution_unpaused", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified", "upsert_workflow_search_attributes"]  # noqa: Y015
+    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified", "upsert_workflow_search_attributes", "workflow_execution_paused", "workflow_execution_unpaused"]  # noqa: Y015
     _WhichOneofArgType_attributes: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_attributes) -> _WhichOneofReturnType_attributes | None: ...
 
@@ -248,6 +258,8 @@ class WorkflowExecutionStarted(_message.Message):
     EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
     FIRST_TASK_BACKOFF_MS_FIELD_NUMBER: _builtins.int
     SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    ORIGINAL_RUN_ID_FIELD_NUMBER: _builtins.int
+    RESET_FROM_RUN_ID_FIELD_NUMBER: _builtins.int
     workflow_type: _builtins.str
     task_queue: _builtins.str
     input: _builtins.bytes
@@ -279,6 +291,10 @@ class WorkflowExecutionStarted(_message.Message):
     execution_deadline_us: _builtins.int
     """of the whole chain"""
     first_task_backoff_ms: _builtins.int
+    original_run_id: _builtins.str
+    """whose start this was at first; empty: this run's own"""
+    reset_from_run_id: _builtins.str
+    """whose history this run's begins with"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     @_builtins.property
@@ -317,10 +333,12 @@ class WorkflowExecutionStarted(_message.Message):
         execution_deadline_us: _builtins.int = ...,
         first_task_backoff_ms: _builtins.int = ...,
         search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        original_run_id: _builtins.str = ...,
+        reset_from_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "original_run_id", b"original_run_id", "priority", b"priority", "request_id", b"request_id", "reset_from_run_id", b"reset_from_run_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -561,10 +579,19 @@ class WorkflowTaskFailed(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
+    BASE_RUN_ID_FIELD_NUMBER: _builtins.int
+    NEW_RUN_ID_FIELD_NUMBER: _builtins.int
+    FORK_EVENT_ID_FIELD_NUMBER: _builtins.int
     scheduled_event_id: _builtins.int
     started_event_id: _builtins.int
     cause: Global___WorkflowTaskFailedCause.ValueType
     identity: _builtins.str
+    base_run_id: _builtins.str
+    """of a reset: what stands before this event is that run's history"""
+    new_run_id: _builtins.str
+    """and the run that began here"""
+    fork_event_id: _builtins.int
+    """the last event that both have"""
     @_builtins.property
     def failure(self) -> _common_pb2.Failure: ...
     def __init__(
@@ -575,10 +602,13 @@ class WorkflowTaskFailed(_message.Message):
         cause: Global___WorkflowTaskFailedCause.ValueType = ...,
         failure: _common_pb2.Failure | None = ...,
         identity: _builtins.str = ...,
+        base_run_id: _builtins.str = ...,
+        new_run_id: _builtins.str = ...,
+        fork_event_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "failure", b"failure", "identity", b"identity", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_run_id", b"base_run_id", "cause", b"cause", "failure", b"failure", "fork_event_id", b"fork_event_id", "identity", b"identity", "new_run_id", b"new_run_id", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -989,11 +1019,14 @@ class WorkflowExecutionTerminated(_message.Message):
     DETAILS_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    RESET_RUN_ID_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
     details: _builtins.bytes
     """Payloads"""
     identity: _builtins.str
     request_id: _builtins.str
+    reset_run_id: _builtins.str
+    """the run of the reset that ended this one"""
     def __init__(
         self,
         *,
@@ -1001,10 +1034,11 @@ class WorkflowExecutionTerminated(_message.Message):
         details: _builtins.bytes = ...,
         identity: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        reset_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "identity", b"identity", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "identity", b"identity", "reason", b"reason", "request_id", b"request_id", "reset_run_id", b"reset_run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1248,3 +1282,55 @@ class UpsertWorkflowSearchAttributes(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpsertWorkflowSearchAttributes: _TypeAlias = UpsertWorkflowSearchAttributes  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionPaused(_message.Message):
+    """An operator holds the run back: no task of it is handed out before it is unpaused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    identity: _builtins.str
+    request_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionPaused: _TypeAlias = WorkflowExecutionPaused  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionUnpaused(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    identity: _builtins.str
+    request_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionUnpaused: _TypeAlias = WorkflowExecutionUnpaused  # noqa: Y015

@@ -35,6 +35,7 @@ FOLDED = {
     "updates_running": "history",
     "memo": "history",
     "search_attributes": "history",
+    "paused": "history",
 }
 RUN = {
     "folded": "history",

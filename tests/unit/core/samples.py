@@ -91,6 +91,8 @@ STARTED = ev.WorkflowExecutionStarted(
     first_task_backoff_ms=2_000,
     request_ids=((REQUEST, HASH, TIME_US - 1),),
     search_attributes=ATTRIBUTES,
+    original_run_id=REQUEST,
+    reset_from_run_id=RUN,
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -111,6 +113,7 @@ SCHEDULED = ev.ActivityTaskScheduled(
     version=3,
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
+PAUSED = ev.WorkflowExecutionPaused(5, TIME_US, "provider is down", "cli@host", REQUEST, HASH)
 
 EVENTS: list[ev.Event] = [
     STARTED,
@@ -124,7 +127,16 @@ EVENTS: list[ev.Event] = [
     ),
     ev.WorkflowTaskTimedOut(4, TIME_US, 2, 3, TimeoutType.START_TO_CLOSE),
     ev.WorkflowTaskFailed(
-        4, TIME_US, 2, 3, ev.WorkflowTaskFailedCause.NON_DETERMINISM, FAILURE, "worker-1@host"
+        4,
+        TIME_US,
+        2,
+        3,
+        ev.WorkflowTaskFailedCause.RESET_WORKFLOW,
+        FAILURE,
+        "worker-1@host",
+        REQUEST,
+        RUN,
+        3,
     ),
     SCHEDULED,
     ev.ActivityTaskStarted(6, TIME_US, 5, "worker-1@host", 3, FAILURE),
@@ -141,7 +153,7 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowExecutionCancelRequested(5, TIME_US, "unwanted", "cli@host", REQUEST, HASH),
     ev.WorkflowExecutionCanceled(9, TIME_US, b"details", 8),
     ev.WorkflowExecutionSignaled(5, TIME_US, "paid", b"input", "cli@host", b"h", REQUEST, HASH),
-    TERMINATED,
+    msgspec.structs.replace(TERMINATED, reset_run_id=RUN),
     ev.WorkflowExecutionContinuedAsNew(
         9,
         TIME_US,
@@ -166,6 +178,8 @@ EVENTS: list[ev.Event] = [
     ev.MarkerRecorded(5, TIME_US, "patch", b"details", 4, b"header", FAILURE),
     ev.WorkflowPropertiesModified(5, TIME_US, 4, b"memo"),
     ev.UpsertWorkflowSearchAttributes(5, TIME_US, ATTRIBUTES, 4),
+    PAUSED,
+    ev.WorkflowExecutionUnpaused(6, TIME_US, "repaired", "cli@host", REQUEST, HASH),
 ]
 
 HEAD = Head(
@@ -213,6 +227,8 @@ FIRST_OF_A_CHAIN = msgspec.structs.replace(
     execution_deadline_us=0,
     first_task_backoff_ms=0,
     request_ids=(),
+    original_run_id=b"",
+    reset_from_run_id=b"",
 )
 FOLDED = Folded(
     FIRST_OF_A_CHAIN,
@@ -240,6 +256,7 @@ FOLDED = Folded(
     updates_running=1,
     memo=b"changed memo",
     search_attributes=ATTRIBUTES,
+    paused=PAUSED,
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

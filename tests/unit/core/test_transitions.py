@@ -110,6 +110,12 @@ EVENT: dict[E, Make] = {
     E.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES: lambda n: ev.UpsertWorkflowSearchAttributes(
         n, TIME_US, samples.ATTRIBUTES, 4
     ),
+    E.WORKFLOW_EXECUTION_PAUSED: lambda n: ev.WorkflowExecutionPaused(
+        n, TIME_US, "", "", b"p", b"h"
+    ),
+    E.WORKFLOW_EXECUTION_UNPAUSED: lambda n: ev.WorkflowExecutionUnpaused(
+        n, TIME_US, "", "", b"u", b"h"
+    ),
 }
 
 # The events that bring a new run into each phase of each automaton.
@@ -123,6 +129,7 @@ PATHS: dict[str, list[E]] = {
     "Status.TIMED_OUT": [E.WORKFLOW_EXECUTION_TIMED_OUT],
     "Status.CANCELED": [E.WORKFLOW_EXECUTION_CANCELED],
     "Status.TERMINATED": [E.WORKFLOW_EXECUTION_TERMINATED],
+    "Status.PAUSED": [E.WORKFLOW_EXECUTION_PAUSED],
     "WorkflowTaskPhase.NONE": [],
     "WorkflowTaskPhase.SCHEDULED": [W],
     "WorkflowTaskPhase.STARTED": [W, E.WORKFLOW_TASK_STARTED],
@@ -218,7 +225,12 @@ def refused(folded: Folded, event_type: E) -> bool:
     return False
 
 
-CLOSINGS = [event for (_, event), after in WORKFLOW.items() if after is not Status.RUNNING]
+OPEN = (Status.RUNNING, Status.PAUSED)
+CLOSINGS = [
+    event
+    for (before, event), after in WORKFLOW.items()
+    if before is Status.RUNNING and after not in OPEN
+]
 
 
 @pytest.mark.parametrize("event_type", list(E), ids=text)

@@ -158,6 +158,12 @@ def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
         cron_schedule=reply.cron_schedule,
         first_task_time_us=reply.first_task_us,
         execution_deadline_us=reply.execution_deadline_us,
+        pause_time_us=reply.pause_us,
+        pause_identity=reply.pause_identity,
+        pause_reason=reply.pause_reason,
+        original_run_id=_optional_id(reply.original_run_id),
+        reset_from_run_id=_optional_id(reply.reset_from_run_id),
+        reset_run_id=_optional_id(reply.reset_run_id),
     )
 
 
