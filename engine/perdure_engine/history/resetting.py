@@ -90,7 +90,8 @@ class Resetting:
             shard.loading.park_for_current(key, item)
             return False
         if current.run_id and current.run_id not in shard.runs:
-            shard.quarantined.require_not_in(current.run_id)
+            if current.run_id in shard.quarantined:
+                shard.quarantined.require_not_in(current.run_id)
             shard.loading.park_for_run(current.run_id, item)
             return False
         reset_workflow.require_size(base.state.history_bytes)

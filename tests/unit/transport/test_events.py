@@ -21,7 +21,17 @@ EVENT_TYPES = get_args(core.Event)
 # What the wire calls otherwise, and what it does not carry.
 RENAMED = {"history_bytes": "history_size_bytes"}
 INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us", "request_ids"}
-UUIDS = {"run_id", "first_run_id", "request_id", "continued_from_run_id", "new_run_id"}
+UUIDS = {
+    "run_id",
+    "first_run_id",
+    "request_id",
+    "continued_from_run_id",
+    "new_run_id",
+    "base_run_id",
+    "original_run_id",
+    "reset_from_run_id",
+    "reset_run_id",
+}
 
 
 def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
