@@ -52,10 +52,7 @@ def explain(state: RunState) -> Explanation:
         reasons = [WaitReason(kind=WaitKind.CLOSED, since_us=closed.time_us)]
     else:
         reasons = (
-            _of_pause(state)
-            + _of_workflow_task(state)
-            + _of_activities(state)
-            + _of_timers(state)
+            _of_pause(state) + _of_workflow_task(state) + _of_activities(state) + _of_timers(state)
         )
     if not reasons:
         reasons = [

@@ -152,7 +152,9 @@ async def test_terminate_cancel_and_the_run_timeout_need_no_unpause(room: Room) 
     assert (await node.describe("terminate")).info.status is Status.TERMINATED
     assert (await result).status is Status.TIMED_OUT
     await node.reset("cancel")
-    assert (await node.describe("cancel")).info.status is Status.RUNNING, "a reset run is not paused"
+    assert (await node.describe("cancel")).info.status is Status.RUNNING, (
+        "a reset run is not paused"
+    )
 
 
 @in_room()

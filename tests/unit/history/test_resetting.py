@@ -275,9 +275,7 @@ async def test_invariant_43_who_waits_for_an_update_has_its_outcome_from_the_new
     )
     status = await waiting
     assert (status.run_id, status.result) == (reset.run_id, b"updated")
-    poll = PollUpdate(
-        namespace_id=NAMESPACE, workflow_id="order", run_id=b"", update_id="u-1"
-    )
+    poll = PollUpdate(namespace_id=NAMESPACE, workflow_id="order", run_id=b"", update_id="u-1")
     assert (await node.history.submit(1, poll)).stage is UpdateStage.COMPLETED
 
 
