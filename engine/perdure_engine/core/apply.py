@@ -143,13 +143,14 @@ def _task_completed(folded: Folded, event: ev.WorkflowTaskCompleted) -> None:
 def _task_failed(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
     _task_ended(folded, EventType.WORKFLOW_TASK_FAILED)
     if event.base_run_id:
-        _begin_anew(folded, event.time_us)
+        _begin_anew(folded, event)
 
 
-def _begin_anew(folded: Folded, time_us: int) -> None:
+def _begin_anew(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
     """After a reset what waits for an outcome is scheduled again: its timeouts count from now on."""
     for activity in folded.activities.values():
-        activity.scheduled = msgspec.structs.replace(activity.scheduled, time_us=time_us)
+        activity.scheduled = msgspec.structs.replace(activity.scheduled, time_us=event.time_us)
+        activity.key_run_id = activity.key_run_id or event.base_run_id
 
 
 def _task_timed_out(folded: Folded, event: ev.WorkflowTaskTimedOut) -> None:

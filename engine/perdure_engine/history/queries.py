@@ -1,7 +1,8 @@
 """Queries: they read a state that includes every write acknowledged before the call, and never write.
 
 A run whose workflow task is scheduled or out answers with that task; any other answers a task that carries only
-the query. A run that is paused answers as its code last saw it: what came in since waits, and is seen by no query. Queries live in memory: a caller whose shard moves asks again.
+the query. A run that is paused answers as its code last saw it: what came in since waits for the code, and no query
+sees it. Queries live in memory: a caller whose shard moves asks again.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ class WaitKind(IntEnum):
     TIMER = 9
     EVENT = 10
     ACTIVITY_PAUSED = 11
+    PAUSED = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class WaitReason:
     until: datetime | None
     """When it goes on by itself, at the latest. None: it does not, or that is not known."""
     subject: str
-    """The activity's or the timer's id."""
+    """The activity's or the timer's id; of a pause its reason."""
     activity_type: str
     task_queue: str
     attempt: int
@@ -59,6 +60,7 @@ class WaitReason:
             polled="nobody polls it" if not self.pollers else f"{self.pollers} poll it",
             worker=self.worker_identity or "a worker",
             attempt=self.attempt,
+            reason=f": {self.subject}" if self.subject else "",
         )
 
 
@@ -80,6 +82,7 @@ _TEXTS = {
     WaitKind.TIMER: "for {timer}",
     WaitKind.EVENT: "for somebody to signal or cancel it: nothing of its own is under way",
     WaitKind.ACTIVITY_PAUSED: "for an operator to unpause {activity}",
+    WaitKind.PAUSED: "for an operator to unpause it: paused by {worker}{reason}",
 }
 _KINDS = {int(kind): kind for kind in WaitKind}
 

@@ -240,7 +240,10 @@ FOLDED = Folded(
     # as the forms before it had a version are read
     activities={
         5: Activity(
-            msgspec.structs.replace(SCHEDULED, version=0), ActivityPhase.CANCEL_REQUESTED, 7
+            msgspec.structs.replace(SCHEDULED, version=0),
+            ActivityPhase.CANCEL_REQUESTED,
+            7,
+            REQUEST,
         )
     },
     timers={"t-1": Timer(6, "t-1", TIME_US, TimerPhase.PENDING)},

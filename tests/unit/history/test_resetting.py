@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+
 from tests.unit.history.room import (
     BODY,
     FINISH,
@@ -113,7 +114,7 @@ async def test_invariants_5_and_6_the_two_runs_change_in_one_statement(room: Roo
 async def test_invariants_5_and_10_a_commit_that_fails_leaves_no_half_of_a_reset(
     room: Room,
 ) -> None:
-    """At every point at which a statement can fail: both runs have changed, or neither, and the repeat is the same run."""
+    """Wherever a statement can fail: both runs have changed, or neither, and the repeat is the same run."""
     for error, moment in (
         (StoreUnavailable("no connection"), Moment.BEFORE),
         (OutcomeUnknown("reply lost"), Moment.BEFORE),

@@ -171,6 +171,7 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             last_failure=FAILURE_MESSAGE,
             last_completion_result=ONE_BYTES,
             cron_schedule="@daily",
+            original_run_id="o",
         ),
         replay.WorkflowExecutionStarted(
             event_id=7,
@@ -193,6 +194,7 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             last_failure=FAILURE,
             last_completion_result=ONE,
             cron_schedule="@daily",
+            original_run_id="o",
         ),
     ),
     "marker_recorded": (
@@ -253,6 +255,14 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
     ),
     "workflow_execution_update_admitted": (
         event_pb2.WorkflowExecutionUpdateAdmitted(update_id="u"),
+        replay.OtherEvent(event_id=7, time_us=8),
+    ),
+    "workflow_execution_paused": (
+        event_pb2.WorkflowExecutionPaused(reason="r"),
+        replay.OtherEvent(event_id=7, time_us=8),
+    ),
+    "workflow_execution_unpaused": (
+        event_pb2.WorkflowExecutionUnpaused(reason="r"),
         replay.OtherEvent(event_id=7, time_us=8),
     ),
 }

@@ -2,7 +2,7 @@
 
 The workflow task itself is written down as failed (RESET_WORKFLOW): what its code decided never happened in the new
 run. What people sent after that point (signals, updates) is applied again, in order. The run that is open is terminated
-by the same decision, so that at no moment the id has two open runs or none while its work is to go on (invariants 5, 6).
+by the same decision, so that at no moment the id has two open runs, or none while its work is to go on (invariant 5).
 
 What waited at that point waits anew: activities are scheduled again, with attempts and timeouts counted from now on;
 timers keep the time at which they are due. The new run's own timeouts begin with it. It is not paused: no workflow
