@@ -88,6 +88,29 @@ async def test_the_reset_run_goes_on_from_its_workflow_task(room: Room) -> None:
 
 
 @in_room()
+async def test_an_activity_that_was_pending_keeps_its_key_and_its_old_worker_is_not_heard(
+    room: Room,
+) -> None:
+    """Invariant 30; and whatever the activity calls must see that it may have done its work in the first run."""
+    node = await room.node(1)
+    worker = room.worker()
+    base = await node.at("order", worker, [schedule("a")])
+    held = await node.activity_task(worker)
+    assert held.key_run_id == b"", "its own run's"
+    await node.signal("order")
+    await node.complete(await node.workflow_task(worker), [])
+    first = await node.reset("order")
+    assert (await refused(node.complete_activity(held.token))).code is Code.NOT_FOUND
+    second = await node.activity_task(worker)
+    assert (second.run_id, second.key_run_id) == (first.run_id, base)
+    assert second.scheduled.event_id == held.scheduled.event_id
+    await node.complete(await node.workflow_task(worker), [])
+    await node.reset("order")
+    third = await (await room.node(1)).activity_task(worker, timeout_s=30)
+    assert third.key_run_id == base, "also through the reset of a reset, and from rows"
+
+
+@in_room()
 async def test_invariants_5_and_6_the_two_runs_change_in_one_statement(room: Room) -> None:
     """While it is in flight the old run is the current one; after it the new one, for everybody at once."""
     node = await room.node(1)
