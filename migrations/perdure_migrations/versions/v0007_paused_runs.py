@@ -19,7 +19,7 @@ alter table visibility add constraint visibility_statuses check (status between 
 """
 OPEN = """
 alter table visibility add constraint visibility_open
-check ((status in (1, 8)) = (close_time is null)) not valid
+check ((status = 1 or status = 8) = (close_time is null)) not valid
 """
 CHECK_STATUS = "alter table visibility validate constraint visibility_statuses"
 CHECK_OPEN = "alter table visibility validate constraint visibility_open"

@@ -66,6 +66,4 @@ async def reset_run(
 
 
 def _why(core: ClientCore, reason: str) -> Why:
-    return Why(
-        request_id=core.surroundings.new_uuid(), identity=core.identity, reason=reason
-    )
+    return Why(request_id=core.surroundings.new_uuid(), identity=core.identity, reason=reason)

@@ -1,4 +1,4 @@
-"""Resets and pauses of real code in the whole engine, with time skipped: what replays, what is done again, what waits."""
+"""Resets and pauses of real code in the whole engine: what replays, what is done again, what waits."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ class Script:
             case "patch":
                 workflow.patched(f"patch-{number % 2}")
             case "local":
-                await workflow.execute_local_activity(
-                    double, number, start_to_close_timeout=LIMIT
-                )
+                await workflow.execute_local_activity(double, number, start_to_close_timeout=LIMIT)
             case "random":
                 await workflow.execute_activity(
                     double, workflow.random().getrandbits(16), start_to_close_timeout=LIMIT
@@ -261,7 +259,7 @@ async def test_bad_input_is_told_before_the_engine_is_asked_and_by_it(
         {"reset_type": ResetType.BUILD_ID},
         {"reset_type": ResetType.LAST_WORKFLOW_TASK, "build_id": "b"},
     ):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=r"event_id|build_id"):
             await handle.reset(**options)  # type: ignore[arg-type]  # a dict of several types
     with pytest.raises(RPCError) as refused:
         await handle.reset(event_id=99)
