@@ -40,7 +40,7 @@ class Activity(msgspec.Struct, array_like=True, gc=False):
     scheduled: ActivityTaskScheduled
     phase: ActivityPhase = ActivityPhase.SCHEDULED
     cancel_requested_event_id: int = 0
-    # After a reset: the run that scheduled it. It may have done its work there already, so it keeps its idempotency key.
+    # After a reset: the run that scheduled it, by which it keeps its idempotency key. It may have done its work there.
     key_run_id: bytes = b""
 
 

@@ -28,7 +28,7 @@ from perdure_engine.history.work import Item, ShardStep
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
-READS_IN_FLIGHT_MAX = 2  # of a shard: each may bring 16 MiB into memory
+READS_IN_FLIGHT_MAX = 2  # of a shard: each may bring 8 MiB into memory, and more when it is unpacked
 EVENTS_PER_READ = 10_000
 RUNS_FOLLOWED_MAX = 100  # that a run has continued as: more are not read for one reset
 
@@ -95,6 +95,7 @@ class Resetting:
             shard.loading.park_for_run(current.run_id, item)
             return False
         reset_workflow.require_size(base.state.history_bytes)
+        item.size = base.state.history_bytes  # a batch has room for one that is large
         missing = self._missing(item, base.state.run_id)
         if missing:
             self._park(item, missing, missing == base.state.run_id)

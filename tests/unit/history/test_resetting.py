@@ -335,7 +335,7 @@ async def test_a_history_that_is_too_large_and_a_chain_that_is_too_long_are_refu
     finally:
         resetting.RUNS_FOLLOWED_MAX = limit
     assert refusal.reason == "CHAIN_TOO_LONG"
-    node.shard().runs[base].state.history_bytes = 17 * 1024 * 1024
+    node.shard().runs[base].state.history_bytes = 9 * 1024 * 1024
     large = await refused(node.reset("order", run_id=base))
     assert (large.code, large.reason) == (Code.RESOURCE_EXHAUSTED, "HISTORY_TOO_LARGE")
 
