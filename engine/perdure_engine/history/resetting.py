@@ -28,7 +28,9 @@ from perdure_engine.history.work import Item, ShardStep
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
-READS_IN_FLIGHT_MAX = 2  # of a shard: each may bring 8 MiB into memory, and more when it is unpacked
+READS_IN_FLIGHT_MAX = (
+    2  # of a shard: each may bring 8 MiB into memory, and more when it is unpacked
+)
 EVENTS_PER_READ = 10_000
 RUNS_FOLLOWED_MAX = 100  # that a run has continued as: more are not read for one reset
 

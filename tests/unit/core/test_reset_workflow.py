@@ -108,6 +108,18 @@ def test_a_reset_of_a_reset_run_remembers_whose_start_it_was() -> None:
     assert second.names.count("WorkflowTaskFailed") == 2, "the first reset is a part of its history"
 
 
+def test_a_run_that_follows_a_reset_one_has_a_start_of_its_own() -> None:
+    """What is random in it comes from its own id: two runs must not make the same keys."""
+    run = Scenario(start())
+    run.turn()
+    new = reset_of(run)
+    new.turn(continue_as_new())
+
+    following = checked(new.next).started
+    assert (following.original_run_id, following.reset_from_run_id) == (b"", b"")
+    assert (following.continued_from_run_id, following.first_run_id) == (run_id(9), run_id(1))
+
+
 def test_a_closed_run_does_not_change_and_who_is_current_gives_way() -> None:
     run = Scenario(start())
     run.turn(COMPLETE)
