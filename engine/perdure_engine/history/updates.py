@@ -40,6 +40,8 @@ class Updates:
         it.
         """
         update_id, wanted = _asked(item)
+        if not run.state.open:
+            run = self._heir(run, item, update_id) or run
         stage = update_status.stage_of(run.state, update_id)
         if stage is None:
             self._tell_gone(run, item, update_id, draft)
@@ -68,6 +70,20 @@ class Updates:
             item.refuse(moved(self._shard.shard_id))
         self._reading.clear()
 
+    def _heir(self, run: Run, item: Item, update_id: str) -> Run | None:
+        """The run in memory that has an update which went along from a run that has closed."""
+        updates = run.state.folded.updates
+        update = updates.get(update_id) if updates is not None else None
+        if not _asks_the_chain(item) or (update is not None and update.completed_event_id):
+            return None
+        heir: Run | None = run
+        while heir is not None and not heir.state.open:
+            closed = heir.state.folded.closed
+            heir = self._shard.runs.get(following(closed) or reset_run(closed))
+            if heir is not None and update_status.stage_of(heir.state, update_id) is not None:
+                return heir
+        return None
+
     def _tell_gone(self, run: Run, item: Item, update_id: str, draft: Draft | None) -> None:
         """The run does not have it: rejected just now, or dropped with the run's end, or never there."""
         failure = None
@@ -75,8 +91,8 @@ class Updates:
             failure = draft.rejected.get(update_id)
         if failure is not None:
             item.answer(update_status.rejected(run.state, update_id, failure))
-        elif _goes_on(run) and _asks_the_chain(item):
-            self._shard.put_again([item])  # it went along to the run that follows
+        elif following(run.state.folded.closed) and _asks_the_chain(item):
+            self._shard.put_again([_of_the_current_run(item)])  # it went along
             self._shard.work_waits()
         elif run.state.open or isinstance(item.intent, PollUpdate):
             item.refuse(update_status.unknown(run.state, update_id))
@@ -129,9 +145,20 @@ def _asked(item: Item) -> tuple[str, UpdateStage]:
             raise AssertionError(other)
 
 
-def _goes_on(run: Run) -> bool:
-    closed = run.state.folded.closed
-    return bool(following(closed) or reset_run(closed))
+def _of_the_current_run(item: Item) -> Item:
+    """What is asked of whichever run is current. A start names its own, and would come back here for ever."""
+    intent = item.intent
+    if not isinstance(intent, StartWorkflow):
+        return item
+    update_id, wanted = _asked(item)
+    poll = PollUpdate(
+        namespace_id=intent.namespace_id,
+        workflow_id=intent.workflow_id,
+        run_id=b"",
+        update_id=update_id,
+        wait_stage=wanted,
+    )
+    return Item(poll, item.future)
 
 
 def _asks_the_chain(item: Item) -> bool:

@@ -22,7 +22,14 @@ from tests.unit.history.room import (
 
 from perdure_engine.core.errors import Code
 from perdure_engine.core.ids import reset_run_id
-from perdure_engine.core.intents import PollUpdate, Reapply, UpdateStage, UpdateWorkflow
+from perdure_engine.core.intents import (
+    PollUpdate,
+    Reapply,
+    StartUpdate,
+    UpdateStage,
+    UpdateWorkflow,
+)
+from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.status import Status
 from perdure_engine.history import resetting
 from perdure_engine.history.loading import restore
@@ -55,6 +62,18 @@ async def assert_memory_is_what_is_saved(room: Room, node: Node, run_id: bytes) 
     assert encode(saved.folded) == encode(state.folded)
     assert list(saved.tasks) == list(state.tasks)
     assert saved.timer_rows.keys() == state.timer_rows.keys()
+
+
+def set_update(stage: UpdateStage) -> UpdateWorkflow:
+    return UpdateWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id="order",
+        run_id=b"",
+        update_id="u-1",
+        update_name="set",
+        body_hash=BODY,
+        wait_stage=stage,
+    )
 
 
 async def talked_to(node: Node, turns: int) -> bytes:
@@ -278,16 +297,7 @@ async def test_invariant_43_who_waits_for_an_update_has_its_outcome_from_the_new
     node = await room.node(1)
     worker = room.worker()
     await node.at("order", worker, [timer(500)])
-    update = UpdateWorkflow(
-        namespace_id=NAMESPACE,
-        workflow_id="order",
-        run_id=b"",
-        update_id="u-1",
-        update_name="set",
-        body_hash=BODY,
-        wait_stage=UpdateStage.COMPLETED,
-    )
-    waiting = node.history.submit(1, update)
+    waiting = node.history.submit(1, set_update(UpdateStage.COMPLETED))
     await pass_time(0.1)
     reset = await node.reset("order")
     await pass_time(0.1)
@@ -359,3 +369,65 @@ async def test_a_shard_that_leaves_and_a_database_that_is_away_refuse_who_waits(
     hold.release()
     await pass_time(1)
     assert statuses(room) == {run_id: Status.RUNNING for run_id in statuses(room)}
+
+
+ACCEPT, ANSWER = cmd.AcceptUpdate("u-1"), cmd.CompleteUpdate("u-1", b"updated", None)
+
+
+@in_room()
+async def test_an_update_with_start_follows_its_update_to_the_run_that_has_it(room: Room) -> None:
+    """Accepted in the run that was reset: the callers hear its one outcome, from the new run (invariant 43)."""
+    node = await room.node(1)
+    worker = room.worker()
+    update = StartUpdate("u-1", "set", b"", b"", BODY, UpdateStage.COMPLETED)
+    asked = {"update": update, "run_id": REQUEST, "request_id": REQUEST}
+    waiting = node.start("order", **asked)
+    await node.complete(await node.workflow_task(worker), [ACCEPT])
+    reset = await node.reset("order")
+    await pass_time(0.1)
+    nothing_said(waiting)
+    task = await node.workflow_task(worker)
+    again = node.start("order", **asked)
+    await pass_time(0.1)
+    nothing_said(again)
+    await node.complete(task, [ACCEPT, ANSWER])
+    for status in (await waiting, await again, await node.start("order", **asked)):
+        assert (status.run_id, status.result) == (reset.run_id, b"updated")
+
+
+@in_room()
+async def test_an_update_with_start_does_not_go_round_in_circles(room: Room) -> None:
+    """Its run has continued as new with the update, and nothing of that is in memory: asked again, it is answered."""
+    node = await room.node(1)
+    worker = room.worker()
+    update = StartUpdate("u-1", "set", b"", b"", BODY, UpdateStage.COMPLETED)
+    asked = {"update": update, "run_id": REQUEST, "request_id": REQUEST}
+    await node.start(
+        "order",
+        run_id=REQUEST,
+        request_id=REQUEST,
+        run_timeout_ms=5_000,
+        retry_policy=RetryPolicy(1_000),
+    )
+    await node.complete(await node.workflow_task(worker), [timer(500)])
+    waiting = node.start("order", **asked)
+    await pass_time(6)
+    task = await node.workflow_task(worker, timeout_s=20)
+    assert [one.update_id for one in task.updates] == ["u-1"]
+    await node.complete(task, [ACCEPT, ANSWER])
+    assert (await waiting).result == b"updated"
+    fresh = await room.node(1)
+    assert (await fresh.start("order", **asked)).result == b"updated"
+
+
+@in_room()
+async def test_an_update_that_was_left_out_ends_with_its_run(room: Room) -> None:
+    node = await room.node(1)
+    worker = room.worker()
+    await node.at("order", worker, [timer(500)])
+    waiting = node.history.submit(1, set_update(UpdateStage.COMPLETED))
+    await pass_time(0.1)
+    reset = await node.reset("order", reapply_exclude=frozenset({Reapply.UPDATE}))
+    assert (await refused(waiting)).reason == "WORKFLOW_CLOSED"
+    assert (await node.workflow_task(worker)).updates == ()
+    assert reset.run_id == current(room)[0]
