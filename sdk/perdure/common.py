@@ -26,6 +26,8 @@ __all__ = [
     "ActivityOptionsUpdate",
     "Priority",
     "RawValue",
+    "ResetReapplyExcludeType",
+    "ResetType",
     "RetryPolicy",
     "SearchAttributeIndexedValueType",
     "SearchAttributeKey",
@@ -139,3 +141,21 @@ class WorkflowStatus(IntEnum):
     TERMINATED = 5
     CONTINUED_AS_NEW = 6
     TIMED_OUT = 7
+    PAUSED = 8
+    """Open, and held back by an operator."""
+
+
+class ResetType(IntEnum):
+    """Which workflow task a reset goes to, when it names no event."""
+
+    FIRST_WORKFLOW_TASK = 1
+    LAST_WORKFLOW_TASK = 2
+    BUILD_ID = 3
+    """The first one that a build completed."""
+
+
+class ResetReapplyExcludeType(IntEnum):
+    """What came in after the point of a reset, and is not to be applied again."""
+
+    SIGNAL = 1
+    UPDATE = 2

@@ -109,6 +109,34 @@ def test_updates_of_an_order(dev: CommandLine) -> None:
     assert unknown.returncode == 3
 
 
+def test_an_order_is_paused_goes_on_and_is_reset(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Order", *START, "order-3", "-i", '{"cents": 5}')
+    state = dev.run("workflow", "query", "order-3", "state")
+    assert json.loads(state.stdout) == "waiting"
+    paused = dev.run("workflow", "pause", "order-3", "--reason", "audit")
+    assert (paused.returncode, paused.stderr) == (0, "order-3 is paused.\n")
+    why = dev.run("workflow", "why", "order-3")
+    assert re.match(r"It waits for an operator to unpause it: paused by \S+: audit\.", why.stdout)
+    counted = dev.run("workflow", "count", "--status", "paused", "--id-prefix", "order-3")
+    assert counted.stdout == "1\n"
+    assert dev.run("workflow", "pause", "order-3").returncode == 1
+    assert dev.run("workflow", "unpause", "order-3").returncode == 0
+    dev.run("workflow", "signal", "order-3", "shipped", "-i", '"T-3"')
+    first = dev.run("workflow", "result", "order-3", "--timeout", "60s")
+
+    to = ("--type", "first-workflow-task", "--reapply-exclude", "update", "--reason", "again")
+    reset = dev.run("workflow", "reset", "order-3", *to, "-o", "json")
+    assert reset.returncode == 0, reset.stderr
+    new = json.loads(reset.stdout)["run_id"]
+    result = dev.run("workflow", "result", "order-3", "--timeout", "60s")
+    assert json.loads(result.stdout) == json.loads(first.stdout)
+    described = json.loads(dev.run("workflow", "describe", "order-3", "-o", "json").stdout)
+    assert described["run_id"] == new != described["reset_from_run_id"]
+    bad = dev.run("workflow", "reset", "order-3", "--event-id", "2")
+    assert bad.returncode == 2
+    assert "workflow_task_finish_event_id" in bad.stderr
+
+
 def test_search_attributes_from_a_start_to_a_count(dev: CommandLine) -> None:
     """On a real database: set at the start, changed by the code, found by filters at once."""
 
