@@ -43,7 +43,6 @@ ON_THE_WIRE_OF_PARENT = {
     "root_workflow_id": "root",
     "root_run_id": uuid_text(b"r" * 16),
 }
-UUIDS = {"run_id", "first_run_id", "request_id", "continued_from_run_id", "new_run_id"}
 
 
 def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
