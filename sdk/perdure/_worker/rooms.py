@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from perdure._definitions import ActivityDefinition
+from perdure._interceptors.worker import Interceptor
 from perdure._wire.completions import workflow_task_failure
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
@@ -65,6 +66,7 @@ class WorkerSettings:
     activity_slots: int
     local_activities_at_once: int
     cached_runs_max: int
+    interceptors: Sequence[Interceptor] = ()
     edge: PayloadEdge = PLAIN
     graceful_shutdown_timeout: timedelta
 
@@ -104,6 +106,7 @@ class WorkerRooms:
             save_progress=ProgressDoor(connection, identity, surroundings).save,
             sealing=None if edge.is_plain else Sealing(edge, loop),
             hides_messages=edge.encodes_failures,
+            interceptors=settings.interceptors,
         )
         self._local = LocalActivities(
             settings.activities,
@@ -113,6 +116,7 @@ class WorkerRooms:
             executor=settings.executor,
             at_once_max=settings.local_activities_at_once,
             now_us=_now_us,
+            interceptors=settings.interceptors,
         )
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
         self._workflow_tasks = WorkflowTasks(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random as random_module  # noqa: TID251 - only the type: the object is seeded by the run id
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, overload
@@ -63,6 +63,11 @@ class Info:
 
 def info() -> Info:
     run = current_run()
+    return info_of(run) if run.outbound is None else run.outbound.info()
+
+
+def info_of(run: WorkflowRun) -> Info:
+    """What `info` says behind all interceptors."""
     known: Info | None = run.info
     if known is None:
         known = run.info = _info(run)
@@ -94,6 +99,12 @@ def _info(run: WorkflowRun) -> Info:
         workflow_start_time=start_time,
         workflow_type=started.workflow_type,
     )
+
+
+def extern_functions() -> Mapping[str, Callable[..., Any]]:
+    """What the worker's interceptors left in `WorkflowInterceptorClassInput` for use from here."""
+    interception = current_run().interception
+    return {} if interception is None else interception.extern_functions
 
 
 def in_workflow() -> bool:
@@ -217,20 +228,36 @@ def _duration(duration_ms: int) -> timedelta | None:
 
 
 class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
-    """Says nothing on replay, where it has been said before.
+    """Says nothing on replay, where it has been said before, unless `log_during_replay`.
 
-    Adds which run speaks: to the message for people, as `perdure_workflow` for machines.
+    Adds which run speaks: to the message for people (`workflow_info_on_message`), as the dict
+    `perdure_workflow` of the record for machines (`workflow_info_on_extra`), and if wanted as all
+    of `info()`, the record's `workflow_info` (`full_workflow_info_on_extra`).
     """
 
+    def __init__(self, logger: logging.Logger, extra: Mapping[str, Any] | None = None) -> None:
+        super().__init__(logger, extra or {})
+        self.workflow_info_on_message = True
+        self.workflow_info_on_extra = True
+        self.full_workflow_info_on_extra = False
+        self.log_during_replay = False
+
+    @property
+    def base_logger(self) -> logging.Logger:
+        """To use in handlers and filters; it speaks on replay too."""
+        return self.logger
+
     def isEnabledFor(self, level: int) -> bool:
-        return not (in_workflow() and current_run().silent) and super().isEnabledFor(level)
+        if not self.log_during_replay and in_workflow() and current_run().silent:
+            return False
+        return super().isEnabledFor(level)
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
         if not in_workflow():
             return msg, kwargs
-        known = info()
+        known = info_of(current_run())
         fields = {
             "attempt": known.attempt,
             "namespace": known.namespace,
@@ -242,8 +269,13 @@ class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
         update = current_update.get()
         if update is not None:
             fields |= {"update_id": update.id, "update_name": update.name}
-        kwargs["extra"] = {**(kwargs.get("extra") or {}), "perdure_workflow": fields}
-        return f"{msg} ({fields})", kwargs
+        extra = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        if self.workflow_info_on_extra:
+            extra["perdure_workflow"] = fields
+        if self.full_workflow_info_on_extra:
+            extra["workflow_info"] = known
+        kwargs["extra"] = extra
+        return f"{msg} ({fields})" if self.workflow_info_on_message else msg, kwargs
 
 
-logger = LoggerAdapter(logging.getLogger("perdure.workflow"), None)
+logger = LoggerAdapter(logging.getLogger("perdure.workflow"))
