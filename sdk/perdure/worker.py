@@ -21,18 +21,62 @@ from types import TracebackType
 from typing import Any, Self
 
 from perdure._definitions import ActivityRegistry, WorkflowRegistry
+from perdure._interceptors.activity import (
+    ActivityInboundInterceptor,
+    ActivityOutboundInterceptor,
+    ExecuteActivityInput,
+)
+from perdure._interceptors.worker import Interceptor
+from perdure._interceptors.workflow import (
+    ContinueAsNewInput,
+    ExecuteWorkflowInput,
+    HandleQueryInput,
+    HandleSignalInput,
+    HandleUpdateInput,
+    StartActivityInput,
+    StartLocalActivityInput,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+    WorkflowOutboundInterceptor,
+)
 from perdure._replay.guard import guard_workflows
 from perdure._replay.instance import WorkflowInstance
+from perdure._replay.interception import Interception
 from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
 from perdure._wire.worker_service import WorkerIdentity
 from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings
+from perdure._worker_plugins import (
+    Plugin,
+    ReplayerConfig,
+    WorkerConfig,
+    plugins_of,
+    running_worker,
+)
 from perdure.client import Client
+from perdure.workflow._outbound import RootOutbound
 
 __all__ = [
+    "ActivityInboundInterceptor",
+    "ActivityOutboundInterceptor",
+    "ContinueAsNewInput",
+    "ExecuteActivityInput",
+    "ExecuteWorkflowInput",
+    "HandleQueryInput",
+    "HandleSignalInput",
+    "HandleUpdateInput",
+    "Interceptor",
+    "Plugin",
     "Replayer",
+    "ReplayerConfig",
+    "StartActivityInput",
+    "StartLocalActivityInput",
     "Worker",
+    "WorkerConfig",
+    "WorkflowInboundInterceptor",
+    "WorkflowInterceptorClassInput",
+    "WorkflowOutboundInterceptor",
     "WorkflowReplayResult",
     "WorkflowReplayResults",
     "tune_garbage_collector",
@@ -66,6 +110,8 @@ class Worker:
     start method "forkserver" or "spawn": gRPC does not survive a fork.
     `workflow_failure_exception_types` are, for all workflows of this worker, exceptions that fail
     the run although by their kind they would only fail the workflow task and have it retried.
+    `interceptors` are around what runs, the first one outermost, inside of those of the client that
+    are for workers; `plugins` may change all of this, after those of the client that are.
     """
 
     def __init__(
@@ -84,19 +130,49 @@ class Worker:
         graceful_shutdown_timeout: timedelta = timedelta(seconds=10),
         identity: str | None = None,
         build_id: str = "",
+        interceptors: Sequence[Interceptor] = (),
+        plugins: Sequence[Plugin] = (),
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
+        config: WorkerConfig = {
+            "client": client,
+            "task_queue": task_queue,
+            "workflows": workflows,
+            "activities": activities,
+            "activity_executor": activity_executor,
+            "max_cached_workflows": max_cached_workflows,
+            "max_concurrent_workflow_tasks": max_concurrent_workflow_tasks,
+            "max_concurrent_activities": max_concurrent_activities,
+            "max_concurrent_local_activities": max_concurrent_local_activities,
+            "workflow_failure_exception_types": workflow_failure_exception_types,
+            "graceful_shutdown_timeout": graceful_shutdown_timeout,
+            "identity": identity,
+            "build_id": build_id,
+            "interceptors": interceptors,
+        }
+        self._plugins = plugins_of(client.core.plugins, plugins)
+        for plugin in self._plugins:
+            config = plugin.configure_worker(config)
+        self._make(config)
+
+    def _make(self, config: WorkerConfig) -> None:
+        client, workflows, activities = config["client"], config["workflows"], config["activities"]
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
+        max_concurrent_activities = config["max_concurrent_activities"]
         _check_places(
-            max_concurrent_workflow_tasks,
+            config["max_concurrent_workflow_tasks"],
             max_concurrent_activities,
-            max_concurrent_local_activities,
+            config["max_concurrent_local_activities"],
         )
+        interceptors = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
+        interceptors += config["interceptors"]
         self._client = client
         self._workflows = WorkflowRegistry(workflows)
-        self._failure_exception_types = tuple(workflow_failure_exception_types)
+        self._interception = Interception.of(interceptors, RootOutbound)
+        self._failure_exception_types = tuple(config["workflow_failure_exception_types"])
         self._activities = ActivityRegistry(activities)
+        activity_executor = config["activity_executor"]
         if isinstance(activity_executor, ProcessPoolExecutor):
             check_picklable(self._activities.all, client.data_converter.payload_converter)
         self._own_executor: ThreadPoolExecutor | None = None
@@ -105,24 +181,25 @@ class Worker:
                 max_concurrent_activities, thread_name_prefix="perdure-activity"
             )
         self._settings = WorkerSettings(
-            task_queue=task_queue,
+            task_queue=config["task_queue"],
             identity=WorkerIdentity(
                 namespace=client.namespace,
                 worker_id=os.urandom(_WORKER_ID_BYTES),
-                identity=identity or client.identity,
-                build_id=build_id,
+                identity=config["identity"] or client.identity,
+                build_id=config["build_id"],
             ),
             activities=self._activities.newest,
             activity_versions=self._activities.others,
             make_instance=self._make_instance,
             executor=activity_executor,
             converter=client.data_converter.payload_converter,
-            workflow_slots=max_concurrent_workflow_tasks if workflows else 0,
+            workflow_slots=config["max_concurrent_workflow_tasks"] if workflows else 0,
             activity_slots=max_concurrent_activities if activities else 0,
-            local_activities_at_once=max_concurrent_local_activities,
-            cached_runs_max=max_cached_workflows,
+            local_activities_at_once=config["max_concurrent_local_activities"],
+            cached_runs_max=config["max_cached_workflows"],
+            interceptors=interceptors,
             edge=client.core.edge,
-            graceful_shutdown_timeout=graceful_shutdown_timeout,
+            graceful_shutdown_timeout=config["graceful_shutdown_timeout"],
         )
         guard_workflows(workflows)
         self._started = False
@@ -151,12 +228,18 @@ class Worker:
         engine is away it keeps trying.
         """
         self._claim()
-        await self._run()
+        await self._run_inside_plugins()
 
     def _claim(self) -> None:
         if self._started:
             raise RuntimeError("a worker runs once; make another one")
         self._started = True
+
+    async def _run_inside_plugins(self) -> None:
+        try:
+            await running_worker(self._plugins, Worker._run)(self)
+        finally:
+            self._stopped.set()  # also when a plug-in has kept it from running
 
     async def _run(self) -> None:
         core = self._client.core
@@ -188,7 +271,7 @@ class Worker:
         """Runs in the background; the body is cancelled should the worker fail."""
         self._claim()
         self._body = asyncio.current_task()
-        self._background = asyncio.create_task(self._run())
+        self._background = asyncio.create_task(self._run_inside_plugins())
         self._background.add_done_callback(self._cancel_body_of_failed)
         return self
 
@@ -220,6 +303,7 @@ class Worker:
             data_converter=self._client.data_converter,
             failure_exception_types=self._failure_exception_types,
             newest_activities=self._activities.versions,
+            interception=self._interception,
         )
 
 
