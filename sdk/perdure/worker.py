@@ -165,8 +165,8 @@ class Worker:
             max_concurrent_activities,
             config["max_concurrent_local_activities"],
         )
-        interceptors = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
-        interceptors += config["interceptors"]
+        inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
+        interceptors: list[Interceptor] = [*inherited, *config["interceptors"]]
         self._client = client
         self._workflows = WorkflowRegistry(workflows)
         self._interception = Interception.of(interceptors, RootOutbound)

@@ -224,7 +224,18 @@ class WorkflowInstance:
         if commands and self.is_closed:
             run.warn_unfinished(task.workflow_id)
         rules = () if task.query_only or self.is_closed else run.fan_outs.rules()
-        return TaskSuccess(commands=commands, query_results=results, wake_rules=rules, local=local)
+        if run.afterwards is None:
+            return TaskSuccess(
+                commands=commands, query_results=results, wake_rules=rules, local=local
+            )
+        afterwards, run.afterwards = run.afterwards, None
+        return TaskSuccess(
+            commands=commands,
+            query_results=results,
+            wake_rules=rules,
+            local=local,
+            afterwards=afterwards,
+        )
 
     def _take(self, event: Event) -> None:
         kind = type(event)

@@ -7,7 +7,7 @@ here can be part of a cycle: the garbage collector need not look at it (`gc=Fals
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -351,6 +351,8 @@ class TaskSuccess(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     query_results: list[QueryResult]
     wake_rules: tuple[WakeRule, ...] = ()
     local: LocalWork | None = None  # None: no local activities are in play
+    afterwards: Sequence[Callable[[], None]] = ()
+    """What interceptors want done once the engine has taken this: not here, and never on replay."""
 
 
 class TaskFailure(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -94,6 +94,7 @@ class WorkflowRun:
         "activities",
         "activity_versions",
         "added_queries",
+        "afterwards",
         "cancel_reason",
         "cancel_requested",
         "completed_event_id",
@@ -169,6 +170,7 @@ class WorkflowRun:
         self.interception: Interception | None = None
         self.inbound: WorkflowInboundInterceptor | None = None
         self.outbound: WorkflowOutboundInterceptor | None = None
+        self.afterwards: list[Callable[[], None]] | None = None
         # A fresh context: what the worker happens to have in its own must not reach the code.
         self._context = Context()
         self._random: random.Random | None = None
@@ -227,6 +229,13 @@ class WorkflowRun:
     def silent(self) -> bool:
         """Has what the code says now been said before, or does it not count?"""
         return self.replaying or self._barred is not None
+
+    def do_afterwards(self, what: Callable[[], None]) -> None:
+        """Once the engine has taken the workflow task, outside of it; never when it has not. For
+        interceptors, which see themselves that it is no replay. `what` must not refer to the run."""
+        if self.afterwards is None:
+            self.afterwards = []
+        self.afterwards.append(what)
 
     def random(self) -> random.Random:
         self.check_may_act()

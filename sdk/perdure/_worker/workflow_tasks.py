@@ -216,26 +216,37 @@ class WorkflowTasks:
             self._complete_failed(polled, error, "BAD_COMMAND")
             return
         self._keep(run, keeps=keeps)
-        self._submit(polled, completion, run)
+        self._submit(polled, completion, run, outcome.afterwards)
 
     def _submit(
-        self, polled: PolledWorkflowTask, completion: Completion, run: CachedRun | None
+        self,
+        polled: PolledWorkflowTask,
+        completion: Completion,
+        run: CachedRun | None,
+        afterwards: Sequence[Callable[[], None]] = (),
     ) -> None:
         if self._watch.reported is polled:  # the guard thread has spoken for it
             if run is not None:
                 self._cache.evict(run)
             self._settle(polled)
             return
-        self._completions.submit(completion, partial(self._settled, polled, run))
+        settled = partial(self._settled, polled, run)
+        if afterwards:
+            settled = partial(settled, afterwards=afterwards)
+        self._completions.submit(completion, settled)
 
     def _settled(
         self,
         polled: PolledWorkflowTask,
         run: CachedRun | None,
         error: RPCError | PayloadError | None,
+        *,
+        afterwards: Sequence[Callable[[], None]] = (),
     ) -> None:
         if error is None:
             self._settle(polled)
+            if afterwards:
+                _do_all(afterwards)
             return
         if run is not None:
             self._cache.evict(run)
@@ -267,7 +278,9 @@ class WorkflowTasks:
                 for token in polled.query_tokens
                 if token not in answered
             ]
-        self._completions.submit(queries_answered(results), partial(self._settled, polled, None))
+        afterwards = outcome.afterwards if isinstance(outcome, TaskSuccess) else ()
+        settled = partial(self._settled, polled, None, afterwards=afterwards)
+        self._completions.submit(queries_answered(results), settled)
 
     def _complete_failed(
         self, polled: PolledWorkflowTask, error: Exception, cause: str | None = None
@@ -295,3 +308,11 @@ class WorkflowTasks:
             failure.cause.name,
             "(not shown, it is encoded)" if self._hides_messages else failure.failure.message,
         )
+
+
+def _do_all(afterwards: Sequence[Callable[[], None]]) -> None:
+    for one in afterwards:
+        try:
+            one()
+        except Exception:  # an interceptor's: it must not cost the worker anything
+            logger.exception("what an interceptor wanted done after a workflow task failed")
