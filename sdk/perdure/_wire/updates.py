@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -41,7 +41,7 @@ class UpdateRequest:
     update_id: str
     name: str
     args: list[Payload]
-    header: Mapping[str, Payload] = NO_HEADER
+    header: Mapping[str, Payload] = field(default_factory=lambda: NO_HEADER)
 
 
 @dataclass(frozen=True, slots=True)

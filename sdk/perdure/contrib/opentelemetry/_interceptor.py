@@ -91,7 +91,7 @@ class TracingInterceptor(perdure.client.Interceptor, perdure.worker.Interceptor)
         token = attach(context)
         try:
             yield context
-        except BaseException as error:
+        except Exception as error:
             raised = Raised.of(error, with_message=self.exception_messages)
             assert raised is not None
             mark_failed(span, raised)
@@ -107,7 +107,9 @@ class _ClientOutbound(OutboundInterceptor):
         self._root = root
 
     @contextmanager
-    def _asking(self, name: str, input: Any, workflow_id: str, update_id: str | None = None) -> Any:
+    def _asking(
+        self, name: str, input: Any, workflow_id: str, update_id: str | None = None
+    ) -> Iterator[Context]:
         """A span, which the input's headers take along."""
         attributes = {"perdureWorkflowID": workflow_id}
         if update_id is not None:
@@ -161,7 +163,8 @@ class _ActivityInbound(ActivityInboundInterceptor):
             "messaging.destination.name": info.task_queue,
         }
         arrival = self._root.carrier.out_of(input.headers)
-        parent, links = Context(), ()
+        parent = Context()
+        links: tuple[Link, ...] = ()
         if arrival is not None and arrival.is_old(_now_us()):
             links = (Link(arrival.span),)
         elif arrival is not None:

@@ -73,7 +73,7 @@ class SpanMaker:
         """`tracer` is asked when it is needed: a provider may be set later than this is made."""
         self._tracer = tracer
         self._asked: Tracer | None = None
-        self._own: Tracer | None = None
+        self._own: Tracer | None = None  # a copy of it, with ids as we give them
 
     def make(self, record: SpanRecord) -> None:
         with _fixed_ids(record.trace_id, record.span_id):
@@ -95,10 +95,10 @@ class SpanMaker:
         # What `get_tracer` gave before there was a provider passes its calls on to this.
         tracer = getattr(tracer, "_tracer", tracer)
         if self._own is None or tracer is not self._asked:
-            self._asked, self._own = tracer, copy(tracer)
-            ids = getattr(self._own, "id_generator", None)
-            if ids is not None:  # not of the SDK: then ids are what they are
-                self._own.id_generator = _FixedIds(ids)  # type: ignore[attr-defined]  # the SDK's
+            own: Any = copy(tracer)
+            if hasattr(own, "id_generator"):  # of the SDK; else ids are what they are
+                own.id_generator = _FixedIds(own.id_generator)
+            self._asked, self._own = tracer, own
         return self._own
 
 

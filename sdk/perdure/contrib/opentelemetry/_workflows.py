@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -141,10 +143,10 @@ class RunTracing:
         token = attach(self._below(parent, span_id))
         try:
             yield
-        except workflow.ContinueAsNewError:
+        except (workflow.ContinueAsNewError, asyncio.CancelledError):
             self._end(name, span_id, parent, begun_ns, links, None)
             raise
-        except BaseException as error:
+        except Exception as error:
             if self.ends_by(error):
                 self._end(name, span_id, parent, begun_ns, links, self.raised(error))
             raise
