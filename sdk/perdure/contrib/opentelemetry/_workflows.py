@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
