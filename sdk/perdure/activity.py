@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TypeVar, overload
 from perdure._definitions import ActivityDefinition
 from perdure._definitions import activity_definition as activity_definition
 from perdure._interceptors.activity import ActivityOutboundInterceptor
+from perdure._logs import InfoLoggerAdapter
 from perdure._payload import Payload
 from perdure._thread_cancel import ThreadCancel
 from perdure.common import Priority, RetryPolicy
@@ -350,21 +351,16 @@ def _seconds(timeout: timedelta | float | None) -> float | None:
     return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
 
 
-class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
+class LoggerAdapter(InfoLoggerAdapter):
     """Adds which attempt speaks: to the message for people (`activity_info_on_message`), as the dict
     `perdure_activity` of the record for machines (`activity_info_on_extra`), and if wanted as all
     of `info()`, the record's `activity_info` (`full_activity_info_on_extra`)."""
 
     def __init__(self, logger: logging.Logger, extra: Mapping[str, Any] | None = None) -> None:
-        super().__init__(logger, extra or {})
+        super().__init__(logger, extra)
         self.activity_info_on_message = True
         self.activity_info_on_extra = True
         self.full_activity_info_on_extra = False
-
-    @property
-    def base_logger(self) -> logging.Logger:
-        """To use in handlers and filters."""
-        return self.logger
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
@@ -383,12 +379,12 @@ class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
             "workflow_run_id": info.workflow_run_id,
             "workflow_type": info.workflow_type,
         }
-        extra = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        added: dict[str, Any] = {}
         if self.activity_info_on_extra:
-            extra["perdure_activity"] = fields
+            added["perdure_activity"] = fields
         if self.full_activity_info_on_extra:
-            extra["activity_info"] = info
-        kwargs["extra"] = extra
+            added["activity_info"] = info
+        kwargs["extra"] = self.with_info(kwargs, added)
         return f"{msg} ({fields})" if self.activity_info_on_message else msg, kwargs
 
 

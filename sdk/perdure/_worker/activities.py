@@ -129,7 +129,12 @@ class Activities:
             return
         attempt = Attempt(self._room, polled)
         self.held.add(attempt.held)
-        logger.warning("input of activity %s cannot be decoded: %s", polled.activity_type, error)
+        logger.warning(
+            "input of activity %s cannot be decoded: %s",
+            polled.activity_type,
+            error,
+            extra=polled.log_fields,
+        )
         completion = self._failure(attempt, error)
         attempt.end()
         self._completions.submit(completion, partial(self._settled, attempt, completion))
@@ -198,7 +203,11 @@ class Activities:
         except Exception as error:
             told = "(not shown, it is encoded)" if self._hides_messages else error
             logger.warning(
-                "activity %s failed: %s: %s", polled.activity_type, type(error).__name__, told
+                "activity %s failed: %s: %s",
+                polled.activity_type,
+                type(error).__name__,
+                told,
+                extra=polled.log_fields,
             )
             completion = self._failure(attempt, error)
         return None if attempt.lost else completion

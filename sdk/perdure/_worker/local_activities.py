@@ -61,6 +61,7 @@ class LocalActivities:
         at_once_max: int,
         now_us: Callable[[], int],
         interceptors: Sequence[Interceptor] = (),
+        hides_messages: bool = False,
     ) -> None:
         self.namespace = namespace
         self.task_queue = task_queue
@@ -69,6 +70,7 @@ class LocalActivities:
         self.executor = executor
         self.now_us = now_us
         self.interceptors = interceptors
+        self.hides_messages = hides_messages  # of failures, from the log too
         self.places = asyncio.Semaphore(at_once_max)
         self.stopping = False
         self._running: set[LocalActivity] = set()
@@ -227,10 +229,26 @@ class LocalActivity:
             failed = error
         except Exception as error:
             failed = error
-            logger.warning(
-                "local activity %s failed: %s: %s", task.activity_type, type(error).__name__, error
-            )
+            self._log_failure(error)
         return self._after(failed, deadlines)
+
+    def _log_failure(self, error: Exception) -> None:
+        task, origin = self._task, self._origin
+        fields = {
+            "activity_id": task.activity_id,
+            "activity_type": task.activity_type,
+            "attempt": self._attempt,
+            "workflow_id": origin.workflow_id,
+            "workflow_run_id": origin.run_id,
+            "workflow_type": origin.workflow_type,
+        }
+        logger.warning(
+            "local activity %s failed: %s: %s",
+            task.activity_type,
+            type(error).__name__,
+            "(not shown, it is encoded)" if self._room.hides_messages else error,
+            extra={"perdure_activity": fields},
+        )
 
     def _after(self, error: BaseException, deadlines: Deadlines) -> LocalActivityOutcome | _Again:
         backoff_ms = next_backoff_ms(self._task, self._attempt, error, deadlines)

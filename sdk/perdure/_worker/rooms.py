@@ -117,6 +117,7 @@ class WorkerRooms:
             at_once_max=settings.local_activities_at_once,
             now_us=_now_us,
             interceptors=settings.interceptors,
+            hides_messages=edge.encodes_failures,
         )
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
         self._workflow_tasks = WorkflowTasks(

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from perdure._failures import exception_to_failure
 from perdure._replay.interrupts import DeadlockDetected
@@ -176,7 +177,9 @@ class WorkflowTasks:
             try:
                 return go_on()
             except Exception as error:  # a defect of ours: never of the user's code
-                logger.exception("workflow task of %s could not be run", polled.workflow_id)
+                logger.exception(
+                    "workflow task of %s could not be run", polled.workflow_id, extra=_who(polled)
+                )
                 return self._failure("WORKER_FAILURE", error)
             finally:
                 self._watch.leave(polled)
@@ -260,7 +263,12 @@ class WorkflowTasks:
             self._complete_failed(polled, error, "BAD_COMMAND")
             return
         if error.status is not RPCStatusCode.NOT_FOUND:  # too late is nothing to speak of
-            logger.warning("completion of %s was not taken: %s", polled.workflow_id, error)
+            logger.warning(
+                "completion of %s was not taken: %s",
+                polled.workflow_id,
+                error,
+                extra=_who(polled),
+            )
         self._settle(polled)
 
     def _settle(self, polled: PolledWorkflowTask) -> None:
@@ -307,7 +315,13 @@ class WorkflowTasks:
             polled.run_id,
             failure.cause.name,
             "(not shown, it is encoded)" if self._hides_messages else failure.failure.message,
+            extra=_who(polled),
         )
+
+
+def _who(polled: PolledWorkflowTask) -> dict[str, Any]:
+    """For machines that read the log: as of `workflow.logger`."""
+    return {"perdure_workflow": {"workflow_id": polled.workflow_id, "run_id": polled.run_id}}
 
 
 def _do_all(afterwards: Sequence[Callable[[], None]]) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
+from perdure._logs import InfoLoggerAdapter
 from perdure._payload import Payload
 from perdure._replay.loop import DeterministicLoop
 from perdure._replay.memo import memo_of
@@ -227,7 +228,7 @@ def _duration(duration_ms: int) -> timedelta | None:
     return timedelta(milliseconds=duration_ms) if duration_ms else None
 
 
-class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
+class LoggerAdapter(InfoLoggerAdapter):
     """Says nothing on replay, where it has been said before, unless `log_during_replay`.
 
     Adds which run speaks: to the message for people (`workflow_info_on_message`), as the dict
@@ -236,16 +237,11 @@ class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
     """
 
     def __init__(self, logger: logging.Logger, extra: Mapping[str, Any] | None = None) -> None:
-        super().__init__(logger, extra or {})
+        super().__init__(logger, extra)
         self.workflow_info_on_message = True
         self.workflow_info_on_extra = True
         self.full_workflow_info_on_extra = False
         self.log_during_replay = False
-
-    @property
-    def base_logger(self) -> logging.Logger:
-        """To use in handlers and filters; it speaks on replay too."""
-        return self.logger
 
     def isEnabledFor(self, level: int) -> bool:
         if not self.log_during_replay and in_workflow() and current_run().silent:
@@ -269,12 +265,12 @@ class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
         update = current_update.get()
         if update is not None:
             fields |= {"update_id": update.id, "update_name": update.name}
-        extra = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        added: dict[str, Any] = {}
         if self.workflow_info_on_extra:
-            extra["perdure_workflow"] = fields
+            added["perdure_workflow"] = fields
         if self.full_workflow_info_on_extra:
-            extra["workflow_info"] = known
-        kwargs["extra"] = extra
+            added["workflow_info"] = known
+        kwargs["extra"] = self.with_info(kwargs, added)
         return f"{msg} ({fields})" if self.workflow_info_on_message else msg, kwargs
 
 

@@ -92,7 +92,6 @@ class PocketEngine:
             run_id="0199c7d2-1111-7222-8333-444455556666",
             first_run_id="0199c7d2-1111-7222-8333-444455556666",
             workflow_type=cls.__name__,
-            task_queue="orders",
             input=payloads(*args),
             memo=memo or {},
             attempt=1,
@@ -101,7 +100,7 @@ class PocketEngine:
             task_timeout_ms=10_000,
             retry_policy=None,
             priority=0,
-            **({"header": {}} | (started or {})),
+            **({"header": {}, "task_queue": "orders"} | (started or {})),
         )
 
     # --- events -----------------------------------------------------------------------------------

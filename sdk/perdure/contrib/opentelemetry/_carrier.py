@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
@@ -76,12 +76,13 @@ class Carrier:
         if payload is None or len(payload.data) > CARRIER_BYTES_MAX:
             return None
         try:
-            fields = json.loads(payload.data)
+            fields = cast(object, json.loads(payload.data))
         except ValueError:
             return None
         if not isinstance(fields, dict):
             return None
-        texts = {name: text for name, text in fields.items() if isinstance(text, str)}
+        found = cast(dict[str, object], fields)
+        texts = {name: text for name, text in found.items() if isinstance(text, str)}
         sent = texts.pop(_SENT, "")
         # Not into the present context: what this process happens to do is not what asked.
         context = self._propagator.extract(texts, context=Context())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,7 +81,7 @@ class TracingInterceptor(perdure.client.Interceptor, perdure.worker.Interceptor)
         *,
         parent: Context | None = None,
         links: tuple[Link, ...] = (),
-    ) -> Iterator[Context]:
+    ) -> Generator[Context]:
         """Current in the block. `parent` None: what is current already."""
         above = get_current() if parent is None else parent
         span = self.tracer.start_span(
@@ -109,7 +109,7 @@ class _ClientOutbound(OutboundInterceptor):
     @contextmanager
     def _asking(
         self, name: str, input: Any, workflow_id: str, update_id: str | None = None
-    ) -> Iterator[Context]:
+    ) -> Generator[Context]:
         """A span, which the input's headers take along."""
         attributes = {"perdureWorkflowID": workflow_id}
         if update_id is not None:

@@ -6,13 +6,13 @@ has to know them without having made the span.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace.id_generator import IdGenerator
@@ -98,7 +98,9 @@ class SpanMaker:
             own: Any = copy(tracer)
             if hasattr(own, "id_generator"):  # of the SDK; else ids are what they are
                 own.id_generator = _FixedIds(own.id_generator)
-            self._asked, self._own = tracer, own
+            self._asked = tracer
+            self._own = own
+            return cast(Tracer, own)
         return self._own
 
 
@@ -116,7 +118,7 @@ _fixed: ContextVar[tuple[int, int] | None] = ContextVar("perdure_span_ids", defa
 
 
 @contextmanager
-def _fixed_ids(trace_id: int, span_id: int) -> Iterator[None]:
+def _fixed_ids(trace_id: int, span_id: int) -> Generator[None]:
     token = _fixed.set((trace_id, span_id))
     try:
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -136,7 +136,7 @@ class RunTracing:
         *,
         start_ns: int | None = None,
         links: tuple[Link, ...] = (),
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """The span is current in the block, and recorded at its end."""
         begun_ns = self._run.now_us * 1000 if start_ns is None else start_ns
         token = attach(self._below(parent, span_id))
