@@ -406,6 +406,8 @@ async def test_headers_reach_the_other_side() -> None:
         'fetch_in_thread on the thread "here"',
         "info",
     }
+    # As they were sent: a codec that had turned them would show here.
+    assert history.events[0].attributes["header"] == {"from": text("start_workflow")}
     # On replay the same interceptors see the same history, and do the same.
     codec = DataConverter(payload_codec=_Turning())
     replayer = Replayer(workflows=[Order], data_converter=codec, interceptors=[work])

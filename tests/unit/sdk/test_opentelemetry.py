@@ -358,6 +358,7 @@ def test_an_update_is_validated_and_handled_once(collected: Collected) -> None:
     ]
     assert {link.context.span_id for one in spans for link in one.links} == {sender.span_id}
     assert len({ids(one).span_id for one in spans}) == 3
+    assert [attributes(one)["perdureUpdateID"] for one in spans] == ["u1", "u1", "u2"]
     run.replay_all()
     assert collected.names() == []
 

@@ -11,6 +11,10 @@ workflow task that ended them: replay makes none, a workflow task that came to n
 and no worker's death makes one twice (it can cost one). Their ids are functions of the history, so
 that a worker that takes a run over hangs what it does under the spans of the one before.
 
+Spans of workflows are made on the worker's event loop, so give the provider a processor that exports
+beside it (`BatchSpanProcessor`). Activities in other processes have their span here; what they
+trace there is theirs to connect.
+
 What is run more than a minute after it was asked for begins a trace of its own, with a link to the
 span that asked: a trace must not last as long as a workflow may.
 """

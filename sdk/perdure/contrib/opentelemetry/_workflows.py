@@ -22,7 +22,6 @@ from opentelemetry.util.types import Attributes
 
 from perdure import workflow
 from perdure._replay.run import WorkflowRun, current_run
-from perdure._replay.verdict import defect_cause
 from perdure.contrib.opentelemetry._carrier import Arrival
 from perdure.contrib.opentelemetry._spans import Raised, SpanRecord, span_id_of, trace_id_of
 from perdure.converter import Payload
@@ -59,7 +58,7 @@ class RunTracing:
         assert started is not None
         self._run_id = started.run_id
         self.workflow_type = started.workflow_type
-        self._attributes: Attributes = {
+        self._attributes: dict[str, Any] = {
             "perdureWorkflowID": started.workflow_id,
             "perdureRunID": started.run_id,
             "messaging.system": "perdure",
@@ -123,10 +122,6 @@ class RunTracing:
     def raised(self, error: BaseException) -> Raised | None:
         return Raised.of(error, with_message=self.root.exception_messages)
 
-    def ends_by(self, error: BaseException) -> bool:
-        """Does it end what raised it? A defect does not: the workflow task is tried again."""
-        return defect_cause(error, self._run.failure_types) is None
-
     @contextmanager
     def span(
         self,
@@ -136,35 +131,32 @@ class RunTracing:
         *,
         start_ns: int | None = None,
         links: tuple[Link, ...] = (),
+        update_id: str | None = None,
     ) -> Generator[None]:
         """The span is current in the block, and recorded at its end."""
         begun_ns = self._run.now_us * 1000 if start_ns is None else start_ns
+        fields: dict[str, Any] = {"start_ns": begun_ns, "links": links}
+        if update_id is not None:
+            fields["attributes"] = {**self._attributes, "perdureUpdateID": update_id}
         token = attach(self._below(parent, span_id))
         try:
             yield
         except (workflow.ContinueAsNewError, asyncio.CancelledError):
-            self._end(name, span_id, parent, begun_ns, links, None)
+            self._end(name, span_id, parent, fields)
             raise
         except Exception as error:
-            if self.ends_by(error):
-                self._end(name, span_id, parent, begun_ns, links, self.raised(error))
+            # Also by a defect, for which the workflow task is tried again: that drops the span.
+            fields["raised"] = self.raised(error)
+            self._end(name, span_id, parent, fields)
             raise
         else:
-            self._end(name, span_id, parent, begun_ns, links, None)
+            self._end(name, span_id, parent, fields)
         finally:
             detach(token)
 
-    def _end(
-        self,
-        name: str,
-        span_id: int,
-        parent: Context,
-        start_ns: int,
-        links: tuple[Link, ...],
-        raised: Raised | None,
-    ) -> None:
+    def _end(self, name: str, span_id: int, parent: Context, fields: dict[str, Any]) -> None:
         if not self.is_told:
-            self.record(name, span_id, parent, start_ns=start_ns, links=links, raised=raised)
+            self.record(name, span_id, parent, **fields)
 
     def completed_span(
         self, name: str, attributes: Attributes, exception: BaseException | None
@@ -178,7 +170,7 @@ class RunTracing:
             span_id,
             get_current(),
             kind=SpanKind.INTERNAL,
-            attributes={**(self._attributes or {}), **(attributes or {})},
+            attributes={**self._attributes, **(attributes or {})},
             raised=raised,
         )
 
@@ -275,7 +267,7 @@ class TracingWorkflowInboundInterceptor(WorkflowInboundInterceptor):
         # By the update's id and not by a number: no replay would count a refused one.
         span_id = span_id_of(input.id, f"{tracing.span_id}/{name}")
         links = tracing.link_to(input.headers)
-        with tracing.span(name, span_id, tracing.context, links=links):
+        with tracing.span(name, span_id, tracing.context, links=links, update_id=input.id):
             self.next.handle_update_validator(input)
 
     async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
@@ -285,7 +277,7 @@ class TracingWorkflowInboundInterceptor(WorkflowInboundInterceptor):
         name = f"HandleUpdate:{input.update}"
         span_id = span_id_of(input.id, f"{tracing.span_id}/{name}")
         links = tracing.link_to(input.headers)
-        with tracing.span(name, span_id, tracing.context, links=links):
+        with tracing.span(name, span_id, tracing.context, links=links, update_id=input.id):
             return await self.next.handle_update_handler(input)
 
 
