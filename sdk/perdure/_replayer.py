@@ -18,7 +18,7 @@ from perdure._replay.messages import WorkflowExecutionStarted as Started
 from perdure._wire.edge import PayloadEdge
 from perdure._wire.events import event_from_message
 from perdure._wire.history import message_from_history_event
-from perdure._worker_plugins import Plugin, ReplayerConfig, running_replayer
+from perdure._worker_plugins import Plugin, configured_replayer, running_replayer
 from perdure.converter import DataConverter
 from perdure.errors import HistoryError
 from perdure.workflow._outbound import RootOutbound
@@ -49,6 +49,7 @@ class Replayer:
     A history may be that of an open run: it is replayed up to its last completed workflow task.
     """
 
+    @configured_replayer
     def __init__(
         self,
         *,
@@ -60,24 +61,14 @@ class Replayer:
         plugins: Sequence[Plugin] = (),
     ) -> None:
         """Takes what the worker takes of the same names. TypeError, ValueError: cannot be run."""
-        config: ReplayerConfig = {
-            "workflows": workflows,
-            "namespace": namespace,
-            "data_converter": data_converter,
-            "workflow_failure_exception_types": workflow_failure_exception_types,
-            "interceptors": interceptors,
-        }
-        for plugin in plugins:
-            config = plugin.configure_replayer(config)
-        workflows, data_converter = config["workflows"], config["data_converter"]
         if not workflows:
             raise ValueError("at least one workflow is needed")
         self._workflows = WorkflowRegistry(workflows)
         self._plugins = plugins
-        self._interception = Interception.of(config["interceptors"], RootOutbound)
-        self._namespace = config["namespace"]
+        self._interception = Interception.of(interceptors, RootOutbound)
+        self._namespace = namespace
         self._data_converter = data_converter
-        self._failure_exception_types = tuple(config["workflow_failure_exception_types"])
+        self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._edge = PayloadEdge.of(data_converter)
         guard_workflows(workflows)
 

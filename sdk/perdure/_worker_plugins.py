@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from perdure._client.history import WorkflowHistory
 from perdure._interceptors.worker import Interceptor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WorkerConfig(TypedDict):
-    """The arguments of `Worker`."""
+    """The arguments of `Worker`, all of them: those that were not given have their defaults."""
 
     client: Client
     task_queue: str
@@ -39,7 +40,7 @@ class WorkerConfig(TypedDict):
 
 
 class ReplayerConfig(TypedDict):
-    """The arguments of `Replayer`."""
+    """The arguments of `Replayer`, likewise."""
 
     workflows: Sequence[type]
     namespace: str
@@ -94,9 +95,50 @@ def plugins_of(of_client: Sequence[Any], own: Sequence[Plugin]) -> list[Plugin]:
     for kind in twice:
         warnings.warn(
             f"plug-in {kind.__qualname__} is given to the client and to the worker: it runs twice",
-            stacklevel=4,
+            stacklevel=3,
         )
     return [*inherited, *own]
+
+
+_Init = TypeVar("_Init", bound=Callable[..., None])
+
+
+def configured_worker(init: _Init) -> _Init:
+    """Around `Worker.__init__`: plug-ins see all that it is given, and may change it first. It is
+    given those of its client, too."""
+
+    @wraps(init)
+    def configured(self: Worker, client: Client, **given: Any) -> None:
+        plugins = plugins_of(client.core.plugins, given.pop("plugins", ()))
+        if plugins:
+            all_of_it = {**(init.__kwdefaults__ or {}), **given, "client": client}
+            del all_of_it["plugins"]
+            config = cast(WorkerConfig, all_of_it)
+            for plugin in plugins:
+                config = plugin.configure_worker(config)
+            given = {**config}
+            client = given.pop("client")
+        init(self, client, plugins=plugins, **given)
+
+    return cast(_Init, configured)
+
+
+def configured_replayer(init: _Init) -> _Init:
+    """The same around `Replayer.__init__`."""
+
+    @wraps(init)
+    def configured(self: Replayer, **given: Any) -> None:
+        plugins: Sequence[Plugin] = given.pop("plugins", ())
+        if plugins:
+            all_of_it = {**(init.__kwdefaults__ or {}), **given}
+            del all_of_it["plugins"]
+            config = cast(ReplayerConfig, all_of_it)
+            for plugin in plugins:
+                config = plugin.configure_replayer(config)
+            given = {**config}
+        init(self, plugins=plugins, **given)
+
+    return cast(_Init, configured)
 
 
 def running_worker(plugins: Sequence[Plugin], run: RunWorker) -> RunWorker:

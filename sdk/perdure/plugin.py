@@ -77,8 +77,8 @@ class SimplePlugin(Plugin):
         return config
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        config["activities"] = _more(config["activities"], self._activities)
-        config["workflows"] = _more(config["workflows"], self._workflows)
+        config["activities"] = _more(config.get("activities", ()), self._activities)
+        config["workflows"] = _more(config.get("workflows", ()), self._workflows)
         config["interceptors"] = _more(config["interceptors"], self._worker_interceptors)
         config["workflow_failure_exception_types"] = _more(
             config["workflow_failure_exception_types"], self._failure_exception_types
@@ -87,7 +87,7 @@ class SimplePlugin(Plugin):
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         config["data_converter"] = self._converter(config["data_converter"])
-        config["workflows"] = _more(config["workflows"], self._workflows)
+        config["workflows"] = _more(config.get("workflows", ()), self._workflows)
         config["interceptors"] = _more(config["interceptors"], self._worker_interceptors)
         config["workflow_failure_exception_types"] = _more(
             config["workflow_failure_exception_types"], self._failure_exception_types

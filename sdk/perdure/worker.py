@@ -51,7 +51,7 @@ from perdure._worker_plugins import (
     Plugin,
     ReplayerConfig,
     WorkerConfig,
-    plugins_of,
+    configured_worker,
     running_worker,
 )
 from perdure.client import Client
@@ -114,6 +114,7 @@ class Worker:
     are for workers; `plugins` may change all of this, after those of the client that are.
     """
 
+    @configured_worker
     def __init__(
         self,
         client: Client,
@@ -134,45 +135,21 @@ class Worker:
         plugins: Sequence[Plugin] = (),
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
-        config: WorkerConfig = {
-            "client": client,
-            "task_queue": task_queue,
-            "workflows": workflows,
-            "activities": activities,
-            "activity_executor": activity_executor,
-            "max_cached_workflows": max_cached_workflows,
-            "max_concurrent_workflow_tasks": max_concurrent_workflow_tasks,
-            "max_concurrent_activities": max_concurrent_activities,
-            "max_concurrent_local_activities": max_concurrent_local_activities,
-            "workflow_failure_exception_types": workflow_failure_exception_types,
-            "graceful_shutdown_timeout": graceful_shutdown_timeout,
-            "identity": identity,
-            "build_id": build_id,
-            "interceptors": interceptors,
-        }
-        self._plugins = plugins_of(client.core.plugins, plugins)
-        for plugin in self._plugins:
-            config = plugin.configure_worker(config)
-        self._make(config)
-
-    def _make(self, config: WorkerConfig) -> None:
-        client, workflows, activities = config["client"], config["workflows"], config["activities"]
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
-        max_concurrent_activities = config["max_concurrent_activities"]
         _check_places(
-            config["max_concurrent_workflow_tasks"],
+            max_concurrent_workflow_tasks,
             max_concurrent_activities,
-            config["max_concurrent_local_activities"],
+            max_concurrent_local_activities,
         )
-        inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
-        interceptors: list[Interceptor] = [*inherited, *config["interceptors"]]
+        self._plugins = plugins
         self._client = client
-        self._workflows = WorkflowRegistry(workflows)
+        inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
+        interceptors = [*inherited, *interceptors]
         self._interception = Interception.of(interceptors, RootOutbound)
-        self._failure_exception_types = tuple(config["workflow_failure_exception_types"])
+        self._workflows = WorkflowRegistry(workflows)
+        self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._activities = ActivityRegistry(activities)
-        activity_executor = config["activity_executor"]
         if isinstance(activity_executor, ProcessPoolExecutor):
             check_picklable(self._activities.all, client.data_converter.payload_converter)
         self._own_executor: ThreadPoolExecutor | None = None
@@ -181,25 +158,25 @@ class Worker:
                 max_concurrent_activities, thread_name_prefix="perdure-activity"
             )
         self._settings = WorkerSettings(
-            task_queue=config["task_queue"],
+            task_queue=task_queue,
             identity=WorkerIdentity(
                 namespace=client.namespace,
                 worker_id=os.urandom(_WORKER_ID_BYTES),
-                identity=config["identity"] or client.identity,
-                build_id=config["build_id"],
+                identity=identity or client.identity,
+                build_id=build_id,
             ),
             activities=self._activities.newest,
             activity_versions=self._activities.others,
             make_instance=self._make_instance,
             executor=activity_executor,
             converter=client.data_converter.payload_converter,
-            workflow_slots=config["max_concurrent_workflow_tasks"] if workflows else 0,
+            workflow_slots=max_concurrent_workflow_tasks if workflows else 0,
             activity_slots=max_concurrent_activities if activities else 0,
-            local_activities_at_once=config["max_concurrent_local_activities"],
-            cached_runs_max=config["max_cached_workflows"],
+            local_activities_at_once=max_concurrent_local_activities,
+            cached_runs_max=max_cached_workflows,
             interceptors=interceptors,
             edge=client.core.edge,
-            graceful_shutdown_timeout=config["graceful_shutdown_timeout"],
+            graceful_shutdown_timeout=graceful_shutdown_timeout,
         )
         guard_workflows(workflows)
         self._started = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -722,3 +723,22 @@ async def test_the_workers_own_lines_say_which_attempt_they_are_about(
         fields = vars(one)["perdure_activity"]
         assert fields["workflow_id"] == "f1"
         assert fields["workflow_run_id"] == run_id
+
+
+async def test_a_plugin_sees_all_that_a_worker_can_be_given() -> None:
+    seen: list[str] = []
+
+    class Seeing(Plugin):
+        def configure_worker(
+            self, config: perdure.worker.WorkerConfig
+        ) -> perdure.worker.WorkerConfig:
+            seen.extend(config)
+            config["activities"], config["max_cached_workflows"] = [fetch], 7
+            return config
+
+    async with environment() as client:
+        made = worker(client, plugins=[Seeing()])
+
+    assert set(inspect.signature(Worker).parameters) == {*seen, "plugins"}
+    assert made._settings.cached_runs_max == 7
+    assert [*made._settings.activities] == ["fetch"]
