@@ -46,7 +46,7 @@ from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
 from perdure._wire.worker_service import WorkerIdentity
 from perdure._worker.processes import check_picklable
-from perdure._worker.rooms import WorkerRooms, WorkerSettings
+from perdure._worker.rooms import WorkerRooms, WorkerSettings, WorkerUsage
 from perdure._worker_plugins import (
     Plugin,
     ReplayerConfig,
@@ -74,6 +74,7 @@ __all__ = [
     "StartLocalActivityInput",
     "Worker",
     "WorkerConfig",
+    "WorkerUsage",
     "WorkflowInboundInterceptor",
     "WorkflowInterceptorClassInput",
     "WorkflowOutboundInterceptor",
@@ -179,6 +180,7 @@ class Worker:
             graceful_shutdown_timeout=graceful_shutdown_timeout,
         )
         guard_workflows(workflows)
+        self._rooms: WorkerRooms | None = None
         self._started = False
         self._stop_requested = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -192,6 +194,10 @@ class Worker:
     @property
     def identity(self) -> str:
         return self._settings.identity.identity
+
+    def usage(self) -> WorkerUsage:
+        """What it holds now; all 0 before it runs."""
+        return WorkerUsage() if self._rooms is None else self._rooms.usage()
 
     @property
     def is_running(self) -> bool:
@@ -220,7 +226,7 @@ class Worker:
 
     async def _run(self) -> None:
         core = self._client.core
-        rooms = WorkerRooms(core.connection, self._settings, core.surroundings)
+        rooms = self._rooms = WorkerRooms(core.connection, self._settings, core.surroundings)
         polling = asyncio.ensure_future(rooms.poll())
         stop_requested = asyncio.ensure_future(self._stop_requested.wait())
         try:

@@ -139,6 +139,10 @@ class Activities:
         attempt.end()
         self._completions.submit(completion, partial(self._settled, attempt, completion))
 
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
     def begin_shutdown(self) -> None:
         """Tells the code of every attempt that the worker is going."""
         self._stopping = True

@@ -100,6 +100,10 @@ class LocalActivities:
         if not self._running:
             self._all_ended.set()
 
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
     def begin_shutdown(self) -> None:
         self.stopping = True
         for one in self._running:

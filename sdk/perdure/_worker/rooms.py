@@ -71,6 +71,16 @@ class WorkerSettings:
     graceful_shutdown_timeout: timedelta
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkerUsage:
+    """What a worker has taken of what it may take."""
+
+    cached_workflows: int = 0
+    running_activities: int = 0
+    """With local ones, which have no slot."""
+    activity_slots: int = 0
+
+
 class WorkerRooms:
     """`poll` takes in tasks until it is cancelled; then `stop`, once."""
 
@@ -119,10 +129,11 @@ class WorkerRooms:
             interceptors=settings.interceptors,
             hides_messages=edge.encodes_failures,
         )
+        self._cache = RunCache(settings.cached_runs_max)
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
         self._workflow_tasks = WorkflowTasks(
             make_instance=settings.make_instance,
-            cache=RunCache(settings.cached_runs_max),
+            cache=self._cache,
             history=TaskHistory(
                 self._service, WorkflowService(connection, edge), identity.namespace, surroundings
             ),
@@ -140,6 +151,13 @@ class WorkerRooms:
         )
         self._guard = GuardThread((heartbeats.tick, watch.tick))
         self._guard.start()
+
+    def usage(self) -> WorkerUsage:
+        return WorkerUsage(
+            cached_workflows=len(self._cache),
+            running_activities=self._activities.running + self._local.running,
+            activity_slots=self._poller.activity_slots.total,
+        )
 
     async def poll(self) -> None:
         """Never returns. Raises RPCError when polling makes no sense (no such namespace), and

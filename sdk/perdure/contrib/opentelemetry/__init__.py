@@ -1,4 +1,4 @@
-"""Traces of workflows and activities with OpenTelemetry: `pip install perdure[opentelemetry]`.
+"""Traces and metrics of workflows and activities with OpenTelemetry: `pip install perdure[opentelemetry]`.
 
     client = await Client.connect(interceptors=[TracingInterceptor()])
     worker = Worker(client, …)    # has it from its client
@@ -17,14 +17,18 @@ trace there is theirs to connect.
 
 What is run more than a minute after it was asked for begins a trace of its own, with a link to the
 span that asked: a trace must not last as long as a workflow may.
+
+    client = await Client.connect(plugins=[MetricsPlugin()])    # and its workers are measured
 """
 
 from perdure.contrib.opentelemetry import workflow
 from perdure.contrib.opentelemetry._carrier import default_text_map_propagator
 from perdure.contrib.opentelemetry._interceptor import TracingInterceptor
+from perdure.contrib.opentelemetry._metrics import MetricsPlugin
 from perdure.contrib.opentelemetry._workflows import TracingWorkflowInboundInterceptor
 
 __all__ = [
+    "MetricsPlugin",
     "TracingInterceptor",
     "TracingWorkflowInboundInterceptor",
     "default_text_map_propagator",
