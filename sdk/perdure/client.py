@@ -81,6 +81,7 @@ from perdure._wire.updates import WorkflowUpdateStage
 from perdure._wire.workflow_info import (
     PendingActivity,
     PendingActivityState,
+    PendingChildWorkflow,
     PendingTimer,
     PendingWorkflowTask,
     WorkflowExecution,
@@ -128,6 +129,7 @@ __all__ = [
     "OutboundInterceptor",
     "PendingActivity",
     "PendingActivityState",
+    "PendingChildWorkflow",
     "PendingTimer",
     "PendingWorkflowTask",
     "Plugin",

@@ -30,6 +30,8 @@ from perdure._wire.completions import (
     workflow_task_failure,
     workflow_task_success,
 )
+from perdure._wire.connection import MESSAGE_BYTES_MAX
+from perdure._wire.retry import is_too_large
 from perdure._wire.tasks import PolledWorkflowTask
 from perdure._worker.cache import CachedRun, Instance, RunCache
 from perdure._worker.completions import Completions
@@ -233,7 +235,7 @@ class WorkflowTasks:
                 self._cache.evict(run)
             self._settle(polled)
             return
-        settled = partial(self._settled, polled, run)
+        settled = partial(self._settled, polled, run, completion.size)
         if afterwards:
             settled = partial(settled, afterwards=afterwards)
         self._completions.submit(completion, settled)
@@ -242,6 +244,7 @@ class WorkflowTasks:
         self,
         polled: PolledWorkflowTask,
         run: CachedRun | None,
+        size: int,
         error: RPCError | PayloadError | None,
         *,
         afterwards: Sequence[Callable[[], None]] = (),
@@ -260,7 +263,8 @@ class WorkflowTasks:
         if error.status in _REFUSED and run is not None:
             # Said as a failure, the engine keeps it, and backs off; left unsaid, the same task
             # would come back at once, for ever.
-            self._complete_failed(polled, error, "BAD_COMMAND")
+            refused = _too_much_at_once(size) if is_too_large(error) else error
+            self._complete_failed(polled, refused, "BAD_COMMAND")
             return
         if error.status is not RPCStatusCode.NOT_FOUND:  # too late is nothing to speak of
             logger.warning(
@@ -287,7 +291,7 @@ class WorkflowTasks:
                 if token not in answered
             ]
         afterwards = outcome.afterwards if isinstance(outcome, TaskSuccess) else ()
-        settled = partial(self._settled, polled, None, afterwards=afterwards)
+        settled = partial(self._settled, polled, None, 0, afterwards=afterwards)
         self._completions.submit(queries_answered(results), settled)
 
     def _complete_failed(
@@ -330,3 +334,14 @@ def _do_all(afterwards: Sequence[Callable[[], None]]) -> None:
             one()
         except Exception:  # an interceptor's: it must not cost the worker anything
             logger.exception("what an interceptor wanted done after a workflow task failed")
+
+
+def _too_much_at_once(size: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(
+        f"what this workflow task asks for is {size:,} bytes together, and {MESSAGE_BYTES_MAX:,} can "
+        "travel: start fewer things at once (workflow.map has concurrency=), or let "
+        "DataConverter(external_storage=…) carry large values",
+        field="commands",
+        size_bytes=size,
+        bytes_max=MESSAGE_BYTES_MAX,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure_engine.core.decide.requests import require_open, seen
+from perdure_engine.core.decide.requests import require_child, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionCancelRequested
 from perdure_engine.core.intents import CancelWorkflow
@@ -10,6 +10,7 @@ from perdure_engine.core.tasks import TimerKind
 
 
 def decide(draft: Draft, intent: CancelWorkflow) -> None:
+    require_child(draft.state, intent.child_of)
     if seen(draft, intent.request_id, intent.body_hash):
         return
     require_open(draft.state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core import limits
-from perdure_engine.core.decide.requests import recent_ids, require_open, seen
+from perdure_engine.core.decide.requests import recent_ids, require_child, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import WorkflowExecutionSignaled
@@ -11,6 +11,7 @@ from perdure_engine.core.intents import SignalWorkflow
 
 
 def decide(draft: Draft, intent: SignalWorkflow) -> None:
+    require_child(draft.state, intent.child_of)
     if seen(draft, intent.request_id, intent.body_hash):
         return
     require_open(draft.state)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from perdure_engine.core.decide.requests import require_open, same_body
+from perdure_engine.core.decide.requests import require_child, require_open, same_body
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionTerminated
 from perdure_engine.core.intents import TerminateWorkflow
 
 
 def decide(draft: Draft, intent: TerminateWorkflow) -> None:
+    require_child(draft.state, intent.child_of)
     closed = draft.state.folded.closed
     if isinstance(closed, WorkflowExecutionTerminated) and closed.request_id == intent.request_id:
         same_body(closed.body_hash, intent.body_hash)
