@@ -23,27 +23,6 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _WorkflowIdReusePolicy:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _WorkflowIdReusePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkflowIdReusePolicy.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED: _WorkflowIdReusePolicy.ValueType  # 0
-    """allow duplicate"""
-    WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE: _WorkflowIdReusePolicy.ValueType  # 1
-    WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY: _WorkflowIdReusePolicy.ValueType  # 2
-    WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE: _WorkflowIdReusePolicy.ValueType  # 3
-
-class WorkflowIdReusePolicy(_WorkflowIdReusePolicy, metaclass=_WorkflowIdReusePolicyEnumTypeWrapper): ...
-
-WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED: WorkflowIdReusePolicy.ValueType  # 0
-"""allow duplicate"""
-WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE: WorkflowIdReusePolicy.ValueType  # 1
-WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY: WorkflowIdReusePolicy.ValueType  # 2
-WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE: WorkflowIdReusePolicy.ValueType  # 3
-Global___WorkflowIdReusePolicy: _TypeAlias = WorkflowIdReusePolicy  # noqa: Y015
-
 class _WorkflowIdConflictPolicy:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -203,7 +182,7 @@ class StartWorkflowRequest(_message.Message):
     run_id: _builtins.str
     """UUID the new run shall have; made by the engine when empty"""
     identity: _builtins.str
-    id_reuse_policy: Global___WorkflowIdReusePolicy.ValueType
+    id_reuse_policy: _common_pb2.WorkflowIdReusePolicy.ValueType
     id_conflict_policy: Global___WorkflowIdConflictPolicy.ValueType
     execution_timeout_ms: _builtins.int
     run_timeout_ms: _builtins.int
@@ -237,7 +216,7 @@ class StartWorkflowRequest(_message.Message):
         request_id: _builtins.str = ...,
         run_id: _builtins.str = ...,
         identity: _builtins.str = ...,
-        id_reuse_policy: Global___WorkflowIdReusePolicy.ValueType = ...,
+        id_reuse_policy: _common_pb2.WorkflowIdReusePolicy.ValueType = ...,
         id_conflict_policy: Global___WorkflowIdConflictPolicy.ValueType = ...,
         execution_timeout_ms: _builtins.int = ...,
         run_timeout_ms: _builtins.int = ...,

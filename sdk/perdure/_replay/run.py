@@ -29,8 +29,10 @@ from perdure._interceptors.workflow import (
 )
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
+from perdure._replay.children import Children
 from perdure._replay.conditions import Conditions
 from perdure._replay.eviction import close_task
+from perdure._replay.external import External
 from perdure._replay.fan_outs import FanOuts
 from perdure._replay.interception import Interception
 from perdure._replay.interrupts import ContinueAsNewError, WorkflowEvicted
@@ -97,6 +99,7 @@ class WorkflowRun:
         "afterwards",
         "cancel_reason",
         "cancel_requested",
+        "children",
         "completed_event_id",
         "completion",
         "conditions",
@@ -104,6 +107,7 @@ class WorkflowRun:
         "current_details",
         "defect",
         "definition",
+        "external",
         "failure_types",
         "fan_outs",
         "history_length",
@@ -155,6 +159,8 @@ class WorkflowRun:
         self.timers: dict[str, TimerMachine] = {}
         # What few runs use is made when it is first used.
         self.local: LocalActivities | None = None
+        self.children: Children | None = None
+        self.external: External | None = None
         self.patches: dict[str, bool] | None = None
         self.memo: dict[str, Payload] | None = None  # None: as the run was started with
         self.added_queries: dict[str | None, HandlerDefinition | None] | None = None
@@ -464,6 +470,6 @@ class WorkflowRun:
         self.inbound = self.outbound = None
         self.activities.clear()
         self.timers.clear()
-        self.local = None
+        self.local = self.children = self.external = None
         self.upcoming = ()
         del self.ledger, self.conditions, self.signals, self.updates, self.fan_outs, self.loop

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self
 
-from perdure._definitions import handler_definition
+from perdure._definitions import handler_definition, is_workflow, workflow_definition
 from perdure._replay.run import current_run
 from perdure.common import SAGA_SIGNAL
 from perdure.workflow._context import logger
@@ -35,10 +35,12 @@ class _Compensation:
 
     @property
     def name(self) -> str:
-        """That of the activity, if it is one that is called."""
+        """That of the activity or the child workflow, if it is one that is called."""
         subject = self.args[0] if self.args else self.function
         if not callable(subject) and not isinstance(subject, str):
             subject = self.function
+        if is_workflow(subject):
+            return workflow_definition(subject).name
         return subject if isinstance(subject, str) else getattr(subject, "__name__", str(subject))
 
 
