@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from perdure._payload import Payload
 from perdure._replay.activity_handle import ActivityHandle
+from perdure._replay.external_messages import ParentClosePolicy
 from perdure._replay.machines.activity import ActivityCancellationType
-from perdure.common import Priority, RetryPolicy
+from perdure._replay.machines.child import ChildWorkflowCancellationType
+from perdure.common import (
+    Priority,
+    RetryPolicy,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIdReusePolicy,
+)
 
 if TYPE_CHECKING:
+    from perdure._replay.child_handle import ChildWorkflowHandle
     from perdure.workflow import Info
 
 
@@ -146,6 +155,51 @@ class StartLocalActivityInput:
     ret_type: Any
 
 
+@dataclass(kw_only=True)
+class StartChildWorkflowInput:
+    """See `workflow.ChildWorkflowOptions`."""
+
+    workflow: str
+    args: Sequence[Any]
+    id: str
+    headers: Mapping[str, Payload]
+    ret_type: Any
+    task_queue: str | None = None
+    cancellation_type: ChildWorkflowCancellationType = (
+        ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED
+    )
+    parent_close_policy: ParentClosePolicy = ParentClosePolicy.TERMINATE
+    execution_timeout: timedelta | None = None
+    run_timeout: timedelta | None = None
+    task_timeout: timedelta | None = None
+    id_reuse_policy: WorkflowIdReusePolicy = WorkflowIdReusePolicy.ALLOW_DUPLICATE
+    retry_policy: RetryPolicy | None = None
+    cron_schedule: str = ""
+    memo: Mapping[str, Any] | None = None
+    search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None
+    priority: Priority = Priority()  # noqa: RUF009 - frozen
+    static_summary: str | None = None
+    static_details: str | None = None
+
+
+@dataclass(kw_only=True)
+class SignalChildWorkflowInput:
+    signal: str
+    args: Sequence[Any]
+    child_workflow_id: str
+    headers: Mapping[str, Payload]
+
+
+@dataclass(kw_only=True)
+class SignalExternalWorkflowInput:
+    signal: str
+    args: Sequence[Any]
+    namespace: str
+    workflow_id: str
+    workflow_run_id: str | None
+    headers: Mapping[str, Payload]
+
+
 class WorkflowOutboundInterceptor:
     """What workflow code asks for. Another way out of a run gets a method here, one in `RootOutbound`
     (`perdure/workflow/_outbound.py`), and an `if` where the code asks."""
@@ -164,3 +218,14 @@ class WorkflowOutboundInterceptor:
 
     def start_local_activity(self, input: StartLocalActivityInput) -> ActivityHandle[Any]:
         return self.next.start_local_activity(input)
+
+    async def start_child_workflow(
+        self, input: StartChildWorkflowInput
+    ) -> ChildWorkflowHandle[Any, Any]:
+        return await self.next.start_child_workflow(input)
+
+    async def signal_child_workflow(self, input: SignalChildWorkflowInput) -> None:
+        await self.next.signal_child_workflow(input)
+
+    async def signal_external_workflow(self, input: SignalExternalWorkflowInput) -> None:
+        await self.next.signal_external_workflow(input)

@@ -16,6 +16,7 @@ from perdure._client.interceptors import StartWorkflowInput, UpdateWithStartStar
 from perdure._client.options import StartOptions
 from perdure._payload import Payload
 from perdure._replay import messages as m
+from perdure._replay.external_messages import SignalExternalWorkflow, StartChildWorkflow
 from perdure._wire.commands import command_fields
 from perdure._wire.payloads import fields_to_bytes
 from perdure.common import RawValue
@@ -28,7 +29,10 @@ from perdure.worker import (
     HandleSignalInput,
     HandleUpdateInput,
     Interceptor,
+    SignalChildWorkflowInput,
+    SignalExternalWorkflowInput,
     StartActivityInput,
+    StartChildWorkflowInput,
     StartLocalActivityInput,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
@@ -126,6 +130,22 @@ class _Outbound(WorkflowOutboundInterceptor):
     def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:
         input.headers = self._note(f"local {input.activity}", input.headers)
         return super().start_local_activity(input)
+
+    async def start_child_workflow(
+        self, input: StartChildWorkflowInput
+    ) -> workflow.ChildWorkflowHandle[Any, Any]:
+        input.headers = self._note(f"child {input.workflow} {input.id}", input.headers)
+        return await super().start_child_workflow(input)
+
+    async def signal_child_workflow(self, input: SignalChildWorkflowInput) -> None:
+        what = f"signal {input.signal} {[*input.args]} to child {input.child_workflow_id}"
+        input.headers = self._note(what, input.headers)
+        await super().signal_child_workflow(input)
+
+    async def signal_external_workflow(self, input: SignalExternalWorkflowInput) -> None:
+        what = f"signal {input.signal} {[*input.args]} to {input.workflow_id} of {input.namespace}"
+        input.headers = self._note(what, input.headers)
+        await super().signal_external_workflow(input)
 
 
 def _shown(args: Any) -> list[Any]:
@@ -260,6 +280,41 @@ def test_local_activities_continue_as_new_and_info() -> None:
         "a info",
         "a local look",
         "a continue ['next']",
+    ]
+
+
+@workflow.defn
+class Parent:
+    @workflow.run
+    async def run(self) -> str:
+        other = workflow.get_external_workflow_handle("other")
+        child = await workflow.start_child_workflow("Child", 1, id="c", result_type=str)
+        await child.signal("hurry", "now")
+        await other.signal("hurry")
+        return await child
+
+
+def test_children_and_signals_to_others() -> None:
+    noting = Noting()
+    run = PocketEngine(Parent, interceptors=[noting])
+    (start,) = run.task()
+    assert isinstance(start, StartChildWorkflow)
+    assert set(start.header) == {"a"}
+    run.child_started("c")
+    (to_child,) = run.task()
+    assert isinstance(to_child, SignalExternalWorkflow)
+    assert to_child.child_workflow_only
+    assert set(to_child.header) == {"a"}
+    run.signal_delivered("c")
+    (to_other,) = run.task()
+    assert isinstance(to_other, SignalExternalWorkflow)
+    assert set(to_other.header) == {"a"}
+
+    assert noting.take() == [
+        "a> execute Parent [] []",
+        "a child Child c",
+        "a signal hurry ['now'] to child c",
+        "a signal hurry [] to other of default",
     ]
 
 
@@ -412,6 +467,7 @@ def test_an_evicted_run_is_no_longer_held_by_its_interceptors() -> None:
     [
         (workflow.ActivityOptions, StartActivityInput, set()),
         (workflow.LocalActivityOptions, StartLocalActivityInput, set()),
+        (workflow.ChildWorkflowOptions, StartChildWorkflowInput, set()),
         (StartOptions, StartWorkflowInput, set()),
         (
             StartOptions,

@@ -25,6 +25,7 @@ from tests.unit.sdk.engine_in_small import SECOND_US, START_US, PocketEngine, na
 from perdure import workflow
 from perdure._payload import Payload
 from perdure._replay import messages as m
+from perdure._replay.external_messages import StartChildWorkflow
 from perdure.contrib.opentelemetry import TracingInterceptor, default_text_map_propagator
 from perdure.contrib.opentelemetry import workflow as traced_workflow
 from perdure.contrib.opentelemetry._carrier import CARRIER_BYTES_MAX, Carrier
@@ -361,6 +362,30 @@ def test_an_update_is_validated_and_handled_once(collected: Collected) -> None:
     assert [attributes(one)["perdureUpdateID"] for one in spans] == ["u1", "u1", "u2"]
     run.replay_all()
     assert collected.names() == []
+
+
+@workflow.defn
+class Parent:
+    @workflow.run
+    async def run(self) -> None:
+        child = await workflow.start_child_workflow("Child", id="c")
+        await child.signal("hurry")
+
+
+def test_a_child_is_below_what_started_it(collected: Collected) -> None:
+    started = {"header": header()}
+    run = PocketEngine(Parent, interceptors=[collected.interceptor], started=started)
+    (command,) = run.task()
+    assert isinstance(command, StartChildWorkflow)
+    (starting,) = collected.take()
+    assert starting.name == "StartChildWorkflow:Child"
+    arrival = CARRIER.out_of(command.header)
+    assert arrival is not None
+    assert arrival.span.span_id == ids(starting).span_id
+
+    run.child_started("c")
+    run.task()
+    assert collected.names() == ["SignalChildWorkflow:hurry"]
 
 
 def test_without_a_trace_that_came_there_are_no_spans(collected: Collected) -> None:

@@ -31,7 +31,10 @@ from perdure.worker import (
     HandleQueryInput,
     HandleSignalInput,
     HandleUpdateInput,
+    SignalChildWorkflowInput,
+    SignalExternalWorkflowInput,
     StartActivityInput,
+    StartChildWorkflowInput,
     StartLocalActivityInput,
     WorkflowInboundInterceptor,
     WorkflowOutboundInterceptor,
@@ -298,6 +301,22 @@ class _Outbound(WorkflowOutboundInterceptor):
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
         input.headers = self._tracing.outgoing("StartActivity", input.activity, input.headers)
         return self.next.start_activity(input)
+
+    async def start_child_workflow(
+        self, input: StartChildWorkflowInput
+    ) -> workflow.ChildWorkflowHandle[Any, Any]:
+        input.headers = self._tracing.outgoing("StartChildWorkflow", input.workflow, input.headers)
+        return await self.next.start_child_workflow(input)
+
+    async def signal_child_workflow(self, input: SignalChildWorkflowInput) -> None:
+        input.headers = self._tracing.outgoing("SignalChildWorkflow", input.signal, input.headers)
+        await self.next.signal_child_workflow(input)
+
+    async def signal_external_workflow(self, input: SignalExternalWorkflowInput) -> None:
+        input.headers = self._tracing.outgoing(
+            "SignalExternalWorkflow", input.signal, input.headers
+        )
+        await self.next.signal_external_workflow(input)
 
     def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:
         input.headers = self._tracing.outgoing("StartActivity", input.activity, input.headers)
