@@ -239,6 +239,18 @@ class _WorkOutbound(WorkflowOutboundInterceptor):
         input.headers = {**input.headers, "from": text("here")}
         return super().start_local_activity(input)
 
+    async def start_child_workflow(self, input: Any) -> workflow.ChildWorkflowHandle[Any, Any]:
+        input.headers = {**input.headers, "from": text("parent")}
+        return await super().start_child_workflow(input)
+
+    async def signal_child_workflow(self, input: Any) -> None:
+        input.headers = {**input.headers, "from": text("parent")}
+        await super().signal_child_workflow(input)
+
+    async def signal_external_workflow(self, input: Any) -> None:
+        input.headers = {**input.headers, "from": text("stranger")}
+        await super().signal_external_workflow(input)
+
 
 class _WorkActivity(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, root: Work) -> None:
@@ -333,6 +345,16 @@ class Failing:
 
 
 @workflow.defn
+class Parent:
+    @workflow.run
+    async def run(self) -> list[str]:
+        child = await workflow.start_child_workflow(Order.run, 2, id="child")
+        await child.signal(Order.tell, "x")
+        await workflow.get_external_workflow_handle_for(Order.run, "child").signal(Order.tell, "y")
+        return await child
+
+
+@workflow.defn
 class Outside:
     @workflow.run
     async def run(self) -> str:
@@ -354,7 +376,7 @@ def worker(client: Client, *interceptors: perdure.worker.Interceptor, **options:
     return Worker(
         client,
         task_queue=QUEUE,
-        workflows=[Order, Outside, Failing],
+        workflows=[Order, Outside, Failing, Parent],
         activities=[fetch, fetch_in_thread, elsewhere, fail],
         interceptors=interceptors,
         **options,
@@ -413,6 +435,22 @@ async def test_headers_reach_the_other_side() -> None:
     codec = DataConverter(payload_codec=_Turning())
     replayer = Replayer(workflows=[Order], data_converter=codec, interceptors=[work])
     await replayer.replay_workflow(history)
+
+
+async def test_headers_go_from_workflow_to_workflow() -> None:
+    work = Work()
+    async with environment(Calls()) as client, worker(client, work):
+        assert (await client.execute_workflow(Parent.run, id="p", task_queue=QUEUE))[1:] == [
+            "x",
+            "y",
+        ]
+
+    assert {one for one in work.seen if one.startswith(("execute", "signal"))} == {
+        'execute "start_workflow"',
+        'execute "parent"',
+        'signal "parent"',
+        'signal "stranger"',
+    }
 
 
 async def test_signal_with_start_and_start_by_update_carry_their_headers() -> None:
