@@ -23,33 +23,18 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from perdure._client import interceptors as interceptor_classes
 from perdure._client import requests
 from perdure._client.async_activity import AsyncActivities, AsyncActivityHandle
 from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle
 from perdure._client.history import WorkflowHistory
+from perdure._client.interceptors import *  # noqa: F403 - public, all of it
 from perdure._client.interceptors import (
-    CancelWorkflowInput,
-    CompleteAsyncActivityInput,
     CountWorkflowsInput,
-    DeleteWorkflowInput,
-    DescribeWorkflowInput,
-    FailAsyncActivityInput,
-    FetchWorkflowHistoryEventsInput,
-    GetWorkflowResultInput,
-    HeartbeatAsyncActivityInput,
     Interceptor,
     ListWorkflowsInput,
-    OutboundInterceptor,
-    QueryWorkflowInput,
-    ReportCancellationAsyncActivityInput,
-    SignalWorkflowInput,
     StartWorkflowInput,
-    StartWorkflowUpdateInput,
-    StartWorkflowUpdateWithStartInput,
-    TerminateWorkflowInput,
-    UpdateWithStartStartWorkflowInput,
-    UpdateWithStartUpdateWorkflowInput,
 )
 from perdure._client.operator import Operator
 from perdure._client.options import NO_ARGUMENT, StartOptions, arguments
@@ -107,48 +92,27 @@ from perdure.errors import (
 __all__ = [
     "AsyncActivityCancelledError",
     "AsyncActivityHandle",
-    "CancelWorkflowInput",
     "Client",
     "ClientConfig",
     "ClusterInfo",
-    "CompleteAsyncActivityInput",
     "ConnectConfig",
-    "CountWorkflowsInput",
-    "DeleteWorkflowInput",
-    "DescribeWorkflowInput",
-    "FailAsyncActivityInput",
-    "FetchWorkflowHistoryEventsInput",
-    "GetWorkflowResultInput",
-    "HeartbeatAsyncActivityInput",
     "HistoryEvent",
-    "Interceptor",
-    "ListWorkflowsInput",
     "NamespaceInfo",
     "NodeInfo",
     "Operator",
-    "OutboundInterceptor",
     "PendingActivity",
     "PendingActivityState",
     "PendingChildWorkflow",
     "PendingTimer",
     "PendingWorkflowTask",
     "Plugin",
-    "QueryWorkflowInput",
     "RPCError",
     "RPCStatusCode",
     "RPCTimeoutOrCancelledError",
-    "ReportCancellationAsyncActivityInput",
     "ServiceClient",
-    "SignalWorkflowInput",
     "StartOptions",
-    "StartWorkflowInput",
-    "StartWorkflowUpdateInput",
-    "StartWorkflowUpdateWithStartInput",
     "TaskQueueInfo",
     "TaskQueueKindInfo",
-    "TerminateWorkflowInput",
-    "UpdateWithStartStartWorkflowInput",
-    "UpdateWithStartUpdateWorkflowInput",
     "WaitKind",
     "WaitReason",
     "WithStartWorkflowOperation",
@@ -168,6 +132,7 @@ __all__ = [
     "WorkflowUpdateRPCTimeoutOrCancelledError",
     "WorkflowUpdateStage",
 ]
+__all__ += interceptor_classes.__all__
 
 S = TypeVar("S")
 A = TypeVar("A")

@@ -29,6 +29,30 @@ from perdure.common import (
     WorkflowStatus,
 )
 
+__all__ = [
+    "CancelWorkflowInput",
+    "CompleteAsyncActivityInput",
+    "CountWorkflowsInput",
+    "DeleteWorkflowInput",
+    "DescribeWorkflowInput",
+    "FailAsyncActivityInput",
+    "FetchWorkflowHistoryEventsInput",
+    "GetWorkflowResultInput",
+    "HeartbeatAsyncActivityInput",
+    "Interceptor",
+    "ListWorkflowsInput",
+    "OutboundInterceptor",
+    "QueryWorkflowInput",
+    "ReportCancellationAsyncActivityInput",
+    "SignalWorkflowInput",
+    "StartWorkflowInput",
+    "StartWorkflowUpdateInput",
+    "StartWorkflowUpdateWithStartInput",
+    "TerminateWorkflowInput",
+    "UpdateWithStartStartWorkflowInput",
+    "UpdateWithStartUpdateWorkflowInput",
+]
+
 if TYPE_CHECKING:
     from perdure._client.handle import WorkflowHandle
     from perdure._client.updates import WorkflowUpdateHandle
