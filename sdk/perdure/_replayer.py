@@ -9,15 +9,19 @@ from typing import Any
 
 from perdure._client.history import WorkflowHistory
 from perdure._definitions import WorkflowDefinition, WorkflowRegistry
+from perdure._interceptors.worker import Interceptor
 from perdure._replay.guard import guard_workflows
 from perdure._replay.instance import WorkflowInstance
+from perdure._replay.interception import Interception
 from perdure._replay.messages import Event, Task, TaskFailure, TaskSuccess
 from perdure._replay.messages import WorkflowExecutionStarted as Started
 from perdure._wire.edge import PayloadEdge
 from perdure._wire.events import event_from_message
 from perdure._wire.history import message_from_history_event
+from perdure._worker_plugins import Plugin, configured_replayer, running_replayer
 from perdure.converter import DataConverter
 from perdure.errors import HistoryError
+from perdure.workflow._outbound import RootOutbound
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Replayer:
     A history may be that of an open run: it is replayed up to its last completed workflow task.
     """
 
+    @configured_replayer
     def __init__(
         self,
         *,
@@ -52,11 +57,15 @@ class Replayer:
         namespace: str = "default",
         data_converter: DataConverter = DataConverter.default,
         workflow_failure_exception_types: Sequence[type[BaseException]] = (),
+        interceptors: Sequence[Interceptor] = (),
+        plugins: Sequence[Plugin] = (),
     ) -> None:
         """Takes what the worker takes of the same names. TypeError, ValueError: cannot be run."""
         if not workflows:
             raise ValueError("at least one workflow is needed")
         self._workflows = WorkflowRegistry(workflows)
+        self._plugins = plugins
+        self._interception = Interception.of(interceptors, RootOutbound)
         self._namespace = namespace
         self._data_converter = data_converter
         self._failure_exception_types = tuple(workflow_failure_exception_types)
@@ -67,21 +76,25 @@ class Replayer:
         self, history: WorkflowHistory, *, raise_on_replay_failure: bool = True
     ) -> WorkflowReplayResult:
         """Raises the failure, unless told to return it in the result."""
-        failure = await self._replay(history)
-        if failure is not None and raise_on_replay_failure:
-            raise failure
-        return WorkflowReplayResult(history, failure)
+        async with self.workflow_replay_iterator(_only(history)) as results:
+            async for result in results:
+                if result.replay_failure is not None and raise_on_replay_failure:
+                    raise result.replay_failure
+                return result
+        raise RuntimeError("a plug-in has kept the history from being replayed")
 
     async def replay_workflows(
         self, histories: AsyncIterator[WorkflowHistory], *, raise_on_replay_failure: bool = True
     ) -> WorkflowReplayResults:
         """Raises the first failure, unless told to go on and return them all."""
         failures: dict[str, Exception] = {}
-        async for history in histories:
-            result = await self.replay_workflow(
-                history, raise_on_replay_failure=raise_on_replay_failure
-            )
-            if result.replay_failure is not None:
+        async with self.workflow_replay_iterator(histories) as results:
+            async for result in results:
+                if result.replay_failure is None:
+                    continue
+                if raise_on_replay_failure:
+                    raise result.replay_failure
+                history = result.history
                 failures[history.run_id or history.workflow_id] = result.replay_failure
         return WorkflowReplayResults(failures)
 
@@ -90,15 +103,17 @@ class Replayer:
     ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
         """Results one after the other, as `async with … as results: async for result in results`."""
 
+        return running_replayer(self._plugins, Replayer._results)(self, histories)
+
+    @asynccontextmanager
+    async def _results(
+        self, histories: AsyncIterator[WorkflowHistory]
+    ) -> AsyncGenerator[AsyncIterator[WorkflowReplayResult], None]:
         async def results() -> AsyncIterator[WorkflowReplayResult]:
             async for history in histories:
-                yield await self.replay_workflow(history, raise_on_replay_failure=False)
+                yield WorkflowReplayResult(history, await self._replay(history))
 
-        @asynccontextmanager
-        async def opened() -> AsyncGenerator[AsyncIterator[WorkflowReplayResult], None]:
-            yield results()
-
-        return opened()
+        yield results()
 
     async def _replay(self, history: WorkflowHistory) -> Exception | None:
         try:
@@ -115,12 +130,17 @@ class Replayer:
             namespace=self._namespace,
             data_converter=self._data_converter,
             failure_exception_types=self._failure_exception_types,
+            interception=self._interception,
         )
         try:
             outcome = instance.activate(task)
             return instance.error if isinstance(outcome, TaskFailure) else None
         finally:
             instance.evict()
+
+
+async def _only(history: WorkflowHistory) -> AsyncIterator[WorkflowHistory]:
+    yield history
 
 
 class _ReplayedInstance(WorkflowInstance):

@@ -19,6 +19,8 @@ from typing import Any, NoReturn, TypeVar, overload
 
 from perdure._definitions import ActivityDefinition
 from perdure._definitions import activity_definition as activity_definition
+from perdure._interceptors.activity import ActivityOutboundInterceptor
+from perdure._logs import InfoLoggerAdapter
 from perdure._payload import Payload
 from perdure._thread_cancel import ThreadCancel
 from perdure.common import Priority, RetryPolicy
@@ -28,6 +30,7 @@ from perdure.errors import CancelledError
 __all__ = [
     "CancellationDetails",
     "Info",
+    "LoggerAdapter",
     "cancellation_details",
     "checkpoint",
     "checkpoint_sync",
@@ -157,6 +160,7 @@ class _Context:
         "_make_info",
         "cancel",
         "cancellation",
+        "outbound",
         "payload_converter",
         "save_progress",
         "save_progress_sync",
@@ -176,6 +180,7 @@ class _Context:
     ) -> None:
         self._make_info = info
         self._info: Info | None = None
+        self.outbound: ActivityOutboundInterceptor | None = None
         self.payload_converter = payload_converter
         self.send_heartbeat = send_heartbeat
         self.save_progress = save_progress
@@ -245,7 +250,8 @@ def in_activity() -> bool:
 
 
 def info() -> Info:
-    return _context().info
+    context = _context()
+    return context.info if context.outbound is None else context.outbound.info()
 
 
 def payload_converter() -> PayloadConverter:
@@ -258,7 +264,11 @@ def heartbeat(*details: Any) -> None:
     `details` are saved (not at once: batched) and found by the next attempt in
     `info().heartbeat_details`. Cancellation is heard of without heartbeats.
     """
-    _context().send_heartbeat(details)
+    context = _context()
+    if context.outbound is not None:
+        context.outbound.heartbeat(*details)
+    else:
+        context.send_heartbeat(details)
 
 
 async def checkpoint(*details: Any) -> None:
@@ -341,8 +351,16 @@ def _seconds(timeout: timedelta | float | None) -> float | None:
     return timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
 
 
-class _LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
-    """Adds which attempt speaks: to the message for people, as `perdure_activity` for machines."""
+class LoggerAdapter(InfoLoggerAdapter):
+    """Adds which attempt speaks: to the message for people (`activity_info_on_message`), as the dict
+    `perdure_activity` of the record for machines (`activity_info_on_extra`), and if wanted as all
+    of `info()`, the record's `activity_info` (`full_activity_info_on_extra`)."""
+
+    def __init__(self, logger: logging.Logger, extra: Mapping[str, Any] | None = None) -> None:
+        super().__init__(logger, extra)
+        self.activity_info_on_message = True
+        self.activity_info_on_extra = True
+        self.full_activity_info_on_extra = False
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
@@ -355,11 +373,19 @@ class _LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
             "activity_id": info.activity_id,
             "activity_type": info.activity_type,
             "attempt": info.attempt,
+            "namespace": info.namespace,
+            "task_queue": info.task_queue,
             "workflow_id": info.workflow_id,
             "workflow_run_id": info.workflow_run_id,
+            "workflow_type": info.workflow_type,
         }
-        kwargs["extra"] = {**(kwargs.get("extra") or {}), "perdure_activity": fields}
-        return f"{msg} ({fields})", kwargs
+        added: dict[str, Any] = {}
+        if self.activity_info_on_extra:
+            added["perdure_activity"] = fields
+        if self.full_activity_info_on_extra:
+            added["activity_info"] = info
+        kwargs["extra"] = self.with_info(kwargs, added)
+        return f"{msg} ({fields})" if self.activity_info_on_message else msg, kwargs
 
 
-logger = _LoggerAdapter(logging.getLogger(__name__), None)
+logger = LoggerAdapter(logging.getLogger(__name__))

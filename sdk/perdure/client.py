@@ -23,25 +23,36 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from perdure._client import interceptors as interceptor_classes
+from perdure._client import requests
 from perdure._client.async_activity import AsyncActivities, AsyncActivityHandle
 from perdure._client.core import ClientCore
 from perdure._client.entities import ClientEntities, EntityHandle
 from perdure._client.handle import WorkflowHandle
 from perdure._client.history import WorkflowHistory
+from perdure._client.interceptors import *  # noqa: F403 - public, all of it
+from perdure._client.interceptors import (
+    CountWorkflowsInput,
+    Interceptor,
+    ListWorkflowsInput,
+    StartWorkflowInput,
+)
 from perdure._client.operator import Operator
-from perdure._client.options import (
-    NO_ARGUMENT,
-    StartOptions,
-    arguments,
-    build_start,
-    workflow_filter,
+from perdure._client.options import NO_ARGUMENT, StartOptions, arguments
+from perdure._client.outbound import RootOutbound
+from perdure._client.outbound import bind as bind_interceptors
+from perdure._client.plugins import (
+    ClientConfig,
+    ConnectConfig,
+    Plugin,
+    ServiceClient,
+    connected_by,
 )
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import startable_workflow, workflow_definition
-from perdure._wire.calls import signal_with_start_workflow, start_workflow
+from perdure._wire.calls import NO_HEADER
 from perdure._wire.connection import Connection
-from perdure._wire.errors import EngineError
 from perdure._wire.explanation import WaitKind, WaitReason
 from perdure._wire.history import HistoryEvent
 from perdure._wire.operator_service import (
@@ -83,7 +94,9 @@ __all__ = [
     "AsyncActivityCancelledError",
     "AsyncActivityHandle",
     "Client",
+    "ClientConfig",
     "ClusterInfo",
+    "ConnectConfig",
     "EntityHandle",
     "HistoryEvent",
     "NamespaceInfo",
@@ -94,9 +107,11 @@ __all__ = [
     "PendingChildWorkflow",
     "PendingTimer",
     "PendingWorkflowTask",
+    "Plugin",
     "RPCError",
     "RPCStatusCode",
     "RPCTimeoutOrCancelledError",
+    "ServiceClient",
     "StartOptions",
     "TaskQueueInfo",
     "TaskQueueKindInfo",
@@ -119,6 +134,7 @@ __all__ = [
     "WorkflowUpdateRPCTimeoutOrCancelledError",
     "WorkflowUpdateStage",
 ]
+__all__ += interceptor_classes.__all__
 
 S = TypeVar("S")
 A = TypeVar("A")
@@ -129,6 +145,17 @@ DEFAULT_TARGET = "localhost:7233"
 # An engine that is up answers in milliseconds; one that is just starting, within this.
 _CONNECT_TIMEOUT_S = 10.0
 _PAGE_SIZE = 100
+
+
+async def _connect(config: ConnectConfig) -> ServiceClient:
+    connection = Connection(config.target_host)
+    if not config.lazy:
+        try:
+            await connection.wait_ready(_CONNECT_TIMEOUT_S)
+        except BaseException:
+            await connection.close()
+            raise
+    return connection
 
 
 def _surroundings() -> Surroundings:
@@ -156,21 +183,44 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
         identity: str | None = None,
         data_converter: DataConverter = DataConverter.default,
         lazy: bool = False,
+        interceptors: Sequence[Interceptor] = (),
+        plugins: Sequence[Plugin] = (),
     ) -> Self:
         """Raises RPCError UNAVAILABLE when no engine answers within 10 s.
 
         With `lazy` nothing is asked: the first call then meets whatever is there. `identity` is
         shown where a workflow's history says who asked; by default it is process and host.
+        `interceptors` are around every call, the first one outermost; `plugins` may change all of
+        this. Either that is for workers too serves every worker of this client.
         """
-        connection = Connection(target_host)
-        if not lazy:
-            try:
-                await connection.wait_ready(_CONNECT_TIMEOUT_S)
-            except BaseException:
-                await connection.close()
-                raise
-        who = identity or f"{os.getpid()}@{socket.gethostname()}"
-        return cls(ClientCore(connection, namespace, who, data_converter, _surroundings()))
+        config: ClientConfig = {
+            "namespace": namespace,
+            "identity": identity,
+            "data_converter": data_converter,
+            "interceptors": interceptors,
+            "plugins": plugins,
+        }
+        for plugin in plugins:
+            config = plugin.configure_client(config)
+        connection = await connected_by(plugins, _connect)(ConnectConfig(target_host, lazy))
+        who = config["identity"] or f"{os.getpid()}@{socket.gethostname()}"
+        core = ClientCore(
+            connection, config["namespace"], who, config["data_converter"], _surroundings()
+        )
+        core.plugins = plugins
+        bind_interceptors(core, config["interceptors"])
+        return cls(core)
+
+    def config(self) -> ClientConfig:
+        """What it was made of, after its plug-ins."""
+        core = self._core
+        return {
+            "namespace": core.namespace,
+            "identity": core.identity,
+            "data_converter": core.data_converter,
+            "interceptors": core.interceptors,
+            "plugins": core.plugins,
+        }
 
     async def close(self) -> None:
         """Ends the connection; calls and waits that are under way fail. Closing twice is fine."""
@@ -259,28 +309,13 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
         else:
             definition = startable_workflow(workflow)
             name, result_type = definition.name, definition.signature.result
-        start = build_start(
-            options,
-            workflow_type=name,
-            args=arguments(arg, args),
-            namespace=core.namespace,
-            identity=core.identity,
-            request_id=core.surroundings.new_uuid(),
-            converter=core.converter,
-        )
-        signal = options.get("start_signal")
-        if signal is None:
-            call = start_workflow(start)
-        else:
-            signal_args = core.converter.to_payloads(options.get("start_signal_args", ()))
-            call = signal_with_start_workflow(start, signal, signal_args)
-        try:
-            started = await core.call(call, options.get("rpc_timeout"))
-        except EngineError as error:
-            if error.status is RPCStatusCode.ALREADY_EXISTS:
-                run_id = error.facts.get("run_id")
-                raise WorkflowAlreadyStartedError(options["id"], name, run_id=run_id) from None
-            raise
+        values = arguments(arg, args)
+        if core.outbound is not None:
+            asked = StartWorkflowInput(
+                workflow=name, args=values, headers=NO_HEADER, ret_type=result_type, **options
+            )
+            return await core.outbound.start_workflow(asked)
+        started = await requests.start(core, name, values, options, None)
         return WorkflowHandle(
             core,
             options["id"],
@@ -389,28 +424,20 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
         ExecutionStatus, StartTime, CloseTime, HistoryLength, HistorySizeBytes, Stuck.
         Start times are from `start_time_min`, inclusive, to `start_time_max`, exclusive.
         """
-        core = self._core
-        wanted = workflow_filter(status, workflow_type, id_prefix, start_time_min, start_time_max)
-        text = query or ""
-        left = limit
-        token = b""
-        while left is None or left > 0:
-            size = page_size if left is None else min(page_size, left)
-
-            async def page(
-                timeout_s: float, size: int = size, token: bytes = token
-            ) -> tuple[list[WorkflowExecution], bytes]:
-                return await core.workflow_service.list_workflows(
-                    core.namespace, wanted, text, size, token, core.decode_or_keep, timeout_s
-                )
-
-            executions, token = await core.unary(page, rpc_timeout)
-            for execution in executions:
-                yield execution
-            if left is not None:
-                left -= len(executions)
-            if not token:
-                return
+        asked = ListWorkflowsInput(
+            query=query,
+            status=status,
+            workflow_type=workflow_type,
+            id_prefix=id_prefix,
+            start_time_min=start_time_min,
+            start_time_max=start_time_max,
+            page_size=page_size,
+            limit=limit,
+            rpc_timeout=rpc_timeout,
+        )
+        outbound = self._core.outbound or RootOutbound(self._core)
+        async for execution in outbound.list_workflows(asked):
+            yield execution
 
     async def count_workflows(
         self,
@@ -425,11 +452,14 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
     ) -> WorkflowExecutionCount:
         """How many runs a list would show; `groups` when `query` has a GROUP BY ExecutionStatus or
         GROUP BY WorkflowType at its end."""
-        core = self._core
-        wanted = workflow_filter(status, workflow_type, id_prefix, start_time_min, start_time_max)
-        return await core.unary(
-            lambda timeout_s: core.workflow_service.count_workflows(
-                core.namespace, wanted, query or "", timeout_s
-            ),
-            rpc_timeout,
+        asked = CountWorkflowsInput(
+            query=query,
+            status=status,
+            workflow_type=workflow_type,
+            id_prefix=id_prefix,
+            start_time_min=start_time_min,
+            start_time_max=start_time_max,
+            rpc_timeout=rpc_timeout,
         )
+        outbound = self._core.outbound or RootOutbound(self._core)
+        return await outbound.count_workflows(asked)

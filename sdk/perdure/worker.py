@@ -21,18 +21,69 @@ from types import TracebackType
 from typing import Any, Self
 
 from perdure._definitions import ActivityRegistry, WorkflowRegistry
+from perdure._interceptors.activity import (
+    ActivityInboundInterceptor,
+    ActivityOutboundInterceptor,
+    ExecuteActivityInput,
+)
+from perdure._interceptors.worker import Interceptor
+from perdure._interceptors.workflow import (
+    ContinueAsNewInput,
+    ExecuteWorkflowInput,
+    HandleQueryInput,
+    HandleSignalInput,
+    HandleUpdateInput,
+    SignalChildWorkflowInput,
+    SignalExternalWorkflowInput,
+    StartActivityInput,
+    StartChildWorkflowInput,
+    StartLocalActivityInput,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+    WorkflowOutboundInterceptor,
+)
 from perdure._replay.guard import guard_workflows
 from perdure._replay.instance import WorkflowInstance
+from perdure._replay.interception import Interception
 from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
 from perdure._wire.worker_service import WorkerIdentity
 from perdure._worker.processes import check_picklable
-from perdure._worker.rooms import WorkerRooms, WorkerSettings
+from perdure._worker.rooms import WorkerRooms, WorkerSettings, WorkerUsage
+from perdure._worker_plugins import (
+    Plugin,
+    ReplayerConfig,
+    WorkerConfig,
+    configured_worker,
+    running_worker,
+)
 from perdure.client import Client
+from perdure.workflow._outbound import RootOutbound
 
 __all__ = [
+    "ActivityInboundInterceptor",
+    "ActivityOutboundInterceptor",
+    "ContinueAsNewInput",
+    "ExecuteActivityInput",
+    "ExecuteWorkflowInput",
+    "HandleQueryInput",
+    "HandleSignalInput",
+    "HandleUpdateInput",
+    "Interceptor",
+    "Plugin",
     "Replayer",
+    "ReplayerConfig",
+    "SignalChildWorkflowInput",
+    "SignalExternalWorkflowInput",
+    "StartActivityInput",
+    "StartChildWorkflowInput",
+    "StartLocalActivityInput",
     "Worker",
+    "WorkerConfig",
+    "WorkerUsage",
+    "WorkflowInboundInterceptor",
+    "WorkflowInterceptorClassInput",
+    "WorkflowOutboundInterceptor",
     "WorkflowReplayResult",
     "WorkflowReplayResults",
     "tune_garbage_collector",
@@ -66,8 +117,11 @@ class Worker:
     start method "forkserver" or "spawn": gRPC does not survive a fork.
     `workflow_failure_exception_types` are, for all workflows of this worker, exceptions that fail
     the run although by their kind they would only fail the workflow task and have it retried.
+    `interceptors` are around what runs, the first one outermost, inside of those of the client that
+    are for workers; `plugins` may change all of this, after those of the client that are.
     """
 
+    @configured_worker
     def __init__(
         self,
         client: Client,
@@ -84,6 +138,8 @@ class Worker:
         graceful_shutdown_timeout: timedelta = timedelta(seconds=10),
         identity: str | None = None,
         build_id: str = "",
+        interceptors: Sequence[Interceptor] = (),
+        plugins: Sequence[Plugin] = (),
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
         if not workflows and not activities:
@@ -93,7 +149,11 @@ class Worker:
             max_concurrent_activities,
             max_concurrent_local_activities,
         )
+        self._plugins = plugins
         self._client = client
+        inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
+        interceptors = [*inherited, *interceptors]
+        self._interception = Interception.of(interceptors, RootOutbound)
         self._workflows = WorkflowRegistry(workflows)
         self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._activities = ActivityRegistry(activities)
@@ -121,10 +181,12 @@ class Worker:
             activity_slots=max_concurrent_activities if activities else 0,
             local_activities_at_once=max_concurrent_local_activities,
             cached_runs_max=max_cached_workflows,
+            interceptors=interceptors,
             edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
         )
         guard_workflows(workflows)
+        self._rooms: WorkerRooms | None = None
         self._started = False
         self._stop_requested = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -139,6 +201,10 @@ class Worker:
     def identity(self) -> str:
         return self._settings.identity.identity
 
+    def usage(self) -> WorkerUsage:
+        """What it holds now; all 0 before it runs."""
+        return WorkerUsage() if self._rooms is None else self._rooms.usage()
+
     @property
     def is_running(self) -> bool:
         return self._started and not self._stopped.is_set()
@@ -151,16 +217,22 @@ class Worker:
         engine is away it keeps trying.
         """
         self._claim()
-        await self._run()
+        await self._run_inside_plugins()
 
     def _claim(self) -> None:
         if self._started:
             raise RuntimeError("a worker runs once; make another one")
         self._started = True
 
+    async def _run_inside_plugins(self) -> None:
+        try:
+            await running_worker(self._plugins, Worker._run)(self)
+        finally:
+            self._stopped.set()  # also when a plug-in has kept it from running
+
     async def _run(self) -> None:
         core = self._client.core
-        rooms = WorkerRooms(core.connection, self._settings, core.surroundings)
+        rooms = self._rooms = WorkerRooms(core.connection, self._settings, core.surroundings)
         polling = asyncio.ensure_future(rooms.poll())
         stop_requested = asyncio.ensure_future(self._stop_requested.wait())
         try:
@@ -188,7 +260,7 @@ class Worker:
         """Runs in the background; the body is cancelled should the worker fail."""
         self._claim()
         self._body = asyncio.current_task()
-        self._background = asyncio.create_task(self._run())
+        self._background = asyncio.create_task(self._run_inside_plugins())
         self._background.add_done_callback(self._cancel_body_of_failed)
         return self
 
@@ -220,6 +292,7 @@ class Worker:
             data_converter=self._client.data_converter,
             failure_exception_types=self._failure_exception_types,
             newest_activities=self._activities.versions,
+            interception=self._interception,
         )
 
 

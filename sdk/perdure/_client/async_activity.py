@@ -7,12 +7,85 @@ from datetime import timedelta
 from typing import Any, overload
 
 from perdure._client.core import ClientCore
+from perdure._client.interceptors import (
+    CompleteAsyncActivityInput,
+    FailAsyncActivityInput,
+    HeartbeatAsyncActivityInput,
+    ReportCancellationAsyncActivityInput,
+)
 from perdure._failures import exception_to_failure
 from perdure._wire.activity_service import AttemptAddress
 from perdure._wire.payloads import payloads_to_bytes
 from perdure.errors import AsyncActivityCancelledError
 
 _NO_RESULT = object()
+
+
+async def heartbeat(
+    core: ClientCore,
+    address: AttemptAddress,
+    details: Sequence[Any],
+    rpc_timeout: timedelta | None,
+) -> None:
+    payloads = core.converter.to_payloads(details) if details else None
+    said = None
+    if payloads is not None:
+        said = await core.edge.encode_details(payloads_to_bytes(payloads))
+    heard = await core.unary(
+        lambda timeout_s: core.activity_service.heartbeat(
+            address, core.identity, said, 0, timeout_s
+        ),
+        rpc_timeout,
+    )
+    if heard.cancel_requested:
+        raise AsyncActivityCancelledError
+    if heard.paused:
+        raise AsyncActivityCancelledError("activity paused", paused=True)
+
+
+async def complete(
+    core: ClientCore, address: AttemptAddress, result: Any, rpc_timeout: timedelta | None
+) -> None:
+    payloads = [core.converter.to_payload(result)]
+    await core.unary(
+        lambda timeout_s: core.activity_service.complete(
+            address, core.identity, payloads, timeout_s
+        ),
+        rpc_timeout,
+    )
+
+
+async def fail(
+    core: ClientCore,
+    address: AttemptAddress,
+    error: Exception,
+    last_heartbeat_details: Sequence[Any],
+    rpc_timeout: timedelta | None,
+) -> None:
+    failure = exception_to_failure(error, core.converter)
+    details = core.converter.to_payloads(last_heartbeat_details)
+    request_id = core.surroundings.new_uuid()
+    await core.unary(
+        lambda timeout_s: core.activity_service.fail(
+            address, core.identity, failure, details, request_id, timeout_s
+        ),
+        rpc_timeout,
+    )
+
+
+async def report_cancellation(
+    core: ClientCore,
+    address: AttemptAddress,
+    details: Sequence[Any],
+    rpc_timeout: timedelta | None,
+) -> None:
+    payloads = core.converter.to_payloads(details)
+    await core.unary(
+        lambda timeout_s: core.activity_service.report_cancellation(
+            address, core.identity, payloads, timeout_s
+        ),
+        rpc_timeout,
+    )
 
 
 class AsyncActivityHandle:
@@ -35,32 +108,28 @@ class AsyncActivityHandle:
         Raises AsyncActivityCancelledError when the workflow no longer wants it.
         """
         core = self._core
-        payloads = core.converter.to_payloads(details) if details else None
-        said = None
-        if payloads is not None:
-            said = await core.edge.encode_details(payloads_to_bytes(payloads))
-        heard = await core.unary(
-            lambda timeout_s: core.activity_service.heartbeat(
-                self._address, core.identity, said, 0, timeout_s
-            ),
-            rpc_timeout,
+        if core.outbound is None:
+            await heartbeat(core, self._address, details, rpc_timeout)
+            return
+        await core.outbound.heartbeat_async_activity(
+            HeartbeatAsyncActivityInput(
+                id_or_token=self._address, details=details, rpc_timeout=rpc_timeout
+            )
         )
-        if heard.cancel_requested:
-            raise AsyncActivityCancelledError
-        if heard.paused:
-            raise AsyncActivityCancelledError("activity paused", paused=True)
 
     async def complete(
         self, result: Any = _NO_RESULT, *, rpc_timeout: timedelta | None = None
     ) -> None:
         """The activity's result is saved. By ids it is taken even when no attempt runs."""
         core = self._core
-        payloads = [core.converter.to_payload(None if result is _NO_RESULT else result)]
-        await core.unary(
-            lambda timeout_s: core.activity_service.complete(
-                self._address, core.identity, payloads, timeout_s
-            ),
-            rpc_timeout,
+        value = None if result is _NO_RESULT else result
+        if core.outbound is None:
+            await complete(core, self._address, value, rpc_timeout)
+            return
+        await core.outbound.complete_async_activity(
+            CompleteAsyncActivityInput(
+                id_or_token=self._address, result=value, rpc_timeout=rpc_timeout
+            )
         )
 
     async def fail(
@@ -72,14 +141,16 @@ class AsyncActivityHandle:
     ) -> None:
         """The attempt has failed: tried again as the activity's retry policy says."""
         core = self._core
-        failure = exception_to_failure(error, core.converter)
-        details = core.converter.to_payloads(last_heartbeat_details)
-        request_id = core.surroundings.new_uuid()
-        await core.unary(
-            lambda timeout_s: core.activity_service.fail(
-                self._address, core.identity, failure, details, request_id, timeout_s
-            ),
-            rpc_timeout,
+        if core.outbound is None:
+            await fail(core, self._address, error, last_heartbeat_details, rpc_timeout)
+            return
+        await core.outbound.fail_async_activity(
+            FailAsyncActivityInput(
+                id_or_token=self._address,
+                error=error,
+                last_heartbeat_details=last_heartbeat_details,
+                rpc_timeout=rpc_timeout,
+            )
         )
 
     async def report_cancellation(
@@ -87,12 +158,13 @@ class AsyncActivityHandle:
     ) -> None:
         """The activity has ended as cancelled. FAILED_PRECONDITION unless the workflow asked."""
         core = self._core
-        payloads = core.converter.to_payloads(details)
-        await core.unary(
-            lambda timeout_s: core.activity_service.report_cancellation(
-                self._address, core.identity, payloads, timeout_s
-            ),
-            rpc_timeout,
+        if core.outbound is None:
+            await report_cancellation(core, self._address, details, rpc_timeout)
+            return
+        await core.outbound.report_cancellation_async_activity(
+            ReportCancellationAsyncActivityInput(
+                id_or_token=self._address, details=details, rpc_timeout=rpc_timeout
+            )
         )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from perdure._client.coalescing import Coalescer
+from perdure._client.interceptors import Interceptor, OutboundInterceptor
 from perdure._client.waits import ResultWaits
 from perdure._wire.activity_service import ActivityService
 from perdure._wire.batching import PORTION_MIN
@@ -54,6 +55,9 @@ class ClientCore:
         self.identity = identity
         self.data_converter = data_converter
         self.surroundings = surroundings
+        self.interceptors: Sequence[Interceptor] = ()
+        self.outbound: OutboundInterceptor | None = None  # None: there is no interceptor
+        self.plugins: Sequence[Any] = ()  # `perdure.client.Plugin`s, which its workers ask too
         self.workflow_service = WorkflowService(connection, edge)
         self.operator_service = OperatorService(connection)
         self.update_service = UpdateService(connection, edge)

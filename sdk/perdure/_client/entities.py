@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle
-from perdure._client.options import NO_ARGUMENT, build_start
-from perdure._client.updates import WorkflowUpdateHandle, start_update
+from perdure._client.interceptors import UpdateWithStartUpdateWorkflowInput
+from perdure._client.options import build_start
+from perdure._client.updates import WorkflowUpdateHandle, send_update
 from perdure._definitions import (
     EntityDefinition,
     EntityMethod,
@@ -29,7 +30,7 @@ from perdure._definitions import (
     fresh_object,
     head_to_payload,
 )
-from perdure._wire.calls import Start, Target
+from perdure._wire.calls import NO_HEADER, Start, Target
 from perdure._wire.updates import UpdateAnswer, UpdateRequest, WorkflowUpdateStage
 from perdure.common import (
     ENTITY_CALL_PREFIX,
@@ -219,20 +220,19 @@ class EntityHandle(Generic[S]):
 
     async def _settled(self, to: Start | Target, name: str, args: Sequence[Any], hint: Any) -> Any:
         call_id = self._call_id()
+        asked = UpdateWithStartUpdateWorkflowInput(
+            update_id=call_id,
+            update=name,
+            args=args,
+            wait_for_stage=WorkflowUpdateStage.COMPLETED,
+            headers=NO_HEADER,
+            ret_type=hint,
+            rpc_timeout=None,
+        )
         attempt = 0
         while True:
             try:
-                handle: WorkflowUpdateHandle[Any] = await start_update(
-                    self._core,
-                    to,
-                    name,
-                    NO_ARGUMENT,
-                    args,
-                    wait_for_stage=WorkflowUpdateStage.COMPLETED,
-                    id=call_id,
-                    result_type=hint,
-                    rpc_timeout=None,
-                )
+                handle = await send_update(self._core, to, asked)
             except RPCError as error:
                 if not self._is_there(error):
                     attempt += 1

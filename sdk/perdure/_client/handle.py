@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from perdure._client import requests
 from perdure._client.core import ClientCore
 from perdure._client.handle_operations import HandleOperations, reset_run
 from perdure._client.handle_updates import HandleUpdates
 from perdure._client.history import WorkflowHistory, run_id_of
+from perdure._client.interceptors import (
+    CancelWorkflowInput,
+    DeleteWorkflowInput,
+    DescribeWorkflowInput,
+    FetchWorkflowHistoryEventsInput,
+    GetWorkflowResultInput,
+    QueryWorkflowInput,
+    SignalWorkflowInput,
+    TerminateWorkflowInput,
+)
 from perdure._client.options import NO_ARGUMENT, arguments
 from perdure._definitions import query_definition, signal_definition
-from perdure._failures import failure_to_exception
-from perdure._wire.calls import (
-    Target,
-    cancel_workflow,
-    delete_workflow,
-    describe_workflow,
-    query_workflow,
-    signal_workflow,
-    terminate_workflow,
-)
+from perdure._wire.calls import NO_HEADER, Target
 from perdure._wire.explanation import WaitReason
 from perdure._wire.history import HistoryEvent
-from perdure._wire.results import RunResult
 from perdure._wire.workflow_info import WorkflowExecutionDescription
-from perdure.common import ResetReapplyExcludeType, ResetType, WorkflowStatus
-from perdure.converter import Payload, PayloadConverter
-from perdure.errors import (
-    FailureError,
-    RPCError,
-    WorkflowContinuedAsNewError,
-    WorkflowFailureError,
-    WorkflowQueryFailedError,
-)
+from perdure.common import ResetReapplyExcludeType, ResetType
 
 S = TypeVar("S")
 A = TypeVar("A")
 Q = TypeVar("Q")
 R = TypeVar("R")
 P = ParamSpec("P")
-
-# The engine's word for a query whose code raised.
-_QUERY_FAILED = "QUERY_FAILED"
-# How long one wait for new events of a history stays parked; the contract's maximum is 60 s.
-_HISTORY_WAIT_MS = 50_000
 
 
 class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
@@ -102,15 +89,23 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         for. Without it a run that continued as new raises WorkflowContinuedAsNewError. Raises
         WorkflowFailureError, whose cause says how, when it did not complete.
         """
-        core = self._core
-        target = Target(core.namespace, self._id, self._result_run_id or "")
-        outcome = await core.result(target, rpc_timeout, follow_runs=follow_runs)
-        if outcome.status is WorkflowStatus.CONTINUED_AS_NEW:
-            raise WorkflowContinuedAsNewError(outcome.next_run_id)
-        if outcome.status is not WorkflowStatus.COMPLETED:
-            raise WorkflowFailureError(cause=_failure_of(outcome, core.converter))
-        result: R = _only_value(outcome.result, self._result_type, core.converter)
-        return result
+        core, result_type = self._core, self._result_type
+        value: R
+        if core.outbound is not None:
+            asked = GetWorkflowResultInput(
+                id=self._id,
+                run_id=self._result_run_id,
+                follow_runs=follow_runs,
+                ret_type=result_type,
+                rpc_timeout=rpc_timeout,
+            )
+            value = await core.outbound.get_workflow_result(asked)
+        else:
+            target = Target(core.namespace, self._id, self._result_run_id or "")
+            value = await requests.result(
+                core, target, result_type, rpc_timeout, follow_runs=follow_runs
+            )
+        return value
 
     @overload
     async def signal(
@@ -159,14 +154,19 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         """Returns when the signal is saved. The workflow sees it exactly once."""
         core = self._core
         name = signal if isinstance(signal, str) else signal_definition(signal).name
-        call = signal_workflow(
-            self._target,
-            name,
-            core.converter.to_payloads(arguments(arg, args)),
-            request_id=core.surroundings.new_uuid(),
-            identity=core.identity,
-        )
-        await core.call(call, rpc_timeout)
+        values = arguments(arg, args)
+        if core.outbound is not None:
+            asked = SignalWorkflowInput(
+                id=self._id,
+                run_id=self._run_id,
+                signal=name,
+                args=values,
+                headers=NO_HEADER,
+                rpc_timeout=rpc_timeout,
+            )
+            await core.outbound.signal_workflow(asked)
+        else:
+            await requests.signal(core, self._target, name, values, None, rpc_timeout)
 
     @overload
     async def query(
@@ -218,39 +218,51 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         else:
             definition = query_definition(query)
             name, result_type = definition.name, definition.signature.result
-        payloads = core.converter.to_payloads(arguments(arg, args))
-        try:
-            answer = await core.query(query_workflow(self._target, name, payloads), rpc_timeout)
-        except RPCError as error:
-            if error.reason == _QUERY_FAILED:
-                raise WorkflowQueryFailedError(error.message) from None
-            raise
-        return _only_value(answer, result_type, core.converter)
+        values = arguments(arg, args)
+        if core.outbound is not None:
+            asked = QueryWorkflowInput(
+                id=self._id,
+                run_id=self._run_id,
+                query=name,
+                args=values,
+                headers=NO_HEADER,
+                ret_type=result_type,
+                rpc_timeout=rpc_timeout,
+            )
+            return await core.outbound.query_workflow(asked)
+        return await requests.query(
+            core, self._target, name, values, result_type, None, rpc_timeout
+        )
 
     async def cancel(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
         """Asks the run to stop; its code may clean up first, or go on."""
         core = self._core
-        call = cancel_workflow(
-            self._target,
-            reason,
-            request_id=core.surroundings.new_uuid(),
-            identity=core.identity,
+        if core.outbound is None:
+            await requests.cancel(core, self._target, reason, rpc_timeout)
+            return
+        await core.outbound.cancel_workflow(
+            CancelWorkflowInput(
+                id=self._id, run_id=self._run_id, reason=reason, rpc_timeout=rpc_timeout
+            )
         )
-        await core.call(call, rpc_timeout)
 
     async def terminate(
         self, *args: Any, reason: str = "", rpc_timeout: timedelta | None = None
     ) -> None:
         """Ends the run at once, without its code. `args` are saved as details."""
         core = self._core
-        call = terminate_workflow(
-            self._target,
-            reason,
-            core.converter.to_payloads(args),
-            request_id=core.surroundings.new_uuid(),
-            identity=core.identity,
+        if core.outbound is None:
+            await requests.terminate(core, self._target, reason, args, rpc_timeout)
+            return
+        await core.outbound.terminate_workflow(
+            TerminateWorkflowInput(
+                id=self._id,
+                run_id=self._run_id,
+                args=args,
+                reason=reason,
+                rpc_timeout=rpc_timeout,
+            )
         )
-        await core.call(call, rpc_timeout)
 
     async def delete(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
         """Removes the run with its history and its row in the lists; an open one is terminated first.
@@ -258,14 +270,14 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         Returns when it is gone. Deleting a run that is gone is no error.
         """
         core = self._core
-        run_id = self._target.run_id or (await self.describe(rpc_timeout=rpc_timeout)).run_id
-        call = delete_workflow(
-            replace(self._target, run_id=run_id),
-            reason,
-            request_id=core.surroundings.new_uuid(),
-            identity=core.identity,
+        if core.outbound is None:
+            await requests.delete(core, self._target, reason, rpc_timeout)
+            return
+        await core.outbound.delete_workflow(
+            DeleteWorkflowInput(
+                id=self._id, run_id=self._run_id, reason=reason, rpc_timeout=rpc_timeout
+            )
         )
-        await core.call(call, rpc_timeout)
 
     async def reset(
         self,
@@ -310,8 +322,12 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
     async def describe(
         self, *, rpc_timeout: timedelta | None = None
     ) -> WorkflowExecutionDescription:
-        call = describe_workflow(self._target, self._core.decode_or_keep)
-        return await self._core.call(call, rpc_timeout)
+        core = self._core
+        if core.outbound is None:
+            return await requests.describe(core, self._target, rpc_timeout)
+        return await core.outbound.describe_workflow(
+            DescribeWorkflowInput(id=self._id, run_id=self._run_id, rpc_timeout=rpc_timeout)
+        )
 
     async def explain(self, *, rpc_timeout: timedelta | None = None) -> Sequence[WaitReason]:
         """Why the run does not move: what it waits for, since when, and what will wake it.
@@ -339,27 +355,17 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         `rpc_timeout` is that of each page.
         """
         core = self._core
-        wait_ms = _HISTORY_WAIT_MS if wait_new_event else 0
-        token = b""
-        while True:
-
-            async def page(timeout_s: float, token: bytes = token) -> tuple[list[Any], bytes]:
-                return await core.workflow_service.history_page(
-                    self._target, token, wait_ms, timeout_s
-                )
-
-            events, token = await core.unary(page, rpc_timeout)
-            for event in events:
-                yield event
-            if not token:
-                return
-
-
-def _only_value(payloads: list[Payload], hint: Any, converter: PayloadConverter) -> Any:
-    return converter.from_payload(payloads[0], hint) if payloads else None
-
-
-def _failure_of(outcome: RunResult, converter: PayloadConverter) -> BaseException:
-    if outcome.failure is None:
-        return FailureError(f"the run has ended as {outcome.status.name}")
-    return failure_to_exception(outcome.failure, converter)
+        if core.outbound is None:
+            events = requests.history_events(
+                core, self._target, rpc_timeout, wait_new_event=wait_new_event
+            )
+        else:
+            asked = FetchWorkflowHistoryEventsInput(
+                id=self._id,
+                run_id=self._run_id,
+                wait_new_event=wait_new_event,
+                rpc_timeout=rpc_timeout,
+            )
+            events = core.outbound.fetch_workflow_history_events(asked)
+        async for event in events:
+            yield event

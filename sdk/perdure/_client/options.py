@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict
 
-from perdure._wire.calls import Start
+from perdure._wire.calls import NO_HEADER, Start
 from perdure._wire.policies import duration_to_ms
 from perdure._wire.workflow_info import WorkflowFilter
 from perdure.common import (
@@ -72,6 +72,7 @@ def build_start(
     identity: str,
     request_id: str,
     converter: PayloadConverter,
+    header: Mapping[str, Payload] | None = None,
 ) -> Start:
     """Raises PayloadEncodeError for arguments, memo values or texts that cannot travel."""
     priority = options.get("priority")
@@ -91,7 +92,7 @@ def build_start(
         task_timeout_ms=duration_to_ms(options.get("task_timeout")),
         retry_policy=options.get("retry_policy"),
         memo={name: converter.to_payload(one) for name, one in memo.items()},
-        header={},
+        header=header or NO_HEADER,
         start_delay_ms=duration_to_ms(options.get("start_delay")),
         priority=(priority.priority_key or 0) if priority is not None else 0,
         static_summary=_text(options.get("static_summary"), converter),

@@ -12,10 +12,14 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from perdure._client.core import ClientCore, seconds
+from perdure._client.interceptors import (
+    StartWorkflowUpdateInput,
+    UpdateWithStartUpdateWorkflowInput,
+)
 from perdure._client.options import arguments
 from perdure._definitions import update_definition
 from perdure._failures import failure_to_exception
-from perdure._wire.calls import Start, Target
+from perdure._wire.calls import NO_HEADER, Start, Target
 from perdure._wire.updates import UpdateAnswer, UpdateRequest, WorkflowUpdateStage
 from perdure.errors import (
     RPCError,
@@ -104,7 +108,7 @@ class WorkflowUpdateHandle(Generic[R]):
 
 async def start_update(
     core: ClientCore,
-    to: Target | Start,
+    target: Target,
     update: str | Callable[..., Any],
     arg: Any,
     args: Sequence[Any],
@@ -114,12 +118,48 @@ async def start_update(
     result_type: Any,
     rpc_timeout: timedelta | None,
 ) -> WorkflowUpdateHandle[Any]:
-    """To a run, or with the start of one. Returns when the stage is reached, or raises."""
+    """Returns when the stage is reached, or raises."""
+    name, result_type = name_and_result(update, result_type)
+    if core.outbound is not None:
+        given = StartWorkflowUpdateInput(
+            id=target.workflow_id,
+            run_id=target.run_id or None,
+            update_id=id,
+            update=name,
+            args=arguments(arg, args),
+            wait_for_stage=wait_for_stage,
+            headers=NO_HEADER,
+            ret_type=result_type,
+            rpc_timeout=rpc_timeout,
+        )
+        return await core.outbound.start_workflow_update(given)
+    asked = UpdateWithStartUpdateWorkflowInput(
+        update_id=id,
+        update=name,
+        args=arguments(arg, args),
+        wait_for_stage=wait_for_stage,
+        headers=NO_HEADER,
+        ret_type=result_type,
+        rpc_timeout=rpc_timeout,
+    )
+    return await send_update(core, target, asked)
+
+
+async def send_update(
+    core: ClientCore,
+    to: Target | Start,
+    asked: StartWorkflowUpdateInput | UpdateWithStartUpdateWorkflowInput,
+) -> WorkflowUpdateHandle[Any]:
+    """Behind all interceptors: to a run, or with the start of one."""
+    wait_for_stage, rpc_timeout = asked.wait_for_stage, asked.rpc_timeout
     if wait_for_stage is WorkflowUpdateStage.ADMITTED:
         raise ValueError("wait for ACCEPTED or COMPLETED: an admitted update may yet be refused")
-    name, result_type = name_and_result(update, result_type)
-    payloads = core.converter.to_payloads(arguments(arg, args))
-    request = UpdateRequest(id or core.surroundings.new_uuid(), name, payloads)
+    request = UpdateRequest(
+        asked.update_id or core.surroundings.new_uuid(),
+        asked.update,
+        core.converter.to_payloads(asked.args),
+        asked.headers,
+    )
 
     async def send(wait_ms: int, timeout_s: float) -> UpdateAnswer:
         service = core.update_service
@@ -134,7 +174,7 @@ async def start_update(
         request.update_id,
         to.workflow_id,
         workflow_run_id=answer.run_id,
-        result_type=result_type,
+        result_type=asked.ret_type,
         known=answer if completed else None,
     )
     if wait_for_stage is WorkflowUpdateStage.COMPLETED:

@@ -18,10 +18,16 @@ from typing import (
 
 from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle
-from perdure._client.options import NO_ARGUMENT, StartOptions, arguments, build_start
-from perdure._client.updates import WorkflowUpdateHandle, start_update
+from perdure._client.interceptors import (
+    StartWorkflowUpdateWithStartInput,
+    UpdateWithStartStartWorkflowInput,
+    UpdateWithStartUpdateWorkflowInput,
+)
+from perdure._client.options import NO_ARGUMENT, StartOptions, arguments
+from perdure._client.outbound import RootOutbound
+from perdure._client.updates import WorkflowUpdateHandle, name_and_result
 from perdure._definitions import workflow_definition
-from perdure._wire.calls import Start
+from perdure._wire.calls import NO_HEADER
 from perdure._wire.errors import EngineError
 from perdure._wire.updates import WorkflowUpdateStage
 from perdure.common import WorkflowIdConflictPolicy
@@ -121,19 +127,18 @@ class WithStartWorkflowOperation(Generic[S, R]):
         self._error = error
         self._known.set()
 
-    def start(self, core: ClientCore) -> Start:
+    def take(self) -> UpdateWithStartStartWorkflowInput:
         """For the one call that it is for; RuntimeError for a second one."""
         if self._used:
             raise RuntimeError("a WithStartWorkflowOperation is for one call: make a new one")
         self._used = True
-        return build_start(
-            self.options,
-            workflow_type=self.workflow_type,
+        options: dict[str, Any] = {**self.options}
+        return UpdateWithStartStartWorkflowInput(
+            workflow=self.workflow_type,
             args=self.args,
-            namespace=core.namespace,
-            identity=core.identity,
-            request_id=core.surroundings.new_uuid(),
-            converter=core.converter,
+            headers=NO_HEADER,
+            ret_type=self.result_type,
+            **options,
         )
 
 
@@ -292,18 +297,23 @@ class ClientUpdates:
         result_type: Any,
         rpc_timeout: timedelta | None,
     ) -> WorkflowUpdateHandle[Any]:
-        start = operation.start(self._core)
+        core, start = self._core, operation.take()
         try:
-            handle = await start_update(
-                self._core,
-                start,
-                update,
-                arg,
-                args,
+            name, result_type = name_and_result(update, result_type)
+            asked = UpdateWithStartUpdateWorkflowInput(
+                update_id=id,
+                update=name,
+                args=arguments(arg, args),
                 wait_for_stage=wait_for_stage,
-                id=id,
-                result_type=result_type,
+                headers=NO_HEADER,
+                ret_type=result_type,
                 rpc_timeout=rpc_timeout,
+            )
+            outbound = core.outbound or RootOutbound(core)
+            handle = await outbound.start_update_with_start_workflow(
+                StartWorkflowUpdateWithStartInput(
+                    start_workflow_input=start, update_workflow_input=asked
+                )
             )
         except BaseException as error:
             told = _told(error, operation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from perdure._failures import failure_to_exception
@@ -63,9 +63,7 @@ class Children:
         machine.entry = run.ledger.add(command, machine)
         return machine
 
-    def signal(
-        self, machine: ChildMachine, signal: Any, args: Sequence[Any]
-    ) -> RequestFuture[None]:
+    def signal(self, machine: ChildMachine, signal: Any, args: Sequence[Any]) -> Awaitable[None]:
         return external_of(self._run).signal(machine.workflow_id, "", signal, args, child_only=True)
 
     def cancel(self, machine: ChildMachine) -> None:

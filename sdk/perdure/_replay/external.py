@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from perdure._definitions import signal_definition
+from perdure._interceptors.workflow import (
+    SignalChildWorkflowInput,
+    SignalExternalWorkflowInput,
+    WorkflowOutboundInterceptor,
+)
 from perdure._payload import Payload
 from perdure._replay.child_handle import RequestFuture
 from perdure._replay.external_messages import (
@@ -22,10 +27,10 @@ from perdure._replay.machines.external_signal import (
     ExternalSignalMove,
     ExternalSignalState,
 )
+from perdure._replay.messages import NO_HEADER
 from perdure.converter import PayloadConverter
 from perdure.errors import ApplicationError, CancelledError
 
-_NO_HEADER: dict[str, Payload] = {}
 # What the engine says of a message that was not taken: why, as users of this field read it, and the error's type.
 _SIGNAL_REASONS = {
     "NOT_FOUND": ("it was not found", "ExternalWorkflowExecutionNotFound"),
@@ -41,6 +46,8 @@ class Sender(Protocol):
     ledger: Ledger
     converter: PayloadConverter
     cancel_reason: str
+    namespace: str
+    outbound: WorkflowOutboundInterceptor | None
 
     @property
     def is_evicted(self) -> bool: ...
@@ -66,17 +73,46 @@ class External:
         args: Sequence[Any],
         *,
         child_only: bool = False,
-    ) -> RequestFuture[None]:
+    ) -> Awaitable[None]:
         """Raises TypeError for what is no signal, PayloadEncodeError for arguments that cannot travel."""
         run = self._run
         run.check_may_act()
         name = signal if isinstance(signal, str) else signal_definition(signal).name
+        if run.outbound is None:
+            return self.send(workflow_id, run_id, name, args, NO_HEADER, child_only=child_only)
+        if child_only:
+            to_child = SignalChildWorkflowInput(
+                signal=name, args=args, child_workflow_id=workflow_id, headers=NO_HEADER
+            )
+            return run.outbound.signal_child_workflow(to_child)
+        asked = SignalExternalWorkflowInput(
+            signal=name,
+            args=args,
+            namespace=run.namespace,
+            workflow_id=workflow_id,
+            workflow_run_id=run_id or None,
+            headers=NO_HEADER,
+        )
+        return run.outbound.signal_external_workflow(asked)
+
+    def send(
+        self,
+        workflow_id: str,
+        run_id: str,
+        name: str,
+        args: Sequence[Any],
+        header: Mapping[str, Payload],
+        *,
+        child_only: bool,
+    ) -> RequestFuture[None]:
+        """What `signal` does behind all interceptors."""
+        run = self._run
         command = SignalExternalWorkflow(
             workflow_id=workflow_id,
             run_id=run_id,
             signal_name=name,
             input=run.converter.to_payloads(args),
-            header=_NO_HEADER,
+            header=header,
             child_workflow_only=child_only,
         )
         machine = ExternalSignalMachine(workflow_id, name, self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from perdure._payload import Payload
@@ -108,7 +109,7 @@ class StartChildWorkflow(Command, frozen=True, kw_only=True):
     workflow_type: str
     task_queue: str
     input: Payloads
-    header: dict[str, Payload]
+    header: Mapping[str, Payload]
     execution_timeout_ms: int
     run_timeout_ms: int
     task_timeout_ms: int
@@ -128,7 +129,7 @@ class SignalExternalWorkflow(Command, frozen=True, kw_only=True):
     run_id: str
     signal_name: str
     input: Payloads
-    header: dict[str, Payload]
+    header: Mapping[str, Payload]
     child_workflow_only: bool
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from perdure._definitions import NO_VERSIONS, WorkflowDefinition
 from perdure._failures import exception_to_failure
 from perdure._replay.applying import HAPPENED, RECORDED
+from perdure._replay.interception import Interception
 from perdure._replay.local_activities import LocalActivities
 from perdure._replay.machines.completion import CompletionState
 from perdure._replay.markers import LOCAL_ACTIVITY, local_outcome
@@ -70,6 +71,7 @@ class WorkflowInstance:
         guarded: bool = True,
         failure_exception_types: tuple[type[BaseException], ...] = (),
         newest_activities: Mapping[str, int] = NO_VERSIONS,
+        interception: Interception | None = None,
     ) -> None:
         """`newest_activities`: by name, those of whose versions the newest is not the first."""
         self._run = WorkflowRun(
@@ -77,6 +79,7 @@ class WorkflowInstance:
         )
         self._run.loop.guarded = guarded
         self._run.newest_activities = newest_activities
+        self._run.interception = interception
         self._unseen: list[Event] = []  # what happened, and the code has not been told
         self._started: WorkflowTaskStarted | None = None  # neither completed nor failed
         self._task: Task | None = None  # whose events are being taken
@@ -221,7 +224,18 @@ class WorkflowInstance:
         if commands and self.is_closed:
             run.warn_unfinished(task.workflow_id)
         rules = () if task.query_only or self.is_closed else run.fan_outs.rules()
-        return TaskSuccess(commands=commands, query_results=results, wake_rules=rules, local=local)
+        if run.afterwards is None:
+            return TaskSuccess(
+                commands=commands, query_results=results, wake_rules=rules, local=local
+            )
+        afterwards, run.afterwards = run.afterwards, None
+        return TaskSuccess(
+            commands=commands,
+            query_results=results,
+            wake_rules=rules,
+            local=local,
+            afterwards=afterwards,
+        )
 
     def _take(self, event: Event) -> None:
         kind = type(event)

@@ -7,6 +7,8 @@ here can be part of a cycle: the garbage collector need not look at it (`gc=Fals
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,6 +19,8 @@ from perdure.errors import FailureInfo, RetryState
 
 Payloads = list[Payload]
 """The values of one argument list or one result (a result has at most one)."""
+
+NO_HEADER: Mapping[str, Payload] = MappingProxyType({})
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
@@ -214,7 +218,7 @@ class ScheduleActivity(Command, frozen=True, kw_only=True):
     activity_type: str
     task_queue: str
     input: Payloads
-    header: dict[str, Payload]
+    header: Mapping[str, Payload]
     schedule_to_close_timeout_ms: int
     schedule_to_start_timeout_ms: int
     start_to_close_timeout_ms: int
@@ -257,7 +261,7 @@ class ContinueAsNew(Command, frozen=True, kw_only=True):
     workflow_type: str
     task_queue: str
     input: Payloads
-    header: dict[str, Payload]
+    header: Mapping[str, Payload]
     memo: dict[str, Payload]
     run_timeout_ms: int
     task_timeout_ms: int
@@ -309,6 +313,7 @@ class LocalActivityTask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     local_retry_threshold_ms: int
     attempt: int
     scheduled_time_us: int  # the workflow's own time; of the first attempt
+    header: Mapping[str, Payload] = NO_HEADER
 
 
 class LocalActivityOutcome(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -361,6 +366,8 @@ class TaskSuccess(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     query_results: list[QueryResult]
     wake_rules: tuple[WakeRule, ...] = ()
     local: LocalWork | None = None  # None: no local activities are in play
+    afterwards: Sequence[Callable[[], None]] = ()
+    """What interceptors want done once the engine has taken this: not here, and never on replay."""
 
 
 class TaskFailure(msgspec.Struct, frozen=True, gc=False, kw_only=True):

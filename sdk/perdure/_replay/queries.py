@@ -8,7 +8,9 @@ from typing import Any
 
 from perdure._definitions import HandlerDefinition, HandlerTable, find_handler
 from perdure._failures import exception_to_failure
+from perdure._interceptors.workflow import HandleQueryInput
 from perdure._replay.callsite import waiting_at
+from perdure._replay.interception import completed
 from perdure._replay.messages import Query, QueryResult
 from perdure._replay.run import WorkflowRun
 from perdure.errors import ApplicationError
@@ -37,7 +39,7 @@ def _handler(run: WorkflowRun, query: Query) -> Callable[[], Any]:
         return partial(_stack_trace, run)
     if query.query_type == METADATA:
         return partial(_metadata, run)
-    definition = query_handler(run, query.query_type) or query_handler(run, None)
+    definition = run.query_handler_for(query.query_type)
     if definition is None:
         known = ", ".join([*sorted(_names(run.definition.queries, run.added_queries)), STACK_TRACE])
         raise ApplicationError(
@@ -47,7 +49,17 @@ def _handler(run: WorkflowRun, query: Query) -> Callable[[], Any]:
     if run.workflow is None:
         raise ApplicationError("the workflow has not begun", type="NotStarted")
     args = definition.decode(query.query_type, query.args, run.converter)
+    if run.inbound is not None:
+        return partial(_intercepted, run, query, args[1] if definition.dynamic else args)
     return partial(definition.call, run.workflow, args)
+
+
+def _intercepted(run: WorkflowRun, query: Query, args: list[Any]) -> Any:
+    assert run.inbound is not None
+    asked = HandleQueryInput(
+        id=query.query_token.hex(), query=query.query_type, args=args, headers=query.header
+    )
+    return completed(run.inbound.handle_query(asked))
 
 
 def query_handler(run: WorkflowRun, name: str | None) -> HandlerDefinition | None:

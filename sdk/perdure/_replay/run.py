@@ -15,8 +15,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from typing import Any, cast
 
-from perdure._definitions import NO_VERSIONS, HandlerDefinition, WorkflowDefinition
+from perdure._definitions import (
+    NO_VERSIONS,
+    HandlerDefinition,
+    WorkflowDefinition,
+    find_handler,
+)
 from perdure._failures import exception_to_failure
+from perdure._interceptors.workflow import (
+    ExecuteWorkflowInput,
+    WorkflowInboundInterceptor,
+    WorkflowOutboundInterceptor,
+)
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
 from perdure._replay.children import Children
@@ -24,6 +34,7 @@ from perdure._replay.conditions import Conditions
 from perdure._replay.eviction import close_task
 from perdure._replay.external import External
 from perdure._replay.fan_outs import FanOuts
+from perdure._replay.interception import Interception
 from perdure._replay.interrupts import ContinueAsNewError, WorkflowEvicted
 from perdure._replay.ledger import Ledger
 from perdure._replay.local_activities import LocalActivities
@@ -86,6 +97,7 @@ class WorkflowRun:
         "activities",
         "activity_versions",
         "added_queries",
+        "afterwards",
         "cancel_reason",
         "cancel_requested",
         "children",
@@ -101,7 +113,9 @@ class WorkflowRun:
         "fan_outs",
         "history_length",
         "history_size_bytes",
+        "inbound",
         "info",
+        "interception",
         "ledger",
         "local",
         "loop",
@@ -110,6 +124,7 @@ class WorkflowRun:
         "namespace",
         "newest_activities",
         "now_us",
+        "outbound",
         "patches",
         "replaying",
         "search_attributes",
@@ -159,6 +174,10 @@ class WorkflowRun:
         self.newest_activities: Mapping[str, int] = NO_VERSIONS
         self.activity_versions: dict[str, int] | None = None  # that history has named
         self.search_attributes = TypedSearchAttributes.empty
+        self.interception: Interception | None = None
+        self.inbound: WorkflowInboundInterceptor | None = None
+        self.outbound: WorkflowOutboundInterceptor | None = None
+        self.afterwards: list[Callable[[], None]] | None = None
         # A fresh context: what the worker happens to have in its own must not reach the code.
         self._context = Context()
         self._random: random.Random | None = None
@@ -219,6 +238,13 @@ class WorkflowRun:
         """Has what the code says now been said before, or does it not count?"""
         return self.replaying or self._barred is not None
 
+    def do_afterwards(self, what: Callable[[], None]) -> None:
+        """Once the engine has taken the workflow task, outside of it; never when it has not. For
+        interceptors, which see themselves that it is no replay. `what` must not refer to the run."""
+        if self.afterwards is None:
+            self.afterwards = []
+        self.afterwards.append(what)
+
     def random(self) -> random.Random:
         self.check_may_act()
         if self._random is None:
@@ -244,6 +270,8 @@ class WorkflowRun:
         self.search_attributes = event.search_attributes
         definition = self.definition
         args = definition.decode(event.input, self.converter)
+        if self.interception is not None:
+            self._context.run(self.interception.bind, self)
         try:
             init_args = args if definition.init_takes_input else ()
             self.workflow = self._context.run(definition.cls, *init_args)
@@ -255,13 +283,28 @@ class WorkflowRun:
     async def _run_main(self, args: list[Any]) -> None:
         run = self.definition.run
         try:
-            result = await run(self.workflow, *args)
+            if self.inbound is None:
+                result = await run(self.workflow, *args)
+            else:
+                result = await self.inbound.execute_workflow(self._execution(args))
             payloads = [self.converter.to_payload(result)]
         except BaseException as error:
             self.end_with(error)
         else:
             self.ledger.add_at(CompleteWorkflow(result=payloads), run.__code__, -1)
             self._close()
+
+    def _execution(self, args: list[Any]) -> ExecuteWorkflowInput:
+        definition, started = self.definition, self.started
+        assert started is not None
+        return ExecuteWorkflowInput(
+            type=definition.cls, run_fn=definition.run, args=args, headers=started.header
+        )
+
+    def query_handler_for(self, name: str) -> HandlerDefinition | None:
+        """That of the name, or else the dynamic one."""
+        own, added = self.definition.queries, self.added_queries
+        return find_handler(own, added, name) or find_handler(own, added, None)
 
     def end_with(self, error: BaseException) -> None:
         """What workflow code raised: a defect, a cancellation that was asked for, or a failure."""
@@ -437,6 +480,7 @@ class WorkflowRun:
         self.loop.forget_tasks()
         # The rings that only the garbage collector would open otherwise.
         self.main = self.workflow = self.defect = None
+        self.inbound = self.outbound = None
         self.activities.clear()
         self.timers.clear()
         self.local = self.children = self.external = None

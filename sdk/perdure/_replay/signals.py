@@ -17,6 +17,7 @@ from perdure._definitions import (
     WorkflowDefinition,
     find_handler,
 )
+from perdure._interceptors.workflow import HandleSignalInput, WorkflowInboundInterceptor
 from perdure._replay.messages import WorkflowExecutionSignaled
 from perdure.converter import PayloadConverter
 
@@ -54,6 +55,7 @@ class Handled(Protocol):
     definition: WorkflowDefinition
     converter: PayloadConverter
     workflow: Any
+    inbound: WorkflowInboundInterceptor | None
 
     def spawn(self, coroutine: Any, name: str) -> None: ...
 
@@ -75,18 +77,23 @@ class Signals:
     def deliver(self, event: WorkflowExecutionSignaled) -> None:
         """Raises PayloadDecodeError when the handler cannot take what was sent."""
         name = event.signal_name
-        handler = self.handler(name)
-        if handler is None and not name.startswith(_OURS):
-            handler = self.handler(None)
+        handler = self.handler_for(name)
         if handler is not None:
             args = handler.decode(name, event.input, self._run.converter)
             self._run.spawn(
-                self._handle(handler, args, self._begin(name, handler)), f"signal {name}"
+                self._handle(event, handler, args, self._begin(name, handler)), f"signal {name}"
             )
         elif self._kept is None:
             self._kept = [event]
         else:
             self._kept.append(event)
+
+    def handler_for(self, name: str) -> HandlerDefinition | None:
+        """That of the name, or else the dynamic one."""
+        handler = self.handler(name)
+        if handler is None and not name.startswith(_OURS):
+            handler = self.handler(None)
+        return handler
 
     def handler(self, name: str | None) -> HandlerDefinition | None:
         """That of exactly this name; None: the dynamic one."""
@@ -117,8 +124,23 @@ class Signals:
         self.running[number] = (name, handler)
         return number
 
-    async def _handle(self, handler: HandlerDefinition, args: list[Any], number: int) -> None:
+    async def _handle(
+        self,
+        event: WorkflowExecutionSignaled,
+        handler: HandlerDefinition,
+        args: list[Any],
+        number: int,
+    ) -> None:
+        inbound = self._run.inbound
         try:
+            if inbound is not None:
+                signal = HandleSignalInput(
+                    signal=event.signal_name,
+                    args=args[1] if handler.dynamic else args,
+                    headers=event.header,
+                )
+                await inbound.handle_signal(signal)
+                return
             answer = handler.call(self._run.workflow, args)
             if handler.is_async:
                 await answer

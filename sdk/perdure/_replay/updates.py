@@ -21,6 +21,7 @@ from perdure._definitions import (
     WorkflowDefinition,
 )
 from perdure._failures import exception_to_failure
+from perdure._interceptors.workflow import HandleUpdateInput, WorkflowInboundInterceptor
 from perdure._replay.interrupts import WorkflowEvicted
 from perdure._replay.ledger import Ledger
 from perdure._replay.loop import DeterministicLoop
@@ -56,6 +57,7 @@ class Handled(Protocol):
     ledger: Ledger
     defect: BaseException | None
     replaying: bool
+    inbound: WorkflowInboundInterceptor | None
 
     def new_context(self) -> Context: ...
 
@@ -139,15 +141,21 @@ class Updates:
         args = handler.decode(update.update_name, update.args, run.converter)
         if handler.validator is not None and not run.replaying:
             what = f"the validator of update {update.update_name!r}"
-            run.read_only(what, partial(handler.validator, run.workflow, *args), context)
+            if run.inbound is None:
+                validate = partial(handler.validator, run.workflow, *args)
+            else:
+                validate = partial(
+                    run.inbound.handle_update_validator, _input_of(update, handler, args)
+                )
+            run.read_only(what, validate, context)
         return handler, args
 
     def _handler(self, update: Update) -> UpdateDefinition:
         name = update.update_name
-        handlers = {**self._run.definition.updates, **(self._added or {})}
-        handler = handlers.get(name) or handlers.get("")
+        handler = self.handler_for(name)
         if handler is not None:
             return handler
+        handlers = {**self._run.definition.updates, **(self._added or {})}
         workflow = self._run.definition.name
         if self._run.replaying:
             raise NondeterminismError(
@@ -159,13 +167,23 @@ class Updates:
             f"workflow {workflow!r} has no update {name!r}; known: {listed}", type="UnknownUpdate"
         )
 
+    def handler_for(self, name: str) -> UpdateDefinition | None:
+        """That of the name, or else the dynamic one."""
+        handlers = self._run.definition.updates
+        if self._added is not None:
+            handlers = {**handlers, **self._added}  # type: ignore[dict-item]  # None: there is none
+        return handlers.get(name) or handlers.get("")
+
     async def _handle(self, update: Update, handler: UpdateDefinition, args: list[Any]) -> None:
         run = self._run
         update_id = update.update_id
         try:
-            answer = handler.function(run.workflow, *args)
-            if handler.is_async:
-                answer = await answer
+            if run.inbound is not None:
+                answer = await run.inbound.handle_update_handler(_input_of(update, handler, args))
+            else:
+                answer = handler.function(run.workflow, *args)
+                if handler.is_async:
+                    answer = await answer
             done = CompleteUpdate(
                 update_id=update_id, result=[run.converter.to_payload(answer)], failure=None
             )
@@ -200,3 +218,12 @@ class Updates:
             if handler.unfinished_policy is warn
         ]
         warn_cut_off(workflow_id, "update", cut_off, UnfinishedUpdateHandlersWarning)
+
+
+def _input_of(update: Update, handler: UpdateDefinition, args: list[Any]) -> HandleUpdateInput:
+    return HandleUpdateInput(
+        id=update.update_id,
+        update=update.update_name,
+        args=args[1] if handler.name is None else args,
+        headers=update.header,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from perdure._wire.errors import error_from_status
@@ -27,6 +28,8 @@ from perdure.errors import PayloadDecodeError, RPCError
 from perdure_api.v1 import workflow_service_pb2 as pb
 
 T = TypeVar("T")
+
+NO_HEADER: Mapping[str, Payload] = MappingProxyType({})
 
 
 class Call(Generic[T]):
@@ -133,6 +136,7 @@ def signal_workflow(
     *,
     request_id: str,
     identity: str,
+    header: Mapping[str, Payload] | None = None,
 ) -> Call[None]:
     message = pb.SignalWorkflowRequest(
         namespace=target.namespace,
@@ -143,10 +147,17 @@ def signal_workflow(
         request_id=request_id,
         identity=identity,
     )
+    if header:
+        message.header = fields_to_bytes(header)
     return Call(_read_nothing, signal_workflow=message)
 
 
-def query_workflow(target: Target, query_type: str, args: list[Payload]) -> Call[list[Payload]]:
+def query_workflow(
+    target: Target,
+    query_type: str,
+    args: list[Payload],
+    header: Mapping[str, Payload] | None = None,
+) -> Call[list[Payload]]:
     message = pb.QueryWorkflowRequest(
         namespace=target.namespace,
         workflow_id=target.workflow_id,
@@ -154,6 +165,8 @@ def query_workflow(target: Target, query_type: str, args: list[Payload]) -> Call
         query_type=query_type,
         args=payloads_to_bytes(args),
     )
+    if header:
+        message.header = fields_to_bytes(header)
     return Call(_read_query, query_workflow=message)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -126,6 +127,21 @@ class PolledActivityTask:
     @property
     def activity_type(self) -> str:
         return self._message.activity_type
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """Which attempt it is, for log lines: as those of `activity.logger`."""
+        message = self._message
+        return {
+            "perdure_activity": {
+                "activity_id": message.activity_id,
+                "activity_type": message.activity_type,
+                "attempt": message.attempt,
+                "workflow_id": message.workflow_id,
+                "workflow_run_id": message.run_id,
+                "workflow_type": message.workflow_type,
+            }
+        }
 
     @property
     def version(self) -> int:

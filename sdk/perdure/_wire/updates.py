@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 import grpc
 
-from perdure._wire.calls import Start, Target, start_fields
+from perdure._wire.calls import NO_HEADER, Start, Target, start_fields
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.errors import error_from_call
 from perdure._wire.failures import failure_from_message
-from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
+from perdure._wire.payloads import fields_to_bytes, payloads_from_bytes, payloads_to_bytes
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -43,6 +44,7 @@ class UpdateRequest:
     sent: Any = field(default=None, repr=False)
     """The message, with its payloads as codecs have made them: encrypted once more they would be other
     bytes, and so another request under the same id."""
+    header: Mapping[str, Payload] = field(default_factory=lambda: NO_HEADER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class UpdateService:
                 update_id=request.update_id,
                 update_name=request.name,
                 args=payloads_to_bytes(request.args),
+                header=fields_to_bytes(request.header),
                 identity=identity,
             )
             await self._edge.encode(message)
@@ -108,6 +111,7 @@ class UpdateService:
                 update_id=request.update_id,
                 update_name=request.name,
                 args=payloads_to_bytes(request.args),
+                header=fields_to_bytes(request.header),
             )
             await self._edge.encode(message)
             request.sent = message

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from functools import partial
 from types import MappingProxyType
@@ -19,6 +19,8 @@ from typing import Any
 from perdure import activity
 from perdure._definitions import ActivityDefinition
 from perdure._failures import exception_to_failure
+from perdure._interceptors.activity import ExecuteActivityInput
+from perdure._interceptors.worker import Interceptor
 from perdure._thread_cancel import ThreadCancel
 from perdure._wire.completions import (
     Completion,
@@ -27,10 +29,11 @@ from perdure._wire.completions import (
     activity_failure,
     activity_success,
 )
-from perdure._wire.tasks import PolledActivityTask
+from perdure._wire.tasks import ActivityTask, PolledActivityTask
 from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
 from perdure._worker.completions import Completions
 from perdure._worker.holding import HeldTasks
+from perdure._worker.interception import intercepted
 from perdure._worker.processes import Processes
 from perdure._worker.sealing import Sealing
 from perdure._worker.slots import Slots
@@ -72,11 +75,13 @@ class Activities:
         versions: Mapping[tuple[str, int], ActivityDefinition] = NO_OTHERS,
         sealing: Sealing | None = None,
         hides_messages: bool = False,
+        interceptors: Sequence[Interceptor] = (),
     ) -> None:
         """`definitions` has the newest of each name, `versions` the others. One under the empty
         name takes the calls of every name that is not there. `hides_messages`: of failures, from
         the log too."""
         self._hides_messages = hides_messages
+        self._interceptors = interceptors
         self.converter = converter
         self.held = held
         self._room = AttemptRoom(
@@ -124,10 +129,19 @@ class Activities:
             return
         attempt = Attempt(self._room, polled)
         self.held.add(attempt.held)
-        logger.warning("input of activity %s cannot be decoded: %s", polled.activity_type, error)
+        logger.warning(
+            "input of activity %s cannot be decoded: %s",
+            polled.activity_type,
+            error,
+            extra=polled.log_fields,
+        )
         completion = self._failure(attempt, error)
         attempt.end()
         self._completions.submit(completion, partial(self._settled, attempt, completion))
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
 
     def begin_shutdown(self) -> None:
         """Tells the code of every attempt that the worker is going."""
@@ -193,7 +207,11 @@ class Activities:
         except Exception as error:
             told = "(not shown, it is encoded)" if self._hides_messages else error
             logger.warning(
-                "activity %s failed: %s: %s", polled.activity_type, type(error).__name__, told
+                "activity %s failed: %s: %s",
+                polled.activity_type,
+                type(error).__name__,
+                told,
+                extra=polled.log_fields,
             )
             completion = self._failure(attempt, error)
         return None if attempt.lost else completion
@@ -219,19 +237,57 @@ class Activities:
         args = definition.decode(task.input, self.converter)
         attempt.bind_checkpoints(on_loop=definition.is_async)
         activity._enter(attempt.context)  # pyright: ignore[reportPrivateUsage]  # made for us
+        if self._interceptors:
+            return await self._call_intercepted(attempt, definition, task, args)
         if definition.is_async:
             attempt.can_be_cancelled = True
             if attempt.was_asked_to_stop:
                 raise asyncio.CancelledError
             return await definition.function(*args)
+        return await self._call_elsewhere(
+            attempt, definition, definition.function, args, self._executor
+        )
+
+    async def _call_intercepted(
+        self,
+        attempt: Attempt,
+        definition: ActivityDefinition,
+        task: ActivityTask,
+        args: Sequence[Any],
+    ) -> Any:
+        async def call(given: ExecuteActivityInput) -> Any:
+            if definition.is_async:
+                attempt.can_be_cancelled = True
+                if attempt.was_asked_to_stop:
+                    raise asyncio.CancelledError
+                return await given.fn(*given.args)
+            return await self._call_elsewhere(
+                attempt, definition, given.fn, given.args, given.executor or self._executor
+            )
+
+        executor = None if definition.is_async else self._executor
+        given = ExecuteActivityInput(
+            fn=definition.function, args=args, executor=executor, headers=task.header
+        )
+        return await intercepted(self._interceptors, attempt.context, given, call)
+
+    async def _call_elsewhere(
+        self,
+        attempt: Attempt,
+        definition: ActivityDefinition,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        executor: Executor,
+    ) -> Any:
+        """A sync one, in a thread or in another process."""
         if self._processes is not None:
-            return await self._processes.run(attempt, definition.function, args)
+            return await self._processes.run(attempt, function, args)
         inside: Callable[..., Any] = contextvars.copy_context().run
-        call: Callable[[], Any] = partial(inside, definition.function, *args)
+        call: Callable[[], Any] = partial(inside, function, *args)
         if definition.cancel_raises:
             attempt.context.thread_cancel = thread_cancel = ThreadCancel()
-            call = partial(inside, thread_cancel.call, definition.function, args)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+            call = partial(inside, thread_cancel.call, function, args)
+        return await asyncio.get_running_loop().run_in_executor(executor, call)
 
     def _definition_of(self, polled: PolledActivityTask) -> ActivityDefinition:
         name, version = polled.activity_type, polled.version or 1

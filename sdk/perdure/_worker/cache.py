@@ -58,6 +58,9 @@ class RunCache:
     def keeps_runs(self) -> bool:
         return self._size_max > 0
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     def get(self, run_id: str) -> CachedRun | None:
         return self._runs.get(run_id)
 

@@ -62,6 +62,12 @@ class DeadlockWatch:
                     current.run_id,
                     LIMIT_S,
                     stack,
+                    extra={
+                        "perdure_workflow": {
+                            "workflow_id": current.workflow_id,
+                            "run_id": current.run_id,
+                        }
+                    },
                 )
                 self._report(current, stack)
 

@@ -11,7 +11,7 @@ import asyncio
 import builtins
 import contextvars
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,11 @@ from typing import Any
 from perdure import activity
 from perdure._definitions import ActivityDefinition
 from perdure._failures import exception_to_failure
+from perdure._interceptors.activity import ExecuteActivityInput
+from perdure._interceptors.worker import Interceptor
 from perdure._replay.messages import LocalActivityOutcome, LocalActivityTask
 from perdure._wire.policies import duration_from_ms, instant_from_us
+from perdure._worker.interception import intercepted
 from perdure._worker.local_retries import RESULT_BYTES_MAX, Deadlines, next_backoff_ms
 from perdure.common import Priority
 from perdure.converter import PayloadConverter
@@ -57,6 +60,8 @@ class LocalActivities:
         executor: Executor,
         at_once_max: int,
         now_us: Callable[[], int],
+        interceptors: Sequence[Interceptor] = (),
+        hides_messages: bool = False,
     ) -> None:
         self.namespace = namespace
         self.task_queue = task_queue
@@ -64,6 +69,8 @@ class LocalActivities:
         self.definitions = definitions
         self.executor = executor
         self.now_us = now_us
+        self.interceptors = interceptors
+        self.hides_messages = hides_messages  # of failures, from the log too
         self.places = asyncio.Semaphore(at_once_max)
         self.stopping = False
         self._running: set[LocalActivity] = set()
@@ -92,6 +99,10 @@ class LocalActivities:
         self._running.discard(one)
         if not self._running:
             self._all_ended.set()
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
 
     def begin_shutdown(self) -> None:
         self.stopping = True
@@ -222,10 +233,26 @@ class LocalActivity:
             failed = error
         except Exception as error:
             failed = error
-            logger.warning(
-                "local activity %s failed: %s: %s", task.activity_type, type(error).__name__, error
-            )
+            self._log_failure(error)
         return self._after(failed, deadlines)
+
+    def _log_failure(self, error: Exception) -> None:
+        task, origin = self._task, self._origin
+        fields = {
+            "activity_id": task.activity_id,
+            "activity_type": task.activity_type,
+            "attempt": self._attempt,
+            "workflow_id": origin.workflow_id,
+            "workflow_run_id": origin.run_id,
+            "workflow_type": origin.workflow_type,
+        }
+        logger.warning(
+            "local activity %s failed: %s: %s",
+            task.activity_type,
+            type(error).__name__,
+            "(not shown, it is encoded)" if self._room.hides_messages else error,
+            extra={"perdure_activity": fields},
+        )
 
     def _after(self, error: BaseException, deadlines: Deadlines) -> LocalActivityOutcome | _Again:
         backoff_ms = next_backoff_ms(self._task, self._attempt, error, deadlines)
@@ -256,17 +283,11 @@ class LocalActivity:
         scope = contextvars.copy_context()
         scope.run(activity._enter, context)  # pyright: ignore[reportPrivateUsage]
         timeout_s, which = deadlines.attempt()
+        running = self._begin(definition, args, scope)
         if definition.is_async:
-            running: asyncio.Future[Any] = asyncio.get_running_loop().create_task(
-                definition.function(*args), context=scope
-            )
             self._interruptible = True
             if self._cancel_requested:
                 running.cancel()
-        else:
-            running = asyncio.get_running_loop().run_in_executor(
-                room.executor, partial(scope.run, definition.function, *args)
-            )
         limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
@@ -278,6 +299,33 @@ class LocalActivity:
             context.request_cancel()
             running.add_done_callback(_look_at)
             raise TimeoutError(f"local activity {which.name} timeout", type=which) from late
+
+    def _begin(
+        self, definition: ActivityDefinition, args: Sequence[Any], scope: contextvars.Context
+    ) -> asyncio.Future[Any]:
+        room, loop = self._room, asyncio.get_running_loop()
+        if room.interceptors:
+            return loop.create_task(self._intercepted(definition, args), context=scope)
+        if definition.is_async:
+            return loop.create_task(definition.function(*args), context=scope)
+        return loop.run_in_executor(room.executor, partial(scope.run, definition.function, *args))
+
+    async def _intercepted(self, definition: ActivityDefinition, args: Sequence[Any]) -> Any:
+        async def call(given: ExecuteActivityInput) -> Any:
+            if definition.is_async:
+                return await given.fn(*given.args)
+            inside: Callable[..., Any] = contextvars.copy_context().run
+            return await asyncio.get_running_loop().run_in_executor(
+                given.executor, partial(inside, given.fn, *given.args)
+            )
+
+        room, context = self._room, self._context
+        assert context is not None
+        executor = None if definition.is_async else room.executor
+        given = ExecuteActivityInput(
+            fn=definition.function, args=args, executor=executor, headers=self._task.header
+        )
+        return await intercepted(room.interceptors, context, given, call)
 
     def _cancelled(self) -> LocalActivityOutcome:
         return self._failed(CancelledError(), RetryState.CANCEL_REQUESTED)
@@ -320,7 +368,7 @@ class LocalActivity:
             workflow_namespace=room.namespace,
             workflow_run_id=origin.run_id,
             workflow_type=origin.workflow_type,
-            headers={},
+            headers=task.header,
         )
 
 

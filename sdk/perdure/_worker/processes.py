@@ -18,7 +18,7 @@ import os
 import pickle
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener
@@ -54,7 +54,7 @@ class _Call:
     address: Any
     key: bytes
     function: Callable[..., Any]
-    args: list[Any]
+    args: Sequence[Any]
     info: activity.Info
     converter: PayloadConverter
 
@@ -104,7 +104,7 @@ class Processes:
         )
         self._accepting.start()
 
-    async def run(self, attempt: Attempt, function: Callable[..., Any], args: list[Any]) -> Any:
+    async def run(self, attempt: Attempt, function: Callable[..., Any], args: Sequence[Any]) -> Any:
         number = next(self._numbers)
         address = self._listener.address
         info = attempt.context.info

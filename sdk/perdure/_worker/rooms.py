@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from perdure._definitions import ActivityDefinition
+from perdure._interceptors.worker import Interceptor
 from perdure._wire.completions import workflow_task_failure
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
@@ -65,8 +66,19 @@ class WorkerSettings:
     activity_slots: int
     local_activities_at_once: int
     cached_runs_max: int
+    interceptors: Sequence[Interceptor] = ()
     edge: PayloadEdge = PLAIN
     graceful_shutdown_timeout: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerUsage:
+    """What a worker has taken of what it may take."""
+
+    cached_workflows: int = 0
+    running_activities: int = 0
+    """With local ones, which have no slot."""
+    activity_slots: int = 0
 
 
 class WorkerRooms:
@@ -104,6 +116,7 @@ class WorkerRooms:
             save_progress=ProgressDoor(connection, identity, surroundings).save,
             sealing=None if edge.is_plain else Sealing(edge, loop),
             hides_messages=edge.encodes_failures,
+            interceptors=settings.interceptors,
         )
         self._local = LocalActivities(
             settings.activities,
@@ -113,11 +126,14 @@ class WorkerRooms:
             executor=settings.executor,
             at_once_max=settings.local_activities_at_once,
             now_us=_now_us,
+            interceptors=settings.interceptors,
+            hides_messages=edge.encodes_failures,
         )
+        self._cache = RunCache(settings.cached_runs_max)
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
         self._workflow_tasks = WorkflowTasks(
             make_instance=settings.make_instance,
-            cache=RunCache(settings.cached_runs_max),
+            cache=self._cache,
             history=TaskHistory(
                 self._service, WorkflowService(connection, edge), identity.namespace, surroundings
             ),
@@ -135,6 +151,13 @@ class WorkerRooms:
         )
         self._guard = GuardThread((heartbeats.tick, watch.tick))
         self._guard.start()
+
+    def usage(self) -> WorkerUsage:
+        return WorkerUsage(
+            cached_workflows=len(self._cache),
+            running_activities=self._activities.running + self._local.running,
+            activity_slots=self._poller.activity_slots.total,
+        )
 
     async def poll(self) -> None:
         """Never returns. Raises RPCError when polling makes no sense (no such namespace), and

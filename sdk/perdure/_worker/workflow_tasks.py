@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from perdure._failures import exception_to_failure
 from perdure._replay.interrupts import DeadlockDetected
@@ -178,7 +179,9 @@ class WorkflowTasks:
             try:
                 return go_on()
             except Exception as error:  # a defect of ours: never of the user's code
-                logger.exception("workflow task of %s could not be run", polled.workflow_id)
+                logger.exception(
+                    "workflow task of %s could not be run", polled.workflow_id, extra=_who(polled)
+                )
                 return self._failure("WORKER_FAILURE", error)
             finally:
                 self._watch.leave(polled)
@@ -218,17 +221,24 @@ class WorkflowTasks:
             self._complete_failed(polled, error, "BAD_COMMAND")
             return
         self._keep(run, keeps=keeps)
-        self._submit(polled, completion, run)
+        self._submit(polled, completion, run, outcome.afterwards)
 
     def _submit(
-        self, polled: PolledWorkflowTask, completion: Completion, run: CachedRun | None
+        self,
+        polled: PolledWorkflowTask,
+        completion: Completion,
+        run: CachedRun | None,
+        afterwards: Sequence[Callable[[], None]] = (),
     ) -> None:
         if self._watch.reported is polled:  # the guard thread has spoken for it
             if run is not None:
                 self._cache.evict(run)
             self._settle(polled)
             return
-        self._completions.submit(completion, partial(self._settled, polled, run, completion.size))
+        settled = partial(self._settled, polled, run, completion.size)
+        if afterwards:
+            settled = partial(settled, afterwards=afterwards)
+        self._completions.submit(completion, settled)
 
     def _settled(
         self,
@@ -236,9 +246,13 @@ class WorkflowTasks:
         run: CachedRun | None,
         size: int,
         error: RPCError | PayloadError | None,
+        *,
+        afterwards: Sequence[Callable[[], None]] = (),
     ) -> None:
         if error is None:
             self._settle(polled)
+            if afterwards:
+                _do_all(afterwards)
             return
         if run is not None:
             self._cache.evict(run)
@@ -253,7 +267,12 @@ class WorkflowTasks:
             self._complete_failed(polled, refused, "BAD_COMMAND")
             return
         if error.status is not RPCStatusCode.NOT_FOUND:  # too late is nothing to speak of
-            logger.warning("completion of %s was not taken: %s", polled.workflow_id, error)
+            logger.warning(
+                "completion of %s was not taken: %s",
+                polled.workflow_id,
+                error,
+                extra=_who(polled),
+            )
         self._settle(polled)
 
     def _settle(self, polled: PolledWorkflowTask) -> None:
@@ -271,7 +290,9 @@ class WorkflowTasks:
                 for token in polled.query_tokens
                 if token not in answered
             ]
-        self._completions.submit(queries_answered(results), partial(self._settled, polled, None, 0))
+        afterwards = outcome.afterwards if isinstance(outcome, TaskSuccess) else ()
+        settled = partial(self._settled, polled, None, 0, afterwards=afterwards)
+        self._completions.submit(queries_answered(results), settled)
 
     def _complete_failed(
         self, polled: PolledWorkflowTask, error: Exception, cause: str | None = None
@@ -298,7 +319,21 @@ class WorkflowTasks:
             polled.run_id,
             failure.cause.name,
             "(not shown, it is encoded)" if self._hides_messages else failure.failure.message,
+            extra=_who(polled),
         )
+
+
+def _who(polled: PolledWorkflowTask) -> dict[str, Any]:
+    """For machines that read the log: as of `workflow.logger`."""
+    return {"perdure_workflow": {"workflow_id": polled.workflow_id, "run_id": polled.run_id}}
+
+
+def _do_all(afterwards: Sequence[Callable[[], None]]) -> None:
+    for one in afterwards:
+        try:
+            one()
+        except Exception:  # an interceptor's: it must not cost the worker anything
+            logger.exception("what an interceptor wanted done after a workflow task failed")
 
 
 def _too_much_at_once(size: int) -> PayloadTooLargeError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from perdure.client import Client
+from perdure.client import Client, Interceptor, Plugin
 from perdure.converter import DataConverter
 from perdure.testing._engine import Engine, advice, load_engines
 
@@ -24,6 +24,8 @@ class _ClientOptions(NamedTuple):
     namespace: str
     data_converter: DataConverter
     identity: str | None
+    interceptors: Sequence[Interceptor]
+    plugins: Sequence[Plugin]
 
     async def connect(self, address: str) -> Client:
         """Makes the namespace, should it be another one than that which every engine has."""
@@ -32,6 +34,8 @@ class _ClientOptions(NamedTuple):
             namespace=self.namespace,
             data_converter=self.data_converter,
             identity=self.identity,
+            interceptors=self.interceptors,
+            plugins=self.plugins,
         )
         if self.namespace != DEFAULT_NAMESPACE:
             try:
@@ -67,6 +71,8 @@ class WorkflowEnvironment:
         namespace: str = DEFAULT_NAMESPACE,
         data_converter: DataConverter = DataConverter.default,
         identity: str | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        plugins: Sequence[Plugin] = (),
     ) -> Self:
         """The whole engine in this process and event loop, on a store in memory, whose time skips.
 
@@ -79,7 +85,7 @@ class WorkflowEnvironment:
         Raises RuntimeError that says what to install when the engine is not there.
         """
         engines = load_engines("server")
-        options = _ClientOptions(namespace, data_converter, identity)
+        options = _ClientOptions(namespace, data_converter, identity, interceptors, plugins)
         return await cls._start(engines.start_time_skipping, "server", options)
 
     @classmethod
@@ -89,6 +95,8 @@ class WorkflowEnvironment:
         namespace: str = DEFAULT_NAMESPACE,
         data_converter: DataConverter = DataConverter.default,
         identity: str | None = None,
+        interceptors: Sequence[Interceptor] = (),
+        plugins: Sequence[Plugin] = (),
     ) -> Self:
         """An engine in this process on an embedded PostgreSQL, in a folder that goes with it. Time is
         real. Takes seconds to start: for a session's fixture.
@@ -96,7 +104,7 @@ class WorkflowEnvironment:
         Raises RuntimeError that says what to install, or why PostgreSQL cannot run here.
         """
         engines = load_engines("dev-server")
-        options = _ClientOptions(namespace, data_converter, identity)
+        options = _ClientOptions(namespace, data_converter, identity, interceptors, plugins)
         return await cls._start(engines.start_local, "dev-server", options)
 
     @classmethod

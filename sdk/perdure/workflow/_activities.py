@@ -7,17 +7,18 @@ an activity known only by name needs `result_type` to give a typed result.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
 from perdure._definitions import ActivityDefinition
+from perdure._interceptors.workflow import StartActivityInput
 from perdure._payload import Payload
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.activity_versions import version_to_schedule
 from perdure._replay.machines.activity import ActivityCancellationType
-from perdure._replay.messages import ScheduleActivity
-from perdure._replay.run import current_run
+from perdure._replay.messages import NO_HEADER, ScheduleActivity
+from perdure._replay.run import WorkflowRun, current_run
 from perdure.common import Priority, RetryPolicy
 
 _Ts = TypeVarTuple("_Ts")
@@ -271,7 +272,6 @@ async def execute_activity_class(  # type: ignore[misc]  # as above
     return await start_activity(activity, *arguments, **options)
 
 
-_NO_HEADER: dict[str, Payload] = {}
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -280,6 +280,43 @@ def _start(
 ) -> ActivityHandle[Any]:
     run = current_run()
     run.check_may_act()
+    if run.outbound is not None:
+        return run.outbound.start_activity(_input_of(name, version, hint, args, options))
+    return schedule(run, name, version, hint, args, options, NO_HEADER)
+
+
+def _input_of(
+    name: str, version: int | None, hint: Any, args: Sequence[Any], options: ActivityOptions
+) -> StartActivityInput:
+    return StartActivityInput(
+        activity=name,
+        args=args,
+        activity_id=options.get("activity_id"),
+        task_queue=options.get("task_queue"),
+        schedule_to_close_timeout=options.get("schedule_to_close_timeout"),
+        schedule_to_start_timeout=options.get("schedule_to_start_timeout"),
+        start_to_close_timeout=options.get("start_to_close_timeout"),
+        heartbeat_timeout=options.get("heartbeat_timeout"),
+        retry_policy=options.get("retry_policy"),
+        cancellation_type=options.get("cancellation_type", ActivityCancellationType.TRY_CANCEL),
+        headers=NO_HEADER,
+        summary=options.get("summary"),
+        priority=options.get("priority"),
+        ret_type=hint,
+        version=version,
+    )
+
+
+def schedule(
+    run: WorkflowRun,
+    name: str,
+    version: int | None,
+    hint: Any,
+    args: Sequence[Any],
+    options: ActivityOptions,
+    header: Mapping[str, Payload],
+) -> ActivityHandle[Any]:
+    """What `start_activity` does behind all interceptors."""
     schedule_to_close_ms = to_ms(options.get("schedule_to_close_timeout"))
     start_to_close_ms = to_ms(options.get("start_to_close_timeout"))
     if not schedule_to_close_ms and not start_to_close_ms:
@@ -294,7 +331,7 @@ def _start(
         activity_type=name,
         task_queue=options.get("task_queue") or "",
         input=run.converter.to_payloads(args),
-        header=_NO_HEADER,
+        header=header,
         schedule_to_close_timeout_ms=schedule_to_close_ms,
         schedule_to_start_timeout_ms=to_ms(options.get("schedule_to_start_timeout")),
         start_to_close_timeout_ms=start_to_close_ms,

@@ -8,15 +8,14 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple, overload
 
 from perdure._definitions import workflow_definition
 from perdure._failures import failure_to_exception
-from perdure._payload import Payload
+from perdure._interceptors.workflow import ContinueAsNewInput
 from perdure._replay.interrupts import ContinueAsNewError
-from perdure._replay.messages import ContinueAsNew
-from perdure._replay.run import current_run
+from perdure._replay.messages import NO_HEADER, ContinueAsNew
+from perdure._replay.run import WorkflowRun, current_run
 from perdure.common import RetryPolicy
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
-_NO_HEADER: dict[str, Payload] = {}
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -80,17 +79,34 @@ def continue_as_new(  # type: ignore[misc]  # mypy does not match *Ts with *Any
     name = workflow or ""
     if not isinstance(name, str):
         name = workflow_definition(name).name
+    asked = ContinueAsNewInput(
+        workflow=name or None,
+        args=arguments or args,
+        task_queue=task_queue,
+        run_timeout=run_timeout,
+        task_timeout=task_timeout,
+        retry_policy=retry_policy,
+        memo=memo,
+        headers=NO_HEADER,
+    )
+    if run.outbound is not None:
+        run.outbound.continue_as_new(asked)
+    continue_run_as_new(run, asked)
+
+
+def continue_run_as_new(run: WorkflowRun, asked: ContinueAsNewInput) -> NoReturn:
+    """What `continue_as_new` does behind all interceptors."""
     converter = run.converter
     raise ContinueAsNewError(
         ContinueAsNew(
-            workflow_type=name,
-            task_queue=task_queue or "",
-            input=converter.to_payloads(arguments or args),
-            header=_NO_HEADER,
-            memo={key: converter.to_payload(value) for key, value in (memo or {}).items()},
-            run_timeout_ms=_timeout_ms(run_timeout),
-            task_timeout_ms=_timeout_ms(task_timeout),
-            retry_policy=retry_policy,
+            workflow_type=asked.workflow or "",
+            task_queue=asked.task_queue or "",
+            input=converter.to_payloads(asked.args),
+            header=asked.headers,
+            memo={key: converter.to_payload(value) for key, value in (asked.memo or {}).items()},
+            run_timeout_ms=_timeout_ms(asked.run_timeout),
+            task_timeout_ms=_timeout_ms(asked.task_timeout),
+            retry_policy=asked.retry_policy,
         )
     )
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from perdure._definitions import startable_workflow
+from perdure._interceptors.workflow import StartChildWorkflowInput
 from perdure._payload import Payload
 from perdure._replay.child_handle import NO_ARGUMENT, ChildWorkflowHandle, one_or_all
 from perdure._replay.children import children_of
@@ -19,6 +20,7 @@ from perdure._replay.external_messages import (
     StartChildWorkflow,
 )
 from perdure._replay.machines.child import ChildWorkflowCancellationType
+from perdure._replay.messages import NO_HEADER
 from perdure._replay.run import WorkflowRun, current_run
 from perdure.common import (
     Priority,
@@ -34,7 +36,6 @@ _S = TypeVar("_S")
 _A = TypeVar("_A")
 _R = TypeVar("_R")
 _P = ParamSpec("_P")
-_NO_HEADER: dict[str, Payload] = {}
 
 
 class ChildWorkflowOptions(TypedDict, total=False):
@@ -124,7 +125,32 @@ async def start_child_workflow(
         name, hint = definition.name, result_type or definition.signature.result
     run = current_run()
     run.check_may_act()
-    command = _command(run, name, one_or_all(arg, args), options)
+    values = one_or_all(arg, args)
+    if run.outbound is not None:
+        return await run.outbound.start_child_workflow(_input_of(name, values, hint, options))
+    return await begin_child(run, name, values, hint, options, NO_HEADER)
+
+
+def _input_of(
+    name: str, args: Sequence[Any], hint: Any, options: ChildWorkflowOptions
+) -> StartChildWorkflowInput:
+    given: dict[str, Any] = {**options}
+    given["id"] = _id_of(name, options)
+    return StartChildWorkflowInput(
+        workflow=name, args=args, headers=NO_HEADER, ret_type=hint, **given
+    )
+
+
+async def begin_child(
+    run: WorkflowRun,
+    name: str,
+    args: Sequence[Any],
+    hint: Any,
+    options: ChildWorkflowOptions,
+    header: Mapping[str, Payload],
+) -> ChildWorkflowHandle[Any, Any]:
+    """What `start_child_workflow` does behind all interceptors."""
+    command = _command(run, name, args, options, header)
     cancellation = options.get(
         "cancellation_type", ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED
     )
@@ -185,21 +211,29 @@ async def execute_child_workflow(workflow: Any, arg: Any = NO_ARGUMENT, **option
     return await handle
 
 
-def _command(
-    run: WorkflowRun, name: str, args: Sequence[Any], options: ChildWorkflowOptions
-) -> StartChildWorkflow:
-    converter = run.converter
+def _id_of(name: str, options: ChildWorkflowOptions) -> str:
     workflow_id = options.get("id")
     if workflow_id == "":
         raise ValueError(f"child workflow {name!r}: an id must not be empty")
+    return workflow_id or str(uuid4())
+
+
+def _command(
+    run: WorkflowRun,
+    name: str,
+    args: Sequence[Any],
+    options: ChildWorkflowOptions,
+    header: Mapping[str, Payload],
+) -> StartChildWorkflow:
+    converter = run.converter
     priority = options.get("priority")
     memo = options.get("memo") or {}
     return StartChildWorkflow(
-        workflow_id=workflow_id or str(uuid4()),
+        workflow_id=_id_of(name, options),
         workflow_type=name,
         task_queue=options.get("task_queue") or "",
         input=converter.to_payloads(args),
-        header=_NO_HEADER,
+        header=header,
         execution_timeout_ms=to_ms(options.get("execution_timeout")),
         run_timeout_ms=to_ms(options.get("run_timeout")),
         task_timeout_ms=to_ms(options.get("task_timeout")),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import random as random_module  # noqa: TID251 - only the type: the object is seeded by the run id
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
+from perdure._logs import InfoLoggerAdapter
 from perdure._payload import Payload
 from perdure._replay.loop import DeterministicLoop
 from perdure._replay.memo import memo_of
@@ -84,6 +85,11 @@ class Info:
 
 def info() -> Info:
     run = current_run()
+    return info_of(run) if run.outbound is None else run.outbound.info()
+
+
+def info_of(run: WorkflowRun) -> Info:
+    """What `info` says behind all interceptors."""
     known: Info | None = run.info
     if known is None:
         known = run.info = _info(run)
@@ -122,6 +128,12 @@ def _info(run: WorkflowRun) -> Info:
         workflow_start_time=start_time,
         workflow_type=started.workflow_type,
     )
+
+
+def extern_functions() -> Mapping[str, Callable[..., Any]]:
+    """What the worker's interceptors left in `WorkflowInterceptorClassInput` for use from here."""
+    interception = current_run().interception
+    return {} if interception is None else interception.extern_functions
 
 
 def in_workflow() -> bool:
@@ -244,21 +256,32 @@ def _duration(duration_ms: int) -> timedelta | None:
     return timedelta(milliseconds=duration_ms) if duration_ms else None
 
 
-class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
-    """Says nothing on replay, where it has been said before.
+class LoggerAdapter(InfoLoggerAdapter):
+    """Says nothing on replay, where it has been said before, unless `log_during_replay`.
 
-    Adds which run speaks: to the message for people, as `perdure_workflow` for machines.
+    Adds which run speaks: to the message for people (`workflow_info_on_message`), as the dict
+    `perdure_workflow` of the record for machines (`workflow_info_on_extra`), and if wanted as all
+    of `info()`, the record's `workflow_info` (`full_workflow_info_on_extra`).
     """
 
+    def __init__(self, logger: logging.Logger, extra: Mapping[str, Any] | None = None) -> None:
+        super().__init__(logger, extra)
+        self.workflow_info_on_message = True
+        self.workflow_info_on_extra = True
+        self.full_workflow_info_on_extra = False
+        self.log_during_replay = False
+
     def isEnabledFor(self, level: int) -> bool:
-        return not (in_workflow() and current_run().silent) and super().isEnabledFor(level)
+        if not self.log_during_replay and in_workflow() and current_run().silent:
+            return False
+        return super().isEnabledFor(level)
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
         if not in_workflow():
             return msg, kwargs
-        known = info()
+        known = info_of(current_run())
         fields = {
             "attempt": known.attempt,
             "namespace": known.namespace,
@@ -270,8 +293,13 @@ class LoggerAdapter(logging.LoggerAdapter[logging.Logger]):
         update = current_update.get()
         if update is not None:
             fields |= {"update_id": update.id, "update_name": update.name}
-        kwargs["extra"] = {**(kwargs.get("extra") or {}), "perdure_workflow": fields}
-        return f"{msg} ({fields})", kwargs
+        added: dict[str, Any] = {}
+        if self.workflow_info_on_extra:
+            added["perdure_workflow"] = fields
+        if self.full_workflow_info_on_extra:
+            added["workflow_info"] = known
+        kwargs["extra"] = self.with_info(kwargs, added)
+        return f"{msg} ({fields})" if self.workflow_info_on_message else msg, kwargs
 
 
-logger = LoggerAdapter(logging.getLogger("perdure.workflow"), None)
+logger = LoggerAdapter(logging.getLogger("perdure.workflow"))

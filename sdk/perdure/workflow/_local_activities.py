@@ -6,15 +6,17 @@ worker dies before is run again. For what takes seconds, or must be watched whil
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
 from perdure._definitions import ActivityDefinition
+from perdure._interceptors.workflow import StartLocalActivityInput
+from perdure._payload import Payload
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.local_activities import LocalActivities
 from perdure._replay.machines.activity import ActivityCancellationType
-from perdure._replay.messages import LocalActivityTask
+from perdure._replay.messages import NO_HEADER, LocalActivityTask
 from perdure._replay.run import WorkflowRun, current_run
 from perdure.common import RetryPolicy
 from perdure.workflow._activities import to_ms
@@ -282,6 +284,38 @@ def _start(
 ) -> ActivityHandle[Any]:
     run = current_run()
     run.check_may_act()
+    if run.outbound is not None:
+        return run.outbound.start_local_activity(_input_of(name, hint, args, options))
+    return begin_local(run, name, hint, args, options, NO_HEADER)
+
+
+def _input_of(
+    name: str, hint: Any, args: Sequence[Any], options: LocalActivityOptions
+) -> StartLocalActivityInput:
+    return StartLocalActivityInput(
+        activity=name,
+        args=args,
+        activity_id=options.get("activity_id"),
+        schedule_to_close_timeout=options.get("schedule_to_close_timeout"),
+        schedule_to_start_timeout=options.get("schedule_to_start_timeout"),
+        start_to_close_timeout=options.get("start_to_close_timeout"),
+        retry_policy=options.get("retry_policy"),
+        local_retry_threshold=options.get("local_retry_threshold"),
+        cancellation_type=options.get("cancellation_type", ActivityCancellationType.TRY_CANCEL),
+        headers=NO_HEADER,
+        ret_type=hint,
+    )
+
+
+def begin_local(
+    run: WorkflowRun,
+    name: str,
+    hint: Any,
+    args: Sequence[Any],
+    options: LocalActivityOptions,
+    header: Mapping[str, Payload],
+) -> ActivityHandle[Any]:
+    """What `start_local_activity` does behind all interceptors."""
     assert run.started is not None
     schedule_to_close_ms = to_ms(options.get("schedule_to_close_timeout"))
     start_to_close_ms = to_ms(options.get("start_to_close_timeout"))
@@ -304,6 +338,7 @@ def _start(
         ),
         attempt=1,
         scheduled_time_us=run.now_us,
+        header=header,
     )
     cancellation = options.get("cancellation_type", ActivityCancellationType.TRY_CANCEL)
     return _local(run).start(task, hint, cancellation, int(activity_id))

@@ -17,12 +17,15 @@ from perdure._failures import exception_to_failure
 from perdure._payload import Payload
 from perdure._replay import messages as m
 from perdure._replay.instance import WorkflowInstance
+from perdure._replay.interception import Interception
 from perdure.converter import DataConverter
 from perdure.errors import (
     ActivityInfo,
     FailureInfo,
     RetryState,
 )
+from perdure.worker import Interceptor
+from perdure.workflow._outbound import RootOutbound
 
 CONVERTER = DataConverter.default.payload_converter
 START_US = 1_700_000_000_000_000
@@ -42,12 +45,15 @@ def value_of(payload: Sequence[Payload], hint: Any = Any) -> Any:
 in_memory: list[WorkflowInstance] = []
 
 
-def new_instance(cls: type, *, guarded: bool = True) -> WorkflowInstance:
+def new_instance(
+    cls: type, *, guarded: bool = True, interceptors: Sequence[Interceptor] = ()
+) -> WorkflowInstance:
     instance = WorkflowInstance(
         workflow_definition(cls),
         namespace="default",
         data_converter=DataConverter.default,
         guarded=guarded,
+        interception=Interception.of(interceptors, RootOutbound),
     )
     in_memory.append(instance)
     return instance
@@ -68,10 +74,12 @@ class PocketEngine(OtherRuns):
         *args: Any,
         memo: dict[str, Payload] | None = None,
         started: dict[str, Any] | None = None,
+        interceptors: Sequence[Interceptor] = (),
     ) -> None:
         """`started`: what the first event says besides."""
         self.cls = cls
-        self.instance = new_instance(cls)
+        self.interceptors = interceptors
+        self.instance = new_instance(cls, interceptors=interceptors)
         self.events: list[m.Event] = []
         self.now_us = START_US
         self.sent = 0  # events that the cached instance has
@@ -86,9 +94,7 @@ class PocketEngine(OtherRuns):
             run_id="0199c7d2-1111-7222-8333-444455556666",
             first_run_id="0199c7d2-1111-7222-8333-444455556666",
             workflow_type=cls.__name__,
-            task_queue="orders",
             input=payloads(*args),
-            header={},
             memo=memo or {},
             attempt=1,
             execution_timeout_ms=0,
@@ -96,7 +102,7 @@ class PocketEngine(OtherRuns):
             task_timeout_ms=10_000,
             retry_policy=None,
             priority=0,
-            **(started or {}),
+            **({"header": {}, "task_queue": "orders"} | (started or {})),
         )
 
     # --- events -----------------------------------------------------------------------------------
@@ -149,22 +155,24 @@ class PocketEngine(OtherRuns):
         started = self.started_timer(timer_id)
         self.add(m.TimerFired, timer_id=timer_id, started_event_id=started)
 
-    def signal(self, name: str, *args: Any) -> None:
+    def signal(self, name: str, *args: Any, header: dict[str, Payload] | None = None) -> None:
         self.add(
             m.WorkflowExecutionSignaled,
             signal_name=name,
             input=payloads(*args),
-            header={},
+            header=header or {},
             identity="a client",
         )
 
-    def update(self, update_id: str, name: str, *args: Any) -> None:
+    def update(
+        self, update_id: str, name: str, *args: Any, header: dict[str, Payload] | None = None
+    ) -> None:
         self.updates.append(
             m.Update(
                 update_id=update_id,
                 update_name=name,
                 args=payloads(*args),
-                header={},
+                header=header or {},
                 identity="a client",
             )
         )
@@ -204,6 +212,7 @@ class PocketEngine(OtherRuns):
                     self.write_other(command)
                 else:
                     self._write(command)
+            self._do_afterwards(outcome)
         return outcome
 
     def task(self) -> list[m.Command]:
@@ -340,7 +349,7 @@ class PocketEngine(OtherRuns):
     def replay_outcome(self, cls: type | None = None) -> m.TaskSuccess | m.TaskFailure:
         """The history up to its last workflow task, on a fresh instance of `cls`."""
         last = max(e.event_id for e in self.events if isinstance(e, m.WorkflowTaskStarted))
-        instance = new_instance(cls or self.cls)
+        instance = new_instance(cls or self.cls, interceptors=self.interceptors)
         outcome = instance.activate(self.message(self.events[:last]))
         instance.evict()
         return outcome
@@ -352,17 +361,29 @@ class PocketEngine(OtherRuns):
 
     def replay_all(self, cls: type | None = None) -> m.TaskSuccess | m.TaskFailure:
         """The whole history, the events of the last commands too, as for a query."""
-        instance = new_instance(cls or self.cls)
+        instance = new_instance(cls or self.cls, interceptors=self.interceptors)
         outcome = instance.activate(self.message(self.events, query_only=True))
         instance.evict()
         return outcome
 
-    def query(self, query_type: str, *args: Any) -> m.QueryResult:
+    def query(
+        self, query_type: str, *args: Any, header: dict[str, Payload] | None = None
+    ) -> m.QueryResult:
         """On the cached instance, with nothing new."""
-        query = m.Query(query_token=b"q", query_type=query_type, args=payloads(*args), header={})
+        query = m.Query(
+            query_token=b"q", query_type=query_type, args=payloads(*args), header=header or {}
+        )
         outcome = self.instance.activate(self.message([], queries=[query], query_only=True))
+        self._do_afterwards(outcome)
         (result,) = outcome.query_results
         return result
+
+    @staticmethod
+    def _do_afterwards(outcome: m.TaskSuccess | m.TaskFailure) -> None:
+        """As a worker does once the engine has taken the task."""
+        if isinstance(outcome, m.TaskSuccess):
+            for one in outcome.afterwards:
+                one()
 
 
 def names(commands: Sequence[m.Command]) -> list[str]:

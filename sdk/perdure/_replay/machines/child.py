@@ -19,6 +19,7 @@ afterwards is not looked at.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -91,7 +92,7 @@ NOT_YET_ASKED = frozenset({_S.CREATED, _S.INITIATED, _S.STARTED})
 class Family(Protocol):
     def cancel(self, machine: ChildMachine) -> None: ...
 
-    def signal(self, machine: ChildMachine, signal: Any, args: Any) -> RequestFuture[None]: ...
+    def signal(self, machine: ChildMachine, signal: Any, args: Any) -> Awaitable[None]: ...
 
 
 class ChildMachine:
@@ -144,7 +145,7 @@ class ChildMachine:
         self._family.cancel(self)
         return True
 
-    def signal(self, signal: Any, args: Any) -> RequestFuture[None]:
+    def signal(self, signal: Any, args: Any) -> Awaitable[None]:
         return self._family.signal(self, signal, args)
 
     def describe(self) -> str:
