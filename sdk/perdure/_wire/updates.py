@@ -41,10 +41,10 @@ class UpdateRequest:
     update_id: str
     name: str
     args: list[Payload]
+    header: Mapping[str, Payload] = field(default_factory=lambda: NO_HEADER)
     sent: Any = field(default=None, repr=False)
     """The message, with its payloads as codecs have made them: encrypted once more they would be other
     bytes, and so another request under the same id."""
-    header: Mapping[str, Payload] = field(default_factory=lambda: NO_HEADER)
 
 
 @dataclass(frozen=True, slots=True)
