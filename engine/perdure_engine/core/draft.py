@@ -13,6 +13,7 @@ import msgspec
 
 from perdure_engine.core import events as ev
 from perdure_engine.core.apply import apply
+from perdure_engine.core.audit import Entry
 from perdure_engine.core.events import BufferedEvent, Event, InboxEvent
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.ids import queue_number
@@ -42,6 +43,7 @@ class Env(msgspec.Struct):
 
 class Draft:
     __slots__ = (
+        "audit",
         "buffered",
         "env",
         "events",
@@ -77,6 +79,7 @@ class Draft:
         # the run that follows this one, which has closed: saved in the same batch
         self.next_run: Draft | None = None
         self.rejected: dict[str, Failure] | None = None  # updates: told to who waits, kept nowhere
+        self.audit: list[Entry] | None = None  # for the log of what operators did
 
     @property
     def empty(self) -> bool:
@@ -88,7 +91,14 @@ class Draft:
             or self.timers
             or self.gone_timers
             or self.is_new
+            or self.audit
         )
+
+    def note(self, entry: Entry) -> None:
+        """Saved with whatever else the draft has."""
+        if self.audit is None:
+            self.audit = []
+        self.audit.append(entry)
 
     # ---- events
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from perdure_engine.core import limits
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.requests import recent_ids, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import WorkflowExecutionSignaled
 from perdure_engine.core.intents import SignalWorkflow
+
+SAGA_SIGNAL = "__perdure_saga"  # perdure.common has the same: an operator's word to a saga
 
 
 def decide(draft: Draft, intent: SignalWorkflow) -> None:
@@ -15,6 +19,8 @@ def decide(draft: Draft, intent: SignalWorkflow) -> None:
         return
     require_open(draft.state)
     require_room(draft)
+    if intent.signal_name == SAGA_SIGNAL:  # the word itself is the caller's bytes
+        note(draft, Action.SAGA_WORD, intent)
     draft.record(
         WorkflowExecutionSignaled(
             0,

@@ -48,6 +48,7 @@ def apply_batch(tables: Tables, batch: Batch) -> None:
             tables.visibility, "visibility", map(_listed, batch.visibility), shards, _same_listing
         ),
         _replaced(tables.snapshots, "snapshots", batch.snapshots, shards, None),
+        _inserted(tables.audit, "audit", batch.audit, shards),
     ]
     staged: list[tuple[Table[Any], list[Any]]] = [stage() for stage in stages]
     for table, rows in staged:
@@ -92,6 +93,9 @@ def apply_removal(tables: Tables, removal: Removal) -> None:
     heads = [head for run_id in run_ids if (head := tables.executions.get(shard_id, run_id))]
     if any(head.status == STATUS_OPEN for head in heads):
         raise GuardFailed("a run that is open")
+    _, audited = _inserted(tables.audit, "audit", removal.audit, {shard_id})()
+    for entry in audited:
+        tables.audit.put(entry)
     for head in heads:
         tables.executions.delete(head)
     of_many_rows: tuple[Table[Any], ...] = (tables.history, tables.inbox, tables.snapshots)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.rows import (
     CurrentRunRow,
@@ -33,6 +34,7 @@ from perdure_engine.ports.store import (
     TokenKeyRow,
     VisibilityFilter,
 )
+from perdure_engine.store.memory.audit import MemoryAudit, insert_audit
 from perdure_engine.store.memory.batch import apply_batch, apply_removal, apply_sweep
 from perdure_engine.store.memory.checks import UNIQUE_VIOLATION
 from perdure_engine.store.memory.faults import Faults, Moment
@@ -265,21 +267,23 @@ class MemoryNamespaces:
         await self.faults.meet("list_namespaces", Moment.BEFORE)
         return sorted(self.tables.namespaces.values(), key=lambda row: row.name)
 
-    async def create_namespace(self, row: NamespaceRow) -> bool:
+    async def create_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
         await self.faults.meet("create_namespace", Moment.BEFORE)
         if any(row.name == other.name for other in self.tables.namespaces.values()):
             return False
         if row.namespace_id in self.tables.namespaces:
             raise BatchRefused(UNIQUE_VIOLATION, "the namespace's id exists")
+        insert_audit(self.tables, audited)
         self.tables.namespaces[row.namespace_id] = row
         await self.faults.meet("create_namespace", Moment.AFTER)
         return True
 
-    async def update_namespace(self, row: NamespaceRow) -> bool:
+    async def update_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
         await self.faults.meet("update_namespace", Moment.BEFORE)
         stored = self.tables.namespaces.get(row.namespace_id)
         if stored is None or stored.conflict_token != row.conflict_token:
             return False
+        insert_audit(self.tables, audited)
         self.tables.namespaces[row.namespace_id] = NamespaceRow(
             row.namespace_id,
             row.name,
@@ -361,7 +365,9 @@ class MemoryMembership:
         return True
 
 
-class MemoryStore(MemoryCommits, MemoryRuns, MemoryLists, MemoryNamespaces, MemoryMembership):
+class MemoryStore(
+    MemoryCommits, MemoryRuns, MemoryLists, MemoryNamespaces, MemoryMembership, MemoryAudit
+):
     """ports.store.Store over dicts.
 
     `clock` returns the database's time in µs. `faults` makes calls fail or wait. Several engine
