@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from perdure_engine.core.audit import AuditRow, Head
+from perdure_engine.core.audit import AuditRow, Entry, Head
 
 UNIQUE_VIOLATION = "23505"
 """The sqlstate of a `BatchRefused` that says: the place in the chain is taken, look at its head again."""
@@ -24,6 +25,8 @@ class AuditFilter(msgspec.Struct, frozen=True):
     time_min_us: int = 0
     time_max_us: int = 0
 
+
+T = TypeVar("T")
 
 AuditKey = tuple[int, int, int]
 """The last row of a page: time, chain, seq."""
@@ -58,4 +61,12 @@ class AuditStore(Protocol):
 
     async def drop_audit(self, begin: Head) -> None:
         """Delete the chain's rows up to and with `begin`, which is remembered instead of them."""
+        ...
+
+
+class Ledger(Protocol):
+    """The installation's own chain, to which any node may add."""
+
+    async def write(self, entry: Entry, save: Callable[[AuditRow], Awaitable[T]]) -> T:
+        """Give `save` the entry at its place, again when the place is taken; what `save` returns."""
         ...

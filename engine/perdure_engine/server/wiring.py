@@ -12,10 +12,14 @@ from typing import NamedTuple
 
 import structlog
 
+from perdure_engine.frontend import filters
 from perdure_engine.frontend.frontend import About, Frontend
+from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer, load_sealer
+from perdure_engine.history.batches import Batches
 from perdure_engine.history.controller import ShardController
+from perdure_engine.history.expiry import Expiry
 from perdure_engine.history.retention import Retention
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.service import HistoryService
@@ -116,6 +120,7 @@ class Parts(NamedTuple):
     history: HistoryService
     controller: ShardController
     retention: Retention
+    batches: Batches
     matcher: Matcher
     frontend: Frontend
 
@@ -140,6 +145,7 @@ async def _start(
     lifecycle.at_stop("history", parts.history.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
+    await lifecycle.begin("batches", parts.batches.start, parts.batches.stop)
 
     node = Node(
         node_id, address, foundation.about, parts.history, lifecycle, parts.lease.lease_valid
@@ -210,6 +216,8 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     matcher.connect(history)
     lease.on_lapse(history.lapsed)
     store.sample = rooms.database_clock.sample
+    batches = Batches(rooms, store, history.shards, number_of_shards, filters.read_condition)
+    ledger = InstallationLedger(store)
     frontend = Frontend(
         history=history,
         matching=matcher,
@@ -222,10 +230,17 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         db_now_us=rooms.database_clock.low_us,
         about=about,
         cron=cron,
+        audit=store,
+        ledger=ledger,
+        batches=store,
+        batch_begun=batches.wake,
     )
     controller = ShardController(history, directory, store, number_of_shards)
-    retention = Retention(rooms, store, history.shards)
-    return Parts(lease, directory, writer, history, controller, retention, matcher, frontend)
+    expiry = Expiry(rooms, store, ledger, history.shards)
+    retention = Retention(rooms, store, history.shards, others=(expiry.run_once,))
+    return Parts(
+        lease, directory, writer, history, controller, retention, batches, matcher, frontend
+    )
 
 
 async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:

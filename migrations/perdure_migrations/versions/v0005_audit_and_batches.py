@@ -64,6 +64,7 @@ create table if not exists batch_parts (
   job_id text not null,
   state int2 not null,
   position uuid not null,
+  pending bytea not null,
   done int8 not null,
   failed int8 not null,
   last_failure text not null,

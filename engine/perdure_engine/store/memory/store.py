@@ -36,9 +36,10 @@ from perdure_engine.ports.store import (
 )
 from perdure_engine.store.memory.audit import MemoryAudit, insert_audit
 from perdure_engine.store.memory.batch import apply_batch, apply_removal, apply_sweep
+from perdure_engine.store.memory.batches import MemoryBatches
 from perdure_engine.store.memory.checks import UNIQUE_VIOLATION
 from perdure_engine.store.memory.faults import Faults, Moment
-from perdure_engine.store.memory.filters import matches
+from perdure_engine.store.memory.filters import listed
 from perdure_engine.store.memory.tables import Tables
 
 _NEVER_US = 253_402_214_400_000_000  # 9999-12-31: when an open run closes, for the order
@@ -244,17 +245,7 @@ class MemoryLists:
         return sorted(Counter(found).items(), key=lambda one: str(one[0]))
 
     def _matching(self, where: VisibilityFilter) -> Iterator[VisibilityRow]:
-        for row in self.tables.visibility.all():
-            if (
-                row.namespace_id == where.namespace_id
-                and (not where.statuses or row.status in where.statuses)
-                and where.workflow_type in ("", row.workflow_type)
-                and row.workflow_id.startswith(where.workflow_id_prefix)
-                and row.start_us >= where.start_min_us
-                and (not where.start_max_us or row.start_us < where.start_max_us)
-                and (where.expression is None or matches(where.expression, row))
-            ):
-                yield row
+        return (row for row in self.tables.visibility.all() if listed(where, row))
 
 
 class MemoryNamespaces:
@@ -366,7 +357,13 @@ class MemoryMembership:
 
 
 class MemoryStore(
-    MemoryCommits, MemoryRuns, MemoryLists, MemoryNamespaces, MemoryMembership, MemoryAudit
+    MemoryCommits,
+    MemoryRuns,
+    MemoryLists,
+    MemoryNamespaces,
+    MemoryMembership,
+    MemoryAudit,
+    MemoryBatches,
 ):
     """ports.store.Store over dicts.
 

@@ -10,6 +10,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[i
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  # likewise
 
 from perdure_api.v1 import (
+    audit_service_pb2,
+    batch_service_pb2,
     namespace_service_pb2,
     operator_service_pb2,
     worker_service_pb2,
@@ -17,6 +19,8 @@ from perdure_api.v1 import (
 )
 from perdure_engine.core import limits
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.transport.grpc.audit_service import AuditService
+from perdure_engine.transport.grpc.batch_service import BatchService
 from perdure_engine.transport.grpc.decode import method_handlers
 from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.namespace_service import NamespaceService
@@ -102,4 +106,6 @@ class GrpcServer:
             (named(worker_service_pb2, "WorkerService"), WorkerService(frontend, errors)),
             (named(namespace_service_pb2, "NamespaceService"), NamespaceService(frontend)),
             (named(operator_service_pb2, "OperatorService"), OperatorService(frontend)),
+            (named(audit_service_pb2, "AuditService"), AuditService(frontend)),
+            (named(batch_service_pb2, "BatchService"), BatchService(frontend)),
         ]
