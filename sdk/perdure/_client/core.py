@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from perdure._client.coalescing import Coalescer
 from perdure._client.waits import ResultWaits
 from perdure._wire.activity_service import ActivityService
+from perdure._wire.audit_service import AuditService
+from perdure._wire.batch_service import BatchService
 from perdure._wire.batching import PORTION_MIN
 from perdure._wire.calls import Call, Target
 from perdure._wire.connection import Connection
@@ -57,6 +59,8 @@ class ClientCore:
         self.operator_service = OperatorService(connection)
         self.update_service = UpdateService(connection, edge)
         self.activity_service = ActivityService(connection, edge)
+        self.audit_service = AuditService(connection)
+        self.batch_service = BatchService(connection, edge)
         # Queries travel apart, so that one that takes long never holds up a start.
         self._calls = Coalescer(
             self.workflow_service.batch_call,

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from perdure_api.v1 import batch_service_pb2 as pb
 from perdure_engine.frontend.frontend import Frontend
-from perdure_engine.frontend.handlers.describe_batch import BatchDescription, describe_batch
+from perdure_engine.frontend.handlers.describe_batch import (
+    BatchDescription,
+    BatchState,
+    describe_batch,
+)
 from perdure_engine.frontend.handlers.list_batches import list_batches
 from perdure_engine.frontend.handlers.start_batch import StartBatch, start_batch
 from perdure_engine.frontend.handlers.stop_batch import stop_batch
+from perdure_engine.ports.batches import BatchOperation
 from perdure_engine.transport.grpc.decode import Context
+
+_OPERATIONS = {
+    BatchOperation.TERMINATE: pb.BATCH_OPERATION_TYPE_TERMINATE,
+    BatchOperation.CANCEL: pb.BATCH_OPERATION_TYPE_CANCEL,
+    BatchOperation.SIGNAL: pb.BATCH_OPERATION_TYPE_SIGNAL,
+    BatchOperation.DELETE: pb.BATCH_OPERATION_TYPE_DELETE,
+}
+_STATES = {
+    BatchState.RUNNING: pb.BATCH_OPERATION_STATE_RUNNING,
+    BatchState.COMPLETED: pb.BATCH_OPERATION_STATE_COMPLETED,
+    BatchState.STOPPED: pb.BATCH_OPERATION_STATE_STOPPED,
+}
 
 
 class BatchService:
@@ -66,8 +83,8 @@ def _info(found: BatchDescription) -> pb.BatchOperationInfo:
     row, job = found.row, found.row.job
     return pb.BatchOperationInfo(
         job_id=row.job_id,
-        operation=job.operation.value,  # the numbers are the wire's
-        state=found.state.value,
+        operation=_OPERATIONS[job.operation],
+        state=_STATES[found.state],
         query=job.query,
         reason=job.reason,
         identity=job.identity,
