@@ -141,7 +141,9 @@ def check(before: Head, row: AuditRow) -> Head:
     if row.seq != before.seq + 1:
         raise Broken(before.chain, before.seq + 1, f"the row is missing (the next is {row.seq})")
     if _hash(before.hash, row.content) != row.hash:
-        raise Broken(before.chain, row.seq, "its hash is not that of its content and the row before")
+        raise Broken(
+            before.chain, row.seq, "its hash is not that of its content and the row before"
+        )
     link = _link(row)
     entry = link.entry
     shown = (row.shard_id, row.seq, row.time_us, row.namespace_id, row.workflow_id, row.action)

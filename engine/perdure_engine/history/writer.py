@@ -399,9 +399,7 @@ class Writer:
             self._rooms.database_clock.sample(database_us)
             shard.removing.removed(taken)
 
-    async def _find_out_removal(
-        self, shard: Shard, batch_id: bytes, taken: list[Leaving]
-    ) -> None:
+    async def _find_out_removal(self, shard: Shard, batch_id: bytes, taken: list[Leaving]) -> None:
         """Whether it landed must be known before anything more is written: it may have added to the audit log,
         and a place there is taken once."""
         lapses = shard.lapses

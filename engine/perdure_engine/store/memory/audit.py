@@ -29,7 +29,9 @@ class MemoryAudit:
 
     async def load_audit_heads(self, chains: list[int]) -> list[Head]:
         await self.faults.meet("load_audit_heads", Moment.BEFORE)
-        last = [rows[-1] for one in sorted(set(chains)) if (rows := self.tables.audit.in_order(one))]
+        last = [
+            rows[-1] for one in sorted(set(chains)) if (rows := self.tables.audit.in_order(one))
+        ]
         return [_head(row) for row in last]
 
     async def load_audit_begins(self) -> list[Head]:

@@ -98,6 +98,15 @@ def apply_removal(tables: Tables, removal: Removal) -> None:
         tables.audit.put(entry)
     for head in heads:
         tables.executions.delete(head)
+    _remove_rows(tables, shard_id, run_ids)
+    for run_id, workflow in zip(removal.run_ids, removal.workflows, strict=True):
+        current = tables.current_runs.get(shard_id, workflow)
+        if current is not None and current.run_id == run_id:
+            tables.current_runs.delete(current)
+    _advance(tables, [removal.fence], removal.batch_id)
+
+
+def _remove_rows(tables: Tables, shard_id: int, run_ids: set[bytes]) -> None:
     of_many_rows: tuple[Table[Any], ...] = (tables.history, tables.inbox, tables.snapshots)
     for table in of_many_rows:
         for run_id in run_ids:
@@ -106,11 +115,6 @@ def apply_removal(tables: Tables, removal: Removal) -> None:
     for run_id in run_ids:
         if listed := tables.visibility.get(shard_id, run_id):
             tables.visibility.delete(listed)
-    for run_id, workflow in zip(removal.run_ids, removal.workflows, strict=True):
-        current = tables.current_runs.get(shard_id, workflow)
-        if current is not None and current.run_id == run_id:
-            tables.current_runs.delete(current)
-    _advance(tables, [removal.fence], removal.batch_id)
 
 
 def _held(tables: Tables, fences: list[Fence]) -> set[int]:

@@ -57,9 +57,7 @@ w_audit as (
     as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash)
   join f on f.shard_id = u.shard_id and f.commit_seq > 0
   returning t.shard_id)"""
-REMOVED_COMPLETE: Final[LiteralString] = (
-    "(select count(*) from w_audit) = cardinality($9::int4[])"
-)
+REMOVED_COMPLETE: Final[LiteralString] = "(select count(*) from w_audit) = cardinality($9::int4[])"
 
 # Beside a namespace's change: for each row that `w` has written, and so for none when it wrote none.
 NAMESPACE_CHANGED: Final[LiteralString] = """\
