@@ -33,6 +33,7 @@ from perdure_engine.ports.store import StoreError
 POLL_S = 2.0  # until a job that another node has taken in is found
 CHUNK_MAX = 100  # runs taken at once; fewer when that is more than a second's worth
 RETRY_S = 1.0
+RATE_MIN = 0.01  # of a node that has few of many shards: it still goes on
 FAILURE_CHARACTERS_MAX = 500
 
 JobKey = tuple[bytes, str]
@@ -137,10 +138,13 @@ class _Walk:
             began = self._rooms.clock.monotonic()
             if not await self._act(batch, part):
                 return
+            rate = max(batch.job.rps * share(), RATE_MIN)
+            paced_s = len(part.pending) / rate - (self._rooms.clock.monotonic() - began)
+            if paced_s > 0:
+                await self._rooms.clock.sleep(paced_s)
             if batch.stopped_us is not None:
                 await self._save(pending=(), state=PartState.CLOSED)
                 return
-            rate = max(batch.job.rps * share(), 0.01)
             chunk = max(1, min(CHUNK_MAX, int(rate)))
             where = targets_of(part.namespace_id, batch.job, batch.started_us, self._read_query)
             targets = await self._store.load_batch_targets(
@@ -151,9 +155,6 @@ class _Walk:
                 return
             if not await self._save(pending=tuple(targets), position=targets[-1].run_id):
                 return
-            paced_s = len(part.pending) / rate - (self._rooms.clock.monotonic() - began)
-            if paced_s > 0:
-                await self._rooms.clock.sleep(paced_s)
 
     @property
     def _gone(self) -> bool:

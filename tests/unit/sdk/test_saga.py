@@ -154,7 +154,9 @@ def test_an_operator_may_give_one_up() -> None:
 
 
 def notes(commands: Sequence[Command]) -> list[CompensationNote]:
-    return [one.compensation for one in commands if isinstance(one, RecordMarker) and one.compensation]
+    return [
+        one.compensation for one in commands if isinstance(one, RecordMarker) and one.compensation
+    ]
 
 
 def test_the_audit_log_hears_how_each_compensation_went_and_never_what_an_error_said() -> None:

@@ -26,7 +26,8 @@ with w as (
 select w.job_id from w"""
 )
 
-# $13 when it was stopped. One that is not there would be inserted, and divides by zero (22012).
+# $13 when it was stopped. $4 is empty: one that is not there would be inserted without a job, and divides
+# by zero (22012).
 STOP: Final[LiteralString] = (
     """\
 with w as (
@@ -35,12 +36,12 @@ with w as (
   from unnest($13::timestamptz[]) as u(stopped_at)
   on conflict (namespace_id, job_id) do update set stopped_at = excluded.stopped_at
   where t.stopped_at is null
-  returning t.started_at),
+  returning t.started_at, t.job),
 """
     + audit.BATCH_CHANGED
     + """
-select div(1::numeric,
-  (case when w.started_at = $3::timestamptz then 1 else 0 end)::numeric)::int8 as guard
+select div(1::numeric, (case when w.started_at = $3::timestamptz and length(w.job) > 0
+  then 1 else 0 end)::numeric)::int8 as guard
 from w"""
 )
 
@@ -88,7 +89,9 @@ def start_parameters(row: BatchRow, audited: AuditRow) -> list[object]:
 
 def stop_parameters(row: BatchRow, audited: AuditRow) -> list[object]:
     assert row.stopped_us is not None
-    return [*start_parameters(row, audited), Instants([row.stopped_us])]
+    values = start_parameters(row, audited)
+    values[3] = b""
+    return [*values, Instants([row.stopped_us])]
 
 
 def page_parameters(namespace_id: bytes, before: BatchKey | None, limit: int) -> list[object]:
