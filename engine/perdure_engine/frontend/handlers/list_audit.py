@@ -43,8 +43,10 @@ async def list_audit(
         if where.namespace_id is None:
             raise invalid("namespace", "is required with a workflow_id")
     checks.label("action", where.action, NAME_BYTES_MAX)
-    checks.instant("time_min_us", where.time_min_us)
-    checks.instant("time_max_us", where.time_max_us)
+    for field in ("time_min_us", "time_max_us"):
+        checks.instant(field, getattr(where, field))
+        if getattr(where, field) > checks.DATETIME_US_MAX:
+            raise invalid(field, "is no instant of the next 8,000 years")
     size = checks.page_size("page_size", page_size)
     scope = SCOPE + msgspec.msgpack.encode(where)
     before = None
