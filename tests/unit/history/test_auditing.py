@@ -7,7 +7,7 @@ leaves nothing, neither in the database nor in the memory of where the chain end
 import asyncio
 
 import pytest
-from tests.unit.history.chains import log_of
+from tests.simulation.audit_chains import log_of
 from tests.unit.history.room import (
     FINISH,
     NAMESPACE,

@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.unit.history.chains import all_of, log_of
+from tests.simulation.audit_chains import all_of, log_of
 from tests.unit.history.room import (
     FINISH,
     NAMESPACE,
@@ -226,6 +226,27 @@ async def test_a_node_that_dies_between_two_chunks_or_in_one_is_followed(room: R
     assert await done(room) == (40, 0)
     acted = [name for action, name in all_of(room.tables) if action == "workflow.terminate"]
     assert sorted(acted) == sorted(f"o{number}" for number in range(40))
+    await follower.stop()
+
+
+@in_room()
+async def test_a_chunk_that_is_acted_on_twice_signals_each_run_once(room: Room) -> None:
+    """Invariant 41: the request id is made of the job and the run."""
+    first = await room.node(1, 2, 3, 4)
+    run_ids = [(await first.start(f"o{number}")).run_id for number in range(12)]
+    await begin(room, BatchOperation.SIGNAL, signal_name="wake", rps=4)
+    job = batches(first)
+    await job.run_once()
+    await pass_time(1.5)
+    await job.stop()
+    second = await room.node(1, 2, 3, 4)
+    follower = batches(second)
+    await follower.run_once()
+    await pass_time(30)
+    assert await done(room) == (12, 0)
+    for run_id in run_ids:
+        kinds = [type(event).__name__ for event in await room.history(run_id)]
+        assert kinds.count("WorkflowExecutionSignaled") == 1
     await follower.stop()
 
 

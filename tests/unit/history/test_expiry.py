@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.history.chains import log_of
+from tests.simulation.audit_chains import log_of
 from tests.unit.history.room import NAMESPACE, Node, Room, in_room, pass_time
 from tests.unit.history.test_batches import JOB, batches, begin
 from tests.unit.history.test_removing import keep_for
