@@ -61,6 +61,14 @@ _OPERATIONS = {
 }
 
 
+_TYPES = {number: operation for operation, number in _OPERATIONS.items()}
+_STATES = {
+    pb.BATCH_OPERATION_STATE_RUNNING: BatchOperationState.RUNNING,
+    pb.BATCH_OPERATION_STATE_COMPLETED: BatchOperationState.COMPLETED,
+    pb.BATCH_OPERATION_STATE_STOPPED: BatchOperationState.STOPPED,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRequest:
     namespace: str
@@ -127,12 +135,10 @@ async def _sent(call: Callable[..., Awaitable[Any]], request: Any, timeout_s: fl
 
 
 def _info(message: pb.BatchOperationInfo) -> BatchOperationInfo:
-    known = set(BatchOperationType)
-    states = set(BatchOperationState)
     return BatchOperationInfo(
         job_id=message.job_id,
-        operation=BatchOperationType(message.operation) if message.operation in known else None,
-        state=BatchOperationState(message.state) if message.state in states else None,
+        operation=_TYPES.get(message.operation),
+        state=_STATES.get(message.state),
         query=message.query,
         reason=message.reason,
         identity=message.identity,

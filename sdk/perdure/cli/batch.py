@@ -111,7 +111,7 @@ async def begin(
     if session.out.is_json:
         session.out.document({"job_id": job_id, "count": count})
     else:
-        session.out.document(job_id)
+        session.out.line(job_id)
     session.out.note(
         f"Begun for {count} runs: `perdure batch describe {job_id}` shows how far it is."
     )

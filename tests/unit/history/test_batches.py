@@ -264,7 +264,7 @@ async def test_an_old_owner_that_wakes_does_not_turn_the_part_back(room: Room) -
     new = await room.node(1, 2, 3, 4)
     job = batches(new)
     await job.run_once()
-    await pass_time(2)
+    await pass_time(15)
     hold.release()
     await pass_time(30)
     assert await closed(room)
