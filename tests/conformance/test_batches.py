@@ -16,6 +16,7 @@ from perdure_engine.ports.batches import (
     BatchRow,
     PartState,
     Target,
+    TargetPage,
     targets_of,
 )
 from perdure_engine.ports.store import BatchRefused, Store
@@ -132,12 +133,29 @@ async def test_targets_are_the_open_runs_of_one_shard_that_the_query_finds(
     await owner.commit(owner.batch(visibility=rows))
     where = targets_of(NAMESPACE, JOB, START_US + 1, read_condition)
 
-    async def found(**changes: object) -> list[Target]:
+    async def found(**changes: object) -> TargetPage:
         asked = {"where": where, "after_run_id": bytes(16), "limit": 10} | changes
         return await store.load_batch_targets(2, **asked)  # type: ignore[arg-type]  # a dict of all
 
     wanted = [Target(run.run_id, run.workflow_id) for run in (runs[0], *runs[3:])]
-    assert await found() == wanted
-    assert await found(limit=2) == wanted[:2]
-    assert await found(after_run_id=wanted[1].run_id) == wanted[2:]
-    assert await found(where=targets_of(OTHER, JOB, START_US + 1, read_condition)) == []
+    assert await found() == (wanted, None)
+    assert await found(limit=2) == (wanted[:2], wanted[1].run_id)
+    assert await found(after_run_id=wanted[1].run_id) == (wanted[2:], None)
+    assert await found(where=targets_of(OTHER, JOB, START_US + 1, read_condition)) == ([], None)
+    assert await found(limit=4) == (wanted, wanted[3].run_id)
+
+
+async def test_a_page_looks_at_so_many_rows_and_says_where_the_next_begins(
+    store: Store, owner: Owner
+) -> None:
+    """Few that are found among many: no page reads a whole shard."""
+    runs = [Run(2) for _ in range(230)]
+    await owner.commit(owner.batch(visibility=[listed_row(run, 1, "Invoice") for run in runs]))
+    where = targets_of(NAMESPACE, JOB, START_US + 1, read_condition)
+    after: bytes | None = bytes(16)
+    pages = 0
+    while after is not None:
+        page = await store.load_batch_targets(2, where, after, 5)
+        assert page.targets == []
+        after, pages = page.last_run_id, pages + 1
+    assert pages == 3

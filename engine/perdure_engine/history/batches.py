@@ -147,13 +147,12 @@ class _Walk:
                 return
             chunk = max(1, min(CHUNK_MAX, int(rate)))
             where = targets_of(part.namespace_id, batch.job, batch.started_us, self._read_query)
-            targets = await self._store.load_batch_targets(
-                part.shard_id, where, part.position, chunk
-            )
-            if not targets:
+            page = await self._store.load_batch_targets(part.shard_id, where, part.position, chunk)
+            if not page.targets and page.last_run_id is None:
                 await self._save(pending=(), state=PartState.CLOSED)
                 return
-            if not await self._save(pending=tuple(targets), position=targets[-1].run_id):
+            position = page.last_run_id or page.targets[-1].run_id
+            if not await self._save(pending=tuple(page.targets), position=position):
                 return
 
     @property

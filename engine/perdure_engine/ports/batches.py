@@ -59,6 +59,29 @@ class Target(NamedTuple):
     workflow_id: str
 
 
+class TargetPage(NamedTuple):
+    """What the filter found among some rows that follow each other, and how far they go."""
+
+    targets: list[Target]
+    last_run_id: bytes | None  # the next page begins behind it; None: there are no further rows
+
+
+def target_page(rows: list[tuple[Target, bool]], looked_at: int, limit: int) -> TargetPage:
+    """Of `rows` with whether the filter finds them. There are further ones if there are as many as were looked at."""
+    targets: list[Target] = []
+    for target, found in rows:
+        if found:
+            targets.append(target)
+            if len(targets) == limit:
+                return TargetPage(targets, target.run_id)
+    return TargetPage(targets, rows[-1][0].run_id if len(rows) == looked_at else None)
+
+
+def rows_to_look_at(limit: int) -> int:
+    """Enough to find `limit` where one in ten is found, and never so many that a page takes long."""
+    return max(100, min(1_000, 10 * limit))
+
+
 class PartRow(NamedTuple):
     """One shard's part. `version` as stored: it is saved where the stored one is still the same."""
 
@@ -111,8 +134,8 @@ class BatchStore(Protocol):
 
     async def load_batch_targets(
         self, shard_id: int, where: VisibilityFilter, after_run_id: bytes, limit: int
-    ) -> list[Target]:
-        """Runs of the shard past a run id that the filter finds, in the order of their ids."""
+    ) -> TargetPage:
+        """Look at some runs of the shard past a run id, in the order of their ids: at most `limit` targets."""
         ...
 
     async def remove_batch(self, namespace_id: bytes, job_id: str) -> None:

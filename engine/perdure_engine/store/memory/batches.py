@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure_engine.core.audit import AuditRow
-from perdure_engine.ports.batches import BatchKey, BatchRow, PartRow, PartState, Target
+from perdure_engine.ports.batches import (
+    BatchKey,
+    BatchRow,
+    PartRow,
+    PartState,
+    Target,
+    TargetPage,
+    rows_to_look_at,
+    target_page,
+)
 from perdure_engine.ports.store import VisibilityFilter
 from perdure_engine.store.memory.audit import insert_audit
 from perdure_engine.store.memory.faults import Faults, Moment
@@ -84,11 +93,14 @@ class MemoryBatches:
 
     async def load_batch_targets(
         self, shard_id: int, where: VisibilityFilter, after_run_id: bytes, limit: int
-    ) -> list[Target]:
+    ) -> TargetPage:
         await self.faults.meet("load_batch_targets", Moment.BEFORE)
-        rows = self.tables.visibility.in_order(shard_id)
-        found = [row for row in rows if row.run_id > after_run_id and listed(where, row)]
-        return [Target(row.run_id, row.workflow_id) for row in found[:limit]]
+        looked_at = rows_to_look_at(limit)
+        rows = [
+            row for row in self.tables.visibility.in_order(shard_id) if row.run_id > after_run_id
+        ]
+        found = [(Target(row.run_id, row.workflow_id), listed(where, row)) for row in rows]
+        return target_page(found[:looked_at], looked_at, limit)
 
     async def remove_batch(self, namespace_id: bytes, job_id: str) -> None:
         await self.faults.meet("remove_batch", Moment.BEFORE)

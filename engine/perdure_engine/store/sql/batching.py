@@ -11,8 +11,11 @@ from perdure_engine.ports.batches import (
     BatchRow,
     PartRow,
     Target,
+    TargetPage,
     decode_job,
     decode_pending,
+    rows_to_look_at,
+    target_page,
 )
 from perdure_engine.ports.store import GuardFailed, VisibilityFilter
 from perdure_engine.store.sql import batch_operations, batch_parts, visibility
@@ -63,10 +66,14 @@ class SqlBatches:
 
     async def load_batch_targets(
         self, shard_id: int, where: VisibilityFilter, after_run_id: bytes, limit: int
-    ) -> list[Target]:
-        text, values = visibility.targets_statement(where, shard_id, after_run_id, limit)
+    ) -> TargetPage:
+        looked_at = rows_to_look_at(limit)
+        text, values = visibility.targets_statement(where, shard_id, after_run_id, looked_at)
         rows = await self._access.read(text, values, prepare=where.expression is None)
-        return [Target(*row) for row in rows]
+        found = [
+            (Target(run_id, workflow_id), found) for run_id, workflow_id, found in sorted(rows)
+        ]
+        return target_page(found, looked_at, limit)
 
     async def remove_batch(self, namespace_id: bytes, job_id: str) -> None:
         parts = await self.load_batch_parts(namespace_id, job_id)
