@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
+import msgspec
+
 from perdure._payload import Payload
 from perdure.errors import (
     ActivityError,
@@ -17,6 +19,8 @@ from perdure.errors import (
     ApplicationInfo,
     CanceledInfo,
     CancelledError,
+    ChildWorkflowError,
+    ChildWorkflowInfo,
     FailureError,
     FailureInfo,
     FailureKind,
@@ -145,6 +149,16 @@ def _info_of(error: BaseException, converter: PayloadConverter) -> FailureKind:
                 activity_id=error.activity_id,
                 retry_state=error.retry_state,
             )
+        case ChildWorkflowError():
+            return ChildWorkflowInfo(
+                namespace=error.namespace,
+                workflow_id=error.workflow_id,
+                run_id=error.run_id,
+                workflow_type=error.workflow_type,
+                initiated_event_id=error.initiated_event_id,
+                started_event_id=error.started_event_id,
+                retry_state=error.retry_state,
+            )
         case _:
             return ApplicationInfo(type=type(error).__name__)
 
@@ -185,6 +199,8 @@ def _error_of(failure: FailureInfo, converter: PayloadConverter) -> FailureError
                 activity_id=info.activity_id,
                 retry_state=info.retry_state,
             )
+        case ChildWorkflowInfo():
+            return ChildWorkflowError(message, **msgspec.structs.asdict(info))
         case _:
             assert_never(info)
 

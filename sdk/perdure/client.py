@@ -61,6 +61,7 @@ from perdure._wire.updates import WorkflowUpdateStage
 from perdure._wire.workflow_info import (
     PendingActivity,
     PendingActivityState,
+    PendingChildWorkflow,
     PendingTimer,
     PendingWorkflowTask,
     WorkflowExecution,
@@ -101,6 +102,7 @@ __all__ = [
     "Operator",
     "PendingActivity",
     "PendingActivityState",
+    "PendingChildWorkflow",
     "PendingTimer",
     "PendingWorkflowTask",
     "RPCError",

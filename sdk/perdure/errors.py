@@ -4,6 +4,7 @@ PerdureError
 ├── FailureError                      something ran and did not succeed; `cause` says why
 │   ├── ApplicationError              raised by the user's code, or made of what it raised
 │   ├── ActivityError                 an activity ended so; its cause is one of the others
+│   ├── ChildWorkflowError            a child workflow ended so; likewise
 │   ├── CancelledError                asked to stop, and did
 │   ├── TimeoutError                  a time limit passed; `type` says which
 │   ├── TerminatedError               stopped from outside, without being asked
@@ -131,6 +132,16 @@ class WorkerLostInfo(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
 
 
+class ChildWorkflowInfo(msgspec.Struct, frozen=True, kw_only=True):
+    namespace: str
+    workflow_id: str
+    run_id: str
+    workflow_type: str
+    initiated_event_id: int
+    started_event_id: int
+    retry_state: RetryState | None
+
+
 FailureKind = (
     ApplicationInfo
     | TimeoutInfo
@@ -139,6 +150,7 @@ FailureKind = (
     | ServerInfo
     | ActivityInfo
     | WorkerLostInfo
+    | ChildWorkflowInfo
 )
 
 
@@ -254,9 +266,43 @@ class ActivityError(FailureError):
         self.retry_state = retry_state
 
 
+class ChildWorkflowError(FailureError):
+    """A child workflow did not succeed, or was cancelled. `cause` is what happened in it or to it.
+
+    `run_id` is the last run of its chain; empty, and `started_event_id` 0: it was never started.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        namespace: str,
+        workflow_id: str,
+        run_id: str,
+        workflow_type: str,
+        initiated_event_id: int,
+        started_event_id: int,
+        retry_state: RetryState | None,
+    ) -> None:
+        super().__init__(message)
+        self.namespace = namespace
+        self.workflow_id = workflow_id
+        self.run_id = run_id
+        self.workflow_type = workflow_type
+        self.initiated_event_id = initiated_event_id
+        self.started_event_id = started_event_id
+        self.retry_state = retry_state
+
+
 class WorkflowAlreadyStartedError(FailureError):
+    """The id is taken. `run_id` is not known where a workflow hears it of its child."""
+
     def __init__(self, workflow_id: str, workflow_type: str, *, run_id: str | None = None) -> None:
-        super().__init__(f"workflow {workflow_id!r} is already running (run {run_id})")
+        super().__init__(
+            f"workflow {workflow_id!r} has already been started"
+            if run_id is None
+            else f"workflow {workflow_id!r} is already running (run {run_id})"
+        )
         self.workflow_id = workflow_id
         self.workflow_type = workflow_type
         self.run_id = run_id
@@ -266,7 +312,9 @@ def is_cancelled_exception(error: BaseException) -> bool:
     """Is this, in any of its forms, what a cancellation looks like?"""
     if isinstance(error, asyncio.CancelledError | CancelledError):
         return True
-    return isinstance(error, ActivityError) and isinstance(error.cause, CancelledError)
+    return isinstance(error, ActivityError | ChildWorkflowError) and isinstance(
+        error.cause, CancelledError
+    )
 
 
 # --- calls ----------------------------------------------------------------------------------------

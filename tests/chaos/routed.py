@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from perdure._replay.messages import Event
 from perdure._wire.completions import Completion
 from perdure._wire.connection import Connection
+from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.held import HeldTaskNews, HeldTaskState
 from perdure._wire.tasks import PolledTasks
 from perdure._wire.worker_service import BlockingWorkerService, WorkerIdentity, WorkerService
@@ -37,10 +38,16 @@ def install(addresses: Sequence[str]) -> None:
 
 
 class RoutedService(WorkerService):
-    def __init__(self, connection: Connection, identity: WorkerIdentity, task_queue: str) -> None:
-        super().__init__(connection, identity, task_queue)
+    def __init__(
+        self,
+        connection: Connection,
+        identity: WorkerIdentity,
+        task_queue: str,
+        edge: PayloadEdge = PLAIN,
+    ) -> None:
+        super().__init__(connection, identity, task_queue, edge)
         self._others = [
-            WorkerService(Connection(address), identity, task_queue)
+            WorkerService(Connection(address), identity, task_queue, edge)
             for address in _addresses
             if address != connection.target
         ]

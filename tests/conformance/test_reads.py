@@ -17,6 +17,7 @@ from tests.conformance.owner import (
     timer_row,
 )
 
+from perdure_engine.core.tasks import MESSAGE_QUEUE_NO, TaskState
 from perdure_engine.ports.rows import ROW_GONE, HistoryRow, InboxRow, SnapshotRow
 from perdure_engine.ports.store import FenceLost, Store
 
@@ -131,6 +132,33 @@ async def test_tasks_are_paged_in_key_order_over_queues(store: Store, owner: Own
     queue = await store.load_queue_tasks(SHARD, 2, 10, 5)
     assert [(row.queue_no, row.task_id) for row in queue] == [(2, 20), (2, 30)]
     assert len(await store.load_queue_tasks(SHARD, 2, 0, 2)) == 2
+
+
+async def test_messages_to_other_runs_come_before_all_queues(store: Store, owner: Owner) -> None:
+    """A take-over finds them on its first page; their queue number is below every hash."""
+    run = Run(SHARD)
+    messages = [
+        task_row(run, task_id, TaskState.TO_SEND, 1, queue_no=MESSAGE_QUEUE_NO)
+        for task_id in (30, 10, 20)
+    ]
+    await owner.commit(owner.batch(tasks=[task_row(run, 5, 1, 1, queue_no=0), *messages]))
+
+    first = await store.load_tasks(SHARD, (-1, -1), 2)
+    rest = await store.load_tasks(SHARD, (first[-1].queue_no, first[-1].task_id), 5)
+
+    assert [(row.queue_no, row.task_id) for row in first + rest] == [
+        (MESSAGE_QUEUE_NO, 10),
+        (MESSAGE_QUEUE_NO, 20),
+        (MESSAGE_QUEUE_NO, 30),
+        (0, 5),
+    ]
+    assert {row.state for row in first} == {TaskState.TO_SEND}
+    page = await store.load_queue_tasks(SHARD, MESSAGE_QUEUE_NO, 10, 5)
+    assert [row.task_id for row in page] == [20, 30]
+    gone = [row._replace(state=ROW_GONE, version=-1) for row in messages]
+    await owner.commit(owner.batch(tasks=gone))
+    page = await store.load_queue_tasks(SHARD, MESSAGE_QUEUE_NO, 0, 5)
+    assert {(row.state, row.version) for row in page} == {(ROW_GONE, 2)}
 
 
 async def test_timers_are_paged_in_time_order_up_to_the_window(store: Store, owner: Owner) -> None:

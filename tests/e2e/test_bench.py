@@ -35,6 +35,8 @@ def bench(perdure: CommandLine, *arguments: str) -> dict[str, Any]:
         ("W6", 32, {"max_ms"}),
         ("W8", 20, set[str]()),
         ("W10", 20, set[str]()),
+        ("W11", 20, {"max_ms"}),
+        ("W12", 20, set[str]()),
     ],
 )
 def test_workloads(perdure: CommandLine, workload: str, n: int, own: set[str]) -> None:

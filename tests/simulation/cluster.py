@@ -37,6 +37,7 @@ from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
 
 T = TypeVar("T")
+Decider = Callable[[list[ev.Event], ev.WorkflowExecutionStarted], list[cmd.Command]]
 NAMESPACE = b"simulated-ns-id-"
 QUEUE = "orders"
 CALL_LIMIT_S = 3.0
@@ -73,6 +74,7 @@ class Node:
         self.rooms.writer = self.writer = Writer(self.rooms)
         self.rooms.matching = self.matcher = Matcher()
         self.history = HistoryService(self.rooms, store, number_of_shards=SHARDS, address=name)
+        self.history.peers = Wire(cluster)
         self.matcher.connect(self.history)
         self.lease.on_lapse(self.history.lapsed)
         self.controller = ShardController(self.history, self.directory, store, SHARDS)
@@ -98,6 +100,38 @@ class Node:
         self.cluster.alarms.append((self.name, what, facts))
 
 
+class Wire:
+    """Implements ports.delivery.Peers: messages and answers take their time, and some are lost."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def deliver(self, shard_id: int, intent: intents.DeliveredIntent) -> Any:
+        cluster = self._cluster
+        lost = Rejected(Code.UNAVAILABLE, "LOST", "on its way or on its way back")
+        await asyncio.sleep(cluster.ids.jitter() * 0.02)
+        owner = next((n for n in cluster.nodes.values() if shard_id in n.history.owned()), None)
+        if owner is None or cluster.ids.jitter() < 0.1:
+            raise lost
+        try:
+            answer = await cluster.call(owner, _receive(owner, shard_id, intent))
+        except Gone:
+            raise lost from None
+        await asyncio.sleep(cluster.ids.jitter() * 0.02)
+        if cluster.ids.jitter() < 0.1:
+            raise lost
+        return answer
+
+
+def _receive(
+    node: Node, shard_id: int, intent: intents.DeliveredIntent
+) -> Callable[[], Awaitable[Any]]:
+    async def work() -> Any:
+        return await node.history.receive(shard_id, intent)
+
+    return work
+
+
 @dataclass
 class Effects:
     """What activities did to the world: (run, activity) -> start numbers of the attempts that ran to their end."""
@@ -115,6 +149,7 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.alarms: list[tuple[str, str, dict[str, object]]] = []
         self.effects = Effects()
+        self.deciders: dict[str, Decider] = {"Chain": _decide_chain}  # by workflow type
         self._names = 0
 
     def store_of(self, node: Node) -> Any:
@@ -320,8 +355,9 @@ class Worker:
     def _decide(self, events: list[ev.Event]) -> list[cmd.Command]:
         started = events[0]
         assert isinstance(started, ev.WorkflowExecutionStarted)
-        if started.workflow_type == "Chain":
-            return _decide_chain(events, started)
+        decider = self.cluster.deciders.get(started.workflow_type)
+        if decider is not None:
+            return decider(events, started)
         scheduled = sum(isinstance(event, ev.ActivityTaskScheduled) for event in events)
         completed = sum(isinstance(event, ev.ActivityTaskCompleted) for event in events)
         if completed < self.activities:

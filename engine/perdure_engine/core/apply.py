@@ -8,19 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import structs
+
 from perdure_engine.core import events as ev
 from perdure_engine.core import memo
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.events import Event, EventType
 from perdure_engine.core.fan_out import FanOut
 from perdure_engine.core.limits import REQUEST_MARK_EVERY
 from perdure_engine.core.search_attributes import merged
-from perdure_engine.core.state import Activity, Folded, Timer, Update, memo_of
+from perdure_engine.core.state import (
+    Activity,
+    Child,
+    ExternalInitiated,
+    Folded,
+    Timer,
+    Update,
+    memo_of,
+)
 from perdure_engine.core.transitions import (
     ACTIVITY,
+    CHILD,
+    EXTERNAL_CANCEL,
+    EXTERNAL_SIGNAL,
     TIMER,
     UPDATE,
     WORKFLOW,
     WORKFLOW_TASK,
+    ExternalPhase,
     IllegalMove,
     TimerPhase,
     UpdatePhase,
@@ -232,6 +247,71 @@ def _started_twice(folded: Folded, event: ev.WorkflowExecutionStarted) -> None:
     raise IllegalMove("WorkflowExecutionStarted is the first event and comes once")
 
 
+# ---- children and other runs
+
+
+def _child_initiated(folded: Folded, event: out.StartChildWorkflowExecutionInitiated) -> None:
+    if folded.children is None:
+        folded.children = {}
+    folded.children[event.event_id] = Child(event)
+
+
+def _child(folded: Folded, initiated_event_id: int) -> Child:
+    child = folded.children.get(initiated_event_id) if folded.children is not None else None
+    if child is None:
+        raise IllegalMove(f"no pending child was initiated by event {initiated_event_id}")
+    return child
+
+
+def _child_started(folded: Folded, event: out.ChildWorkflowExecutionStarted) -> None:
+    child = _child(folded, event.initiated_event_id)
+    child.phase = move(CHILD, child.phase, EventType.CHILD_WORKFLOW_EXECUTION_STARTED)
+    child.run_id = event.run_id
+    child.started_event_id = event.event_id
+    child.initiated = structs.replace(
+        child.initiated,
+        input=b"",
+        header=b"",
+        memo=b"",
+        search_attributes=(),
+        static_summary=b"",
+        static_details=b"",
+    )
+
+
+def _child_ended(event_type: EventType) -> Callable[[Folded, Any], None]:
+    def ended(folded: Folded, event: Any) -> None:
+        child = _child(folded, event.initiated_event_id)
+        child.phase = move(CHILD, child.phase, event_type)
+        assert folded.children is not None
+        del folded.children[event.initiated_event_id]
+        folded.children = folded.children or None
+
+    return ended
+
+
+def _external_initiated(folded: Folded, event: ExternalInitiated) -> None:
+    if folded.externals is None:
+        folded.externals = {}
+    folded.externals[event.event_id] = event
+
+
+def _external_ended(event_type: EventType) -> Callable[[Folded, Any], None]:
+    def ended(folded: Folded, event: Any) -> None:
+        externals = folded.externals
+        external = externals.get(event.initiated_event_id) if externals is not None else None
+        if external is None:
+            raise IllegalMove(f"nothing pending was initiated by event {event.initiated_event_id}")
+        signals = isinstance(external, out.SignalExternalWorkflowExecutionInitiated)
+        table = EXTERNAL_SIGNAL if signals else EXTERNAL_CANCEL
+        move(table, ExternalPhase.INITIATED, event_type)
+        assert externals is not None
+        del externals[event.initiated_event_id]
+        folded.externals = externals or None
+
+    return ended
+
+
 _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.WorkflowExecutionStarted: _started_twice,
     ev.WorkflowExecutionCompleted: _close(EventType.WORKFLOW_EXECUTION_COMPLETED),
@@ -263,4 +343,30 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.MarkerRecorded: _marker_recorded,
     ev.WorkflowPropertiesModified: _properties_modified,
     ev.UpsertWorkflowSearchAttributes: _search_attributes,
+    out.StartChildWorkflowExecutionInitiated: _child_initiated,
+    out.StartChildWorkflowExecutionFailed: _child_ended(
+        EventType.START_CHILD_WORKFLOW_EXECUTION_FAILED
+    ),
+    out.ChildWorkflowExecutionStarted: _child_started,
+    out.ChildWorkflowExecutionCompleted: _child_ended(EventType.CHILD_WORKFLOW_EXECUTION_COMPLETED),
+    out.ChildWorkflowExecutionFailed: _child_ended(EventType.CHILD_WORKFLOW_EXECUTION_FAILED),
+    out.ChildWorkflowExecutionCanceled: _child_ended(EventType.CHILD_WORKFLOW_EXECUTION_CANCELED),
+    out.ChildWorkflowExecutionTimedOut: _child_ended(EventType.CHILD_WORKFLOW_EXECUTION_TIMED_OUT),
+    out.ChildWorkflowExecutionTerminated: _child_ended(
+        EventType.CHILD_WORKFLOW_EXECUTION_TERMINATED
+    ),
+    out.SignalExternalWorkflowExecutionInitiated: _external_initiated,
+    out.SignalExternalWorkflowExecutionFailed: _external_ended(
+        EventType.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED
+    ),
+    out.ExternalWorkflowExecutionSignaled: _external_ended(
+        EventType.EXTERNAL_WORKFLOW_EXECUTION_SIGNALED
+    ),
+    out.RequestCancelExternalWorkflowExecutionInitiated: _external_initiated,
+    out.RequestCancelExternalWorkflowExecutionFailed: _external_ended(
+        EventType.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_FAILED
+    ),
+    out.ExternalWorkflowExecutionCancelRequested: _external_ended(
+        EventType.EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED
+    ),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.id_policies import IdReusePolicy
+from perdure_engine.core.parents import ParentClosePolicy
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import Attributes
 
@@ -107,6 +109,42 @@ class UpsertSearchAttributes(msgspec.Struct, frozen=True, gc=False):
     search_attributes: Attributes
 
 
+class StartChildWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    workflow_id: str
+    workflow_type: str
+    task_queue: str = ""  # "": the parent's
+    input: bytes = b""
+    header: bytes = b""
+    execution_timeout_ms: int = 0
+    run_timeout_ms: int = 0
+    task_timeout_ms: int = 0
+    retry_policy: RetryPolicy | None = None
+    parent_close_policy: ParentClosePolicy = ParentClosePolicy.TERMINATE
+    id_reuse_policy: IdReusePolicy = IdReusePolicy.ALLOW_DUPLICATE
+    cron_schedule: str = ""
+    memo: bytes = b""
+    search_attributes: Attributes = ()
+    priority: int = 0  # 0: the parent's
+    static_summary: bytes = b""
+    static_details: bytes = b""
+
+
+class SignalExternalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    workflow_id: str
+    run_id: bytes = b""  # b"": the current run
+    signal_name: str
+    input: bytes = b""
+    header: bytes = b""
+    child_workflow_only: bool = False  # it must be a child of this run; then `run_id` is not read
+
+
+class RequestCancelExternalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    workflow_id: str
+    run_id: bytes = b""
+    child_workflow_only: bool = False  # as above
+    reason: str = ""
+
+
 Command = (
     ScheduleActivity
     | RequestCancelActivity
@@ -122,9 +160,14 @@ Command = (
     | RecordMarker
     | ModifyProperties
     | UpsertSearchAttributes
+    | StartChildWorkflow
+    | RequestCancelExternalWorkflow
+    | SignalExternalWorkflow
 )
 
 UpdateCommand = AcceptUpdate | RejectUpdate | CompleteUpdate
+
+OutsideCommand = StartChildWorkflow | RequestCancelExternalWorkflow | SignalExternalWorkflow
 
 ClosingCommand = CompleteWorkflow | FailWorkflow | CancelWorkflow | ContinueAsNew
 """The last command of a run: nothing may follow it."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from perdure_engine.core import limits
-from perdure_engine.core.events import (
-    ClosingEvent,
-    WorkflowExecutionCompleted,
-    WorkflowExecutionContinuedAsNew,
-    WorkflowExecutionFailed,
-    WorkflowExecutionTimedOut,
-)
+from perdure_engine.core.closing import following as following
+from perdure_engine.core.messages import root_of
 from perdure_engine.core.replies import (
     Closed,
     Description,
     PendingActivity,
+    PendingChild,
     PendingTimer,
     PendingWorkflowTask,
     RunInfo,
@@ -26,6 +22,7 @@ def describe(state: RunState) -> Description:
     folded, started = state.folded, state.folded.started
     task = state.tasks.get(WORKFLOW_TASK_KEY)
     waits = state.timer_rows.get((TimerKind.CRON_OR_RETRY_BACKOFF, 0))
+    root_workflow_id, root_run_id = root_of(state)
     return Description(
         info=run_info(state),
         execution_timeout_ms=started.execution_timeout_ms,
@@ -43,7 +40,27 @@ def describe(state: RunState) -> Description:
         cron_schedule=started.cron_schedule,
         first_task_us=waits.due_us if waits is not None else 0,
         execution_deadline_us=started.execution_deadline_us,
+        children=_children(state),
+        parent=started.parent,
+        root_workflow_id=root_workflow_id,
+        root_run_id=root_run_id,
     )
+
+
+def _children(state: RunState) -> list[PendingChild]:
+    """Of an open run: a closed one waits for none."""
+    if not state.open or state.folded.children is None:
+        return []
+    return [
+        PendingChild(
+            child.initiated.workflow_id,
+            child.run_id,
+            child.initiated.workflow_type,
+            initiated_id,
+            child.initiated.parent_close_policy,
+        )
+        for initiated_id, child in state.folded.children.items()
+    ]
 
 
 def run_info(state: RunState) -> RunInfo:
@@ -66,20 +83,6 @@ def run_info(state: RunState) -> RunInfo:
         stuck_reason=failure.message if failure is not None else "",
         search_attributes=folded.search_attributes,
     )
-
-
-def following(closed: ClosingEvent | None) -> bytes:
-    """The run that follows a closed one; b"": none."""
-    match closed:
-        case (
-            WorkflowExecutionCompleted()
-            | WorkflowExecutionFailed()
-            | WorkflowExecutionTimedOut()
-            | WorkflowExecutionContinuedAsNew()
-        ):
-            return closed.new_run_id
-        case _:
-            return b""
 
 
 def closed_reply(state: RunState) -> Closed:

@@ -12,14 +12,23 @@ from collections.abc import Callable
 import msgspec
 
 from perdure_engine.core import events as ev
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.apply import apply
 from perdure_engine.core.audit import Entry
+from perdure_engine.core.closing import tell_relatives
 from perdure_engine.core.events import BufferedEvent, Event, InboxEvent
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.limits import RunLimits
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, RunState
-from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind, TimerRecord
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, Child, RunState
+from perdure_engine.core.tasks import (
+    MESSAGE_QUEUE_NO,
+    TaskKind,
+    TaskRecord,
+    TaskState,
+    TimerKind,
+    TimerRecord,
+)
 
 
 def no_cron(schedule: str, after_us: int) -> int:
@@ -53,6 +62,7 @@ class Draft:
         "inbox_done_before",
         "is_new",
         "listed",
+        "messages",
         "next_run",
         "rejected",
         "state",
@@ -80,6 +90,7 @@ class Draft:
         self.next_run: Draft | None = None
         self.rejected: dict[str, Failure] | None = None  # updates: told to who waits, kept nowhere
         self.audit: list[Entry] | None = None  # for the log of what operators did
+        self.messages = False  # some of `tasks` are messages to other runs
 
     @property
     def empty(self) -> bool:
@@ -129,9 +140,8 @@ class Draft:
         started: dict[int, int] = {}
         for event in waiting:
             event_id, _ = self.stamp()
-            numbered = _numbered(
-                event, event_id, max(event.time_us, state.folded.last_time_us), started
-            )
+            time_us = max(event.time_us, state.folded.last_time_us)
+            numbered = _numbered(event, event_id, time_us, started, state.folded.children)
             wakes = wakes or self._wakes(event)
             self.emit(numbered)
         return wakes or self._rule_is_met()
@@ -243,6 +253,14 @@ class Draft:
         self.put_task(record, key)
         return record
 
+    def new_message(self, key: int, workflow_id: str) -> None:
+        """Have something said to another run (`core.messages`): it is sent once this batch is saved."""
+        number, now_us = self.env.new_number(), self.env.now_us
+        record = TaskRecord(TaskKind.MESSAGE, workflow_id, MESSAGE_QUEUE_NO, number, key)
+        record.state, record.ready_us = TaskState.TO_SEND, now_us
+        self.put_task(record, key)
+        self.messages = True
+
     # ---- timers
 
     def put_timer(self, kind: TimerKind, reference: int, due_us: int) -> None:
@@ -290,7 +308,7 @@ class Draft:
         wakes = self._wakes(happened[-1])
         for event in happened:
             event_id, time_us = self.stamp()
-            self.emit(_numbered(event, event_id, time_us, started))
+            self.emit(_numbered(event, event_id, time_us, started, self.state.folded.children))
         if wakes or self._rule_is_met():
             self.schedule_workflow_task()
 
@@ -321,19 +339,29 @@ class Draft:
         return fan_out is not None and fan_out.is_met
 
     def close(self, event: Event) -> None:
-        """Emit the terminal event; every task and timer of the run is over."""
+        """Emit the terminal event; every task and timer of the run is over. What it had to say is said all the same."""
         self.emit(event)
         state = self.state
         if state.admitted:
             self.drop_admitted()
-        for key in list(state.tasks):
-            self.drop_task(key)
+        for key, record in list(state.tasks.items()):
+            if record.kind is not TaskKind.MESSAGE:
+                self.drop_task(key)
         for kind, reference in list(state.timer_rows):
             self.drop_timer(kind, reference)
+        if state.folded.children is not None or state.folded.started.parent is not None:
+            tell_relatives(self)
 
 
-def _numbered(event: BufferedEvent, event_id: int, time_us: int, started: dict[int, int]) -> Event:
-    """The event with its number. An activity's outcome learns here which number its Started event got."""
+def _numbered(
+    event: BufferedEvent,
+    event_id: int,
+    time_us: int,
+    started: dict[int, int],
+    children: dict[int, Child] | None,
+) -> Event:
+    """The event with its number. An activity's outcome learns here which number its Started event got, and a child's
+    end too."""
     match event:
         case ev.ActivityTaskStarted():
             started[event.scheduled_event_id] = event_id
@@ -348,6 +376,13 @@ def _numbered(event: BufferedEvent, event_id: int, time_us: int, started: dict[i
                 event_id=event_id,
                 time_us=time_us,
                 started_event_id=started.get(event.scheduled_event_id, 0),
+            )
+        case _ if children is not None and isinstance(event, out.ChildClosedEvent):
+            return msgspec.structs.replace(
+                event,
+                event_id=event_id,
+                time_us=time_us,
+                started_event_id=children[event.initiated_event_id].started_event_id,
             )
         case _:
             pass

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import enum
 
-import msgspec
-
+from perdure_engine.core.event_base import EventBase
 from perdure_engine.core.failures import Failure, RetryState, TimeoutType
 from perdure_engine.core.fan_out import WakeRule
+from perdure_engine.core.outside_events import HeardEvent, OutsideEvent
+from perdure_engine.core.parents import Parent
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import Attributes
 
@@ -49,6 +50,20 @@ class EventType(enum.IntEnum):
     MARKER_RECORDED = 25
     WORKFLOW_PROPERTIES_MODIFIED = 46
     UPSERT_WORKFLOW_SEARCH_ATTRIBUTES = 40
+    REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED = 22
+    REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_FAILED = 23
+    EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED = 24
+    START_CHILD_WORKFLOW_EXECUTION_INITIATED = 29
+    START_CHILD_WORKFLOW_EXECUTION_FAILED = 30
+    CHILD_WORKFLOW_EXECUTION_STARTED = 31
+    CHILD_WORKFLOW_EXECUTION_COMPLETED = 32
+    CHILD_WORKFLOW_EXECUTION_FAILED = 33
+    CHILD_WORKFLOW_EXECUTION_CANCELED = 34
+    CHILD_WORKFLOW_EXECUTION_TIMED_OUT = 35
+    CHILD_WORKFLOW_EXECUTION_TERMINATED = 36
+    SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED = 37
+    SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED = 38
+    EXTERNAL_WORKFLOW_EXECUTION_SIGNALED = 39
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -61,6 +76,9 @@ class WorkflowTaskFailedCause(enum.IntEnum):
     PAYLOAD_DECODE = 6
     DEADLOCK = 7
     BAD_UPDATE = 8
+    PENDING_CHILD_WORKFLOWS_LIMIT_EXCEEDED = 12
+    PENDING_SIGNALS_LIMIT_EXCEEDED = 13
+    PENDING_REQUEST_CANCEL_LIMIT_EXCEEDED = 14
 
 
 class Initiator(enum.IntEnum):
@@ -70,13 +88,6 @@ class Initiator(enum.IntEnum):
     WORKFLOW = 1
     RETRY = 2
     CRON_SCHEDULE = 3
-
-
-class EventBase(
-    msgspec.Struct, frozen=True, array_like=True, gc=False
-):  # no cycles: the collector need not look
-    event_id: int
-    time_us: int
 
 
 class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
@@ -111,6 +122,7 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     # Known to the runs before, with a time that they came before: (id, body hash, µs), oldest first.
     request_ids: tuple[tuple[bytes, bytes, int], ...] = ()
     search_attributes: Attributes = ()
+    parent: Parent | None = None
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
@@ -374,6 +386,7 @@ Event = (
     | MarkerRecorded
     | WorkflowPropertiesModified
     | UpsertWorkflowSearchAttributes
+    | OutsideEvent
 )
 
 ClosingEvent = (
@@ -394,6 +407,7 @@ BufferedEvent = (
     | TimerFired
     | WorkflowExecutionCancelRequested
     | WorkflowExecutionSignaled
+    | HeardEvent
 )
 """What may wait in the inbox, with event_id 0, while a workflow task is started."""
 

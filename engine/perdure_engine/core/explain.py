@@ -9,6 +9,7 @@ import msgspec
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState
 from perdure_engine.core.tasks import NO_ASIDE, TaskKind, TaskRecord, TaskState, TimerKind
+from perdure_engine.core.transitions import ChildPhase
 
 
 class WaitKind(enum.IntEnum):
@@ -23,6 +24,9 @@ class WaitKind(enum.IntEnum):
     TIMER = 9
     EVENT = 10  # a signal, a cancel: nothing of its own is under way
     ACTIVITY_PAUSED = 11  # an operator holds it back
+    CHILD_WORKFLOW_START = 20  # its start is on its way
+    CHILD_WORKFLOW = 21
+    EXTERNAL_WORKFLOW = 22  # a signal or a request to cancel is on its way to another run
 
 
 class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +35,7 @@ class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
     kind: WaitKind
     since_us: int
     until_us: int = 0
-    subject: str = ""  # the activity's or the timer's id
+    subject: str = ""  # the activity's or the timer's id, or another run's workflow id
     activity_type: str = ""
     task_queue: str = ""
     attempt: int = 0
@@ -51,6 +55,7 @@ def explain(state: RunState) -> Explanation:
         reasons = [WaitReason(kind=WaitKind.CLOSED, since_us=closed.time_us)]
     else:
         reasons = _of_workflow_task(state) + _of_activities(state) + _of_timers(state)
+        reasons += _of_other_runs(state)
     if not reasons:
         reasons = [
             WaitReason(
@@ -139,6 +144,19 @@ def _of_timers(state: RunState) -> list[WaitReason]:
         WaitReason(kind=WaitKind.TIMER, since_us=0, until_us=timer.fire_us, subject=timer.timer_id)
         for timer in state.folded.timers.values()
     ]
+
+
+def _of_other_runs(state: RunState) -> list[WaitReason]:
+    reasons = []
+    for child in (state.folded.children or {}).values():
+        started = child.phase is ChildPhase.STARTED
+        kind = WaitKind.CHILD_WORKFLOW if started else WaitKind.CHILD_WORKFLOW_START
+        since_us, subject = child.initiated.time_us, child.initiated.workflow_id
+        reasons.append(WaitReason(kind=kind, since_us=since_us, subject=subject))
+    for external in (state.folded.externals or {}).values():
+        kind, since_us = WaitKind.EXTERNAL_WORKFLOW, external.time_us
+        reasons.append(WaitReason(kind=kind, since_us=since_us, subject=external.workflow_id))
+    return reasons
 
 
 def waits_for_a_worker(reason: WaitReason) -> TaskKind | None:

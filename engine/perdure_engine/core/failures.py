@@ -15,6 +15,7 @@ class FailureKind(enum.IntEnum):
     SERVER = 5
     ACTIVITY = 6
     WORKER_LOST = 7
+    CHILD_WORKFLOW = 8
 
 
 class TimeoutType(enum.IntEnum):
@@ -37,14 +38,18 @@ class RetryState(enum.IntEnum):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One link of a chain of causes. Which of the fields below `cause` matter depends on `kind`."""
+    """One link of a chain of causes. Which of the fields below `cause` matter depends on `kind`.
+
+    CHILD_WORKFLOW has no fields of its own: `activity_id` is the child's workflow id, `identity` its run id,
+    `category` its namespace, `scheduled_event_id` the initiated event. So no other failure grows at rest.
+    """
 
     kind: FailureKind
     message: str
     stack_trace: str = ""
     source: str = "Engine"
     cause: Failure | None = None
-    type: str = ""  # APPLICATION: the error's class name; ACTIVITY: the activity's type
+    type: str = ""  # APPLICATION: the error's class name; ACTIVITY, CHILD_WORKFLOW: the type's name
     non_retryable: bool = False  # APPLICATION, SERVER
     details: bytes = b""  # APPLICATION, CANCELED: Payloads; TIMEOUT: the last heartbeat details
     next_retry_delay_ms: int | None = None  # APPLICATION

@@ -63,6 +63,23 @@ def next_run_id(run_id: bytes, number: int) -> bytes:
     return _version_8(digest.digest())
 
 
+def child_run_id(run_id: bytes, initiated_event_id: int) -> bytes:
+    """The id of the first run of the child that `run_id` started by that event: a repeat names the same run."""
+    return _between(run_id, initiated_event_id, b"perdure child")
+
+
+def message_request_id(run_id: bytes, key: int) -> bytes:
+    """The request id of what `run_id` asks of another run by the message of that key."""
+    return _between(run_id, key, b"perdure message")
+
+
+def _between(run_id: bytes, number: int, person: bytes) -> bytes:
+    digest = hashlib.blake2b(
+        number.to_bytes(8, "big", signed=True), digest_size=16, key=run_id, person=person
+    )
+    return _version_8(digest.digest())
+
+
 def uuid_text(raw: bytes) -> str:
     """The canonical text of 16 bytes."""
     h = raw.hex()

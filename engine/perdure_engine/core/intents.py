@@ -10,19 +10,15 @@ import enum
 import msgspec
 
 from perdure_engine.core.commands import Command
-from perdure_engine.core.events import WorkflowTaskFailedCause
+from perdure_engine.core.events import ClosingEvent, WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.fan_out import WakeRule
+from perdure_engine.core.id_policies import IdReusePolicy as IdReusePolicy
+from perdure_engine.core.parents import ChildOf, Parent
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.tokens import TaskToken
-
-
-class IdReusePolicy(enum.IntEnum):
-    ALLOW_DUPLICATE = 1
-    ALLOW_DUPLICATE_FAILED_ONLY = 2
-    REJECT_DUPLICATE = 3
 
 
 class IdConflictPolicy(enum.IntEnum):
@@ -86,6 +82,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     signal: StartSignal | None = None
     update: StartUpdate | None = None
     search_attributes: Attributes = ()
+    parent: Parent | None = None
 
 
 class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -98,6 +95,7 @@ class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     input: bytes = b""
     identity: str = ""
     header: bytes = b""
+    child_of: ChildOf | None = None  # it must be
 
 
 class CancelWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -108,6 +106,7 @@ class CancelWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     body_hash: bytes
     identity: str = ""
     reason: str = ""
+    child_of: ChildOf | None = None
 
 
 class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -119,6 +118,7 @@ class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     identity: str = ""
     reason: str = ""
     details: bytes = b""
+    child_of: ChildOf | None = None
 
 
 class DeleteWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -427,6 +427,58 @@ class TimeOutTask(msgspec.Struct, frozen=True, gc=False):
     timeout_type: TimeoutType
 
 
-ShardIntent = FireTimer | SaveStart | SaveProgress | PutBackTask | TimeOutTask
+class MessageOutcome(enum.IntEnum):
+    """How the other run answered a message."""
+
+    DONE = 1
+    NOT_FOUND = 2  # no such run, it has closed, or it is not the child it should be
+    ALREADY_EXISTS = 3
+    LIMIT = 4  # it takes no more of them
+    REFUSED = 5  # for good, for another reason
+
+
+class ReadMessage(msgspec.Struct, frozen=True, gc=False):
+    """Answered with the `messages.Message` that the run has to send; None: it has its answer by now."""
+
+    run_id: bytes
+    key: int  # of RunState.tasks
+    task_id: int
+
+
+class AnswerMessage(msgspec.Struct, frozen=True, gc=False):
+    """The other run has answered: that is written down, and the message is sent no more."""
+
+    run_id: bytes
+    key: int
+    task_id: int
+    outcome: MessageOutcome
+
+
+class CloseChild(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A child's chain has come to its end: told to the run that started it (`run_id`)."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    initiated_event_id: int
+    child_workflow_id: str
+    child_run_id: bytes
+    child_workflow_type: str
+    closed: ClosingEvent
+
+
+DeliveredIntent = StartWorkflow | SignalWorkflow | CancelWorkflow | TerminateWorkflow | CloseChild
+"""What one run asks of another: carried by a saved message, and safe to repeat."""
+
+ShardIntent = (
+    FireTimer
+    | SaveStart
+    | SaveProgress
+    | PutBackTask
+    | TimeOutTask
+    | ReadMessage
+    | AnswerMessage
+    | CloseChild
+)
 
 Intent = ClientIntent | WorkerIntent | ShardIntent

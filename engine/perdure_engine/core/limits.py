@@ -13,6 +13,8 @@ PAYLOAD_BYTES_MAX = 2 * 1024 * 1024  # one argument list or result
 MEMO_BYTES_MAX = 2 * 1024 * 1024
 HEADER_BYTES_MAX = 256 * 1024
 REQUEST_BYTES_MAX = 4 * 1024 * 1024 + 64 * 1024  # gRPC's 4 MiB and room for the envelope
+# All payloads of a child's start: with its names and attributes it must fit one request between nodes.
+CHILD_START_BYTES_MAX = 4 * 1024 * 1024 - 64 * 1024
 BATCH_MESSAGE_BYTES_MAX = 2 * 1024 * 1024  # senders cut their batches here
 TASK_HISTORY_PAGE_BYTES_MAX = 512 * 1024  # first page of a history that travels with a task
 HISTORY_PART_BYTES_MAX = (
@@ -77,6 +79,9 @@ class RunLimits(msgspec.Struct, frozen=True):
     commands_max: int = 10_000  # of one workflow task
     updates_in_flight_max: int = 10  # admitted, or accepted and not completed
     updates_max: int = 2_000  # of one run; it remembers the id of each
+    pending_children_max: int = 2_000
+    pending_external_signals_max: int = 2_000
+    pending_external_cancels_max: int = 2_000
 
 
 DEFAULT_RUN_LIMITS = RunLimits()

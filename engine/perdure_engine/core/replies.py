@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from perdure_engine.core.events import ClosingEvent
 from perdure_engine.core.explain import Explanation
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.intents import UpdateStage
+from perdure_engine.core.messages import Message
+from perdure_engine.core.parents import Parent, ParentClosePolicy
 from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import ActivityOptions
@@ -60,6 +64,14 @@ class PendingTimer(msgspec.Struct, frozen=True, gc=False):
     fire_us: int
 
 
+class PendingChild(msgspec.Struct, frozen=True, gc=False):
+    workflow_id: str
+    run_id: bytes  # b"": not started yet
+    workflow_type: str
+    initiated_event_id: int
+    parent_close_policy: ParentClosePolicy
+
+
 class PendingWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     scheduled_us: int
@@ -103,6 +115,10 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     cron_schedule: str = ""
     first_task_us: int = 0  # a run that waits for its time: when its code begins
     execution_deadline_us: int = 0
+    children: Sequence[PendingChild] = ()
+    parent: Parent | None = None
+    root_workflow_id: str = ""
+    root_run_id: bytes = b""
 
 
 class UpdateStatus(msgspec.Struct, frozen=True, gc=False):
@@ -133,5 +149,6 @@ Reply = (
     | Explanation
     | UpdateStatus
     | ActivityHeard
+    | Message
     | None
 )

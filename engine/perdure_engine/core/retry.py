@@ -74,5 +74,5 @@ def _retryable(policy: RetryPolicy, failure: Failure) -> bool:
             return not failure.non_retryable
         case FailureKind.CANCELED | FailureKind.TERMINATED:
             return False
-        case FailureKind.ACTIVITY | FailureKind.WORKER_LOST:
+        case FailureKind.ACTIVITY | FailureKind.WORKER_LOST | FailureKind.CHILD_WORKFLOW:
             return True

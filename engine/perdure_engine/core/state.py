@@ -19,18 +19,25 @@ from perdure_engine.core.events import (
     WorkflowExecutionUpdateAdmitted,
 )
 from perdure_engine.core.fan_out import FanOut
+from perdure_engine.core.outside_events import (
+    RequestCancelExternalWorkflowExecutionInitiated,
+    SignalExternalWorkflowExecutionInitiated,
+    StartChildWorkflowExecutionInitiated,
+)
 from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind, TimerRecord
 from perdure_engine.core.transitions import (
     ActivityPhase,
+    ChildPhase,
     TimerPhase,
     UpdatePhase,
     WorkflowTaskPhase,
 )
 
 WORKFLOW_TASK_KEY = 0
-"""Key of the workflow task in `RunState.tasks`; activities are keyed by their Scheduled event id."""
+"""Key of the workflow task in `RunState.tasks`; activities are keyed by their Scheduled event id, messages to other
+runs as `core.messages` says."""
 
 
 class Activity(msgspec.Struct, array_like=True, gc=False):
@@ -46,6 +53,21 @@ class Timer(msgspec.Struct, array_like=True, gc=False):
     timer_id: str
     fire_us: int
     phase: TimerPhase = TimerPhase.PENDING
+
+
+class Child(msgspec.Struct, array_like=True, gc=False):
+    """A child whose end history does not have. What its start needs is forgotten once it has started."""
+
+    initiated: StartChildWorkflowExecutionInitiated
+    phase: ChildPhase = ChildPhase.INITIATED
+    run_id: bytes = b""  # of the chain's first run
+    started_event_id: int = 0
+
+
+ExternalInitiated = (
+    SignalExternalWorkflowExecutionInitiated | RequestCancelExternalWorkflowExecutionInitiated
+)
+"""A signal or a request to cancel that is on its way to another run."""
 
 
 class Update(msgspec.Struct, array_like=True, gc=False):
@@ -92,6 +114,10 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     updates_running: int = 0  # accepted and not completed
     memo: bytes | None = None  # None: as it was started with
     search_attributes: Attributes = ()  # as they are now
+    # By their Initiated event's id; None: there are none. A closed run keeps those that it had at its end: what is
+    # still to be sent of them is in its message rows.
+    children: dict[int, Child] | None = None
+    externals: dict[int, ExternalInitiated] | None = None
 
 
 def memo_of(folded: Folded) -> bytes:

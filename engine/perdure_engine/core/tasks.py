@@ -13,6 +13,14 @@ from perdure_engine.core.retry import RetryPolicy
 class TaskKind(enum.IntEnum):
     WORKFLOW = 1
     ACTIVITY = 2
+    MESSAGE = 3  # to another run: no worker's
+
+
+WORKER_KINDS = (TaskKind.WORKFLOW, TaskKind.ACTIVITY)
+"""Those that matching pairs with polls."""
+
+MESSAGE_QUEUE_NO = -1
+"""In the key of `tasks`, of all messages of a shard: no queue's hash is negative, and they come first."""
 
 
 class TaskState(enum.IntEnum):
@@ -21,6 +29,7 @@ class TaskState(enum.IntEnum):
     BACKOFF = 3
     ASYNC = 4  # an activity whose worker said that somebody else will report its outcome
     PAUSED = 5  # an activity that no worker gets before it is unpaused
+    TO_SEND = 6  # a message that has no answer yet
     GONE = 9  # ports.rows.ROW_GONE
 
 
@@ -75,10 +84,9 @@ class TaskPayload(msgspec.Struct, frozen=True, array_like=True):
 
     kind: TaskKind
     namespace_id: bytes
-    queue: str
-    scheduled_event_id: (
-        int  # 0: a transient workflow task, whose Scheduled event is not written yet
-    )
+    queue: str  # of a message: the workflow id it goes to
+    # 0: a transient workflow task, whose Scheduled event is not written yet; of a message: its key
+    scheduled_event_id: int
     worker_id: bytes = b""  # who started it, once that is saved
     identity: str = ""
     started_us: int = 0

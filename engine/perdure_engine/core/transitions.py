@@ -41,11 +41,35 @@ class UpdatePhase(enum.IntEnum):
     COMPLETED = 3
 
 
+class ChildPhase(enum.IntEnum):
+    INITIATED = 1  # its start is on its way, or answered and not numbered yet
+    STARTED = 2
+    CLOSED = 3
+    START_FAILED = 4
+
+
+class ExternalPhase(enum.IntEnum):
+    """Of a signal or a request to cancel that is carried to another run."""
+
+    INITIATED = 1
+    ARRIVED = 2
+    FAILED = 3
+
+
 class IllegalMove(Exception):
     """An event that the automaton's table does not allow in its present phase."""
 
 
-P = TypeVar("P", Status, WorkflowTaskPhase, ActivityPhase, TimerPhase, UpdatePhase)
+P = TypeVar(
+    "P",
+    Status,
+    WorkflowTaskPhase,
+    ActivityPhase,
+    TimerPhase,
+    UpdatePhase,
+    ChildPhase,
+    ExternalPhase,
+)
 Table = dict[tuple[P, E], P]
 
 WORKFLOW: Table[Status] = {
@@ -89,6 +113,34 @@ TIMER: Table[TimerPhase] = {
 UPDATE: Table[UpdatePhase] = {
     (UpdatePhase.ADMITTED, E.WORKFLOW_EXECUTION_UPDATE_ACCEPTED): UpdatePhase.ACCEPTED,
     (UpdatePhase.ACCEPTED, E.WORKFLOW_EXECUTION_UPDATE_COMPLETED): UpdatePhase.COMPLETED,
+}
+
+CHILD: Table[ChildPhase] = {
+    (ChildPhase.INITIATED, E.CHILD_WORKFLOW_EXECUTION_STARTED): ChildPhase.STARTED,
+    (ChildPhase.INITIATED, E.START_CHILD_WORKFLOW_EXECUTION_FAILED): ChildPhase.START_FAILED,
+    # the start was taken back before it was sent
+    (ChildPhase.INITIATED, E.CHILD_WORKFLOW_EXECUTION_CANCELED): ChildPhase.CLOSED,
+    (ChildPhase.STARTED, E.CHILD_WORKFLOW_EXECUTION_COMPLETED): ChildPhase.CLOSED,
+    (ChildPhase.STARTED, E.CHILD_WORKFLOW_EXECUTION_FAILED): ChildPhase.CLOSED,
+    (ChildPhase.STARTED, E.CHILD_WORKFLOW_EXECUTION_CANCELED): ChildPhase.CLOSED,
+    (ChildPhase.STARTED, E.CHILD_WORKFLOW_EXECUTION_TIMED_OUT): ChildPhase.CLOSED,
+    (ChildPhase.STARTED, E.CHILD_WORKFLOW_EXECUTION_TERMINATED): ChildPhase.CLOSED,
+}
+
+EXTERNAL_SIGNAL: Table[ExternalPhase] = {
+    (ExternalPhase.INITIATED, E.EXTERNAL_WORKFLOW_EXECUTION_SIGNALED): ExternalPhase.ARRIVED,
+    (ExternalPhase.INITIATED, E.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED): ExternalPhase.FAILED,
+}
+
+EXTERNAL_CANCEL: Table[ExternalPhase] = {
+    (
+        ExternalPhase.INITIATED,
+        E.EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED,
+    ): ExternalPhase.ARRIVED,
+    (
+        ExternalPhase.INITIATED,
+        E.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_FAILED,
+    ): ExternalPhase.FAILED,
 }
 
 

@@ -6,6 +6,7 @@ refuse.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
 
 from perdure_engine.core import limits, memo
@@ -22,23 +23,27 @@ from perdure_engine.core.commands import (
     RecordMarker,
     RejectUpdate,
     RequestCancelActivity,
+    RequestCancelExternalWorkflow,
     ScheduleActivity,
+    SignalExternalWorkflow,
+    StartChildWorkflow,
     StartTimer,
     UpsertSearchAttributes,
 )
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.frontend import checks
+from perdure_engine.frontend.outside_commands import check_outside
 
 
-def check_command(index: int, command: Command) -> None:
-    """Raises INVALID_ARGUMENT with a field path from `commands` on."""
+def check_command(index: int, command: Command, cron_fault: Callable[[str], str]) -> None:
+    """Raises INVALID_ARGUMENT with a field path from `commands` on. `cron_fault`: of ports.cron."""
     try:
-        _check(command)
+        _check(command, cron_fault)
     except Rejected as rejected:
         raise checks.under(f"commands[{index}]", rejected) from None
 
 
-def _check(command: Command) -> None:  # noqa: C901 - a closed union: one case for each of its members
+def _check(command: Command, cron_fault: Callable[[str], str]) -> None:  # noqa: C901 - a closed union: one case for each of its members
     match command:
         case ScheduleActivity():
             _check_activity(command)
@@ -64,6 +69,8 @@ def _check(command: Command) -> None:  # noqa: C901 - a closed union: one case f
             if not command.search_attributes:
                 raise invalid(at, "is empty")
             checks.search_attributes(at, command.search_attributes, may_unset=True)
+        case StartChildWorkflow() | SignalExternalWorkflow() | RequestCancelExternalWorkflow():
+            check_outside(command, cron_fault)
         case _:
             assert_never(command)
 

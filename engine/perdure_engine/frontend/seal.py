@@ -41,6 +41,7 @@ class Purpose(bytes, enum.Enum):
     TASK = b"T"
     QUERY = b"Q"
     PAGE = b"P"
+    NODE = b"N"
 
 
 async def load_sealer(store: MembershipStore, ids: IdSource) -> Sealer:
@@ -86,6 +87,17 @@ class Sealer:
         except msgspec.MsgspecError:
             raise _not_ours(field) from None
 
+    def seal_of_node(self, shard_id: int, intent: bytes) -> bytes:
+        """That these bytes come from a node of the cluster, and are for this shard."""
+        return self._seal(Purpose.NODE, b"", _digest(shard_id, intent))
+
+    def is_of_node(self, sealed: bytes, shard_id: int, intent: bytes) -> bool:
+        try:
+            told = self._open(Purpose.NODE, b"", sealed, "seal")
+        except Rejected:
+            return False
+        return hmac.compare_digest(told, _digest(shard_id, intent))
+
     def seal_page(self, page: msgspec.Struct, scope: bytes) -> bytes:
         """`scope` names everything the next page must have in common with this one."""
         return self._seal(Purpose.PAGE, scope, encode(page))
@@ -111,6 +123,11 @@ class Sealer:
             log.warning("a token that this cluster did not seal was presented: %s", purpose.name)
             raise _not_ours(field)
         return content
+
+
+def _digest(shard_id: int, intent: bytes) -> bytes:
+    """A seal is small, and an intent may not be."""
+    return hashlib.blake2b(intent, digest_size=32, salt=shard_id.to_bytes(8, "big")).digest()
 
 
 def _mac(secret: bytes, purpose: Purpose, scope: bytes, content: bytes) -> bytes:

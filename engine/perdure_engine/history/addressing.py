@@ -59,7 +59,16 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
         _by_token,
     ),
     **dict.fromkeys(
-        (intents.FireTimer, intents.SaveStart, intents.PutBackTask, intents.TimeOutTask), _by_run
+        (
+            intents.FireTimer,
+            intents.SaveStart,
+            intents.PutBackTask,
+            intents.TimeOutTask,
+            intents.ReadMessage,
+            intents.AnswerMessage,
+            intents.CloseChild,
+        ),
+        _by_run,
     ),
     **dict.fromkeys(
         (

@@ -6,10 +6,21 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from perdure_engine.core.draft import Draft
+from perdure_engine.core.intents import IdConflictPolicy, StartWorkflow
 from perdure_engine.history.run import CurrentRun, Run
 
 if TYPE_CHECKING:
     from perdure_engine.history.work import ShardStep
+
+
+def replaces(found: Run | CurrentRun, intent: StartWorkflow) -> bool:
+    """Will the start terminate an open run? Not when it is a repeat of that run's own."""
+    return (
+        intent.id_conflict_policy is IdConflictPolicy.TERMINATE_EXISTING
+        and isinstance(found, Run)
+        and found.state.open
+        and found.state.folded.started.request_id != intent.request_id
+    )
 
 
 def begin(

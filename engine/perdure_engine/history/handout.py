@@ -149,6 +149,7 @@ def _hand_out(
 ) -> TaskToken:
     """Mark the record as started by this worker, in memory, and make the token that says so."""
     start_no = shard.new_number()
+    metrics = shard.rooms.metrics
     started_us = max(shard.rooms.database_clock.low_us(), run.state.folded.last_time_us)
     lease_until = shard.rooms.clock.monotonic() + shard.rooms.config.lease_s
     record.start_no = start_no
@@ -166,6 +167,12 @@ def _hand_out(
         started_event_id,
         beat_us=started_us,
     )
+    waited = (
+        metrics.workflow_task_schedule_to_start_seconds
+        if record.kind is TaskKind.WORKFLOW
+        else metrics.activity_schedule_to_start_seconds
+    )
+    waited.observe((started_us - record.ready_us) / 1_000_000)
     token = TaskToken(
         shard.shard_id,
         run.state.folded.started.namespace_id,

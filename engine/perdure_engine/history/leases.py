@@ -183,6 +183,7 @@ class LeaseBook:
         """False: a checkpoint has saved newer progress than this."""
         assert held.details is not None
         if held.details_version and held.details_version <= record.progress_version:
+            self._shard.rooms.metrics.progress_cas_conflicts.inc()
             held.details = None
             return False
         record.progress = held.details

@@ -130,12 +130,12 @@ class Loading:
             if refusal.code is Code.NOT_FOUND and isinstance(item.intent, StartWorkflow):
                 item.looked_up = True
                 self._shard.put_again([item])
-            elif item.future is None:
+            elif item.future is None and refusal.code is Code.UNAVAILABLE:
                 own.append(item)
             else:
                 item.refuse(refusal)
         self._shard.work_waits()
-        if own and refusal.code is Code.UNAVAILABLE:
+        if own:
             asyncio.get_running_loop().call_later(RETRY_S, self._put_back, own)
 
     def _put_back(self, items: list[Item]) -> None:

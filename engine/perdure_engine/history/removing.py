@@ -7,6 +7,7 @@ still, closed, and the call may be repeated.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,6 +41,7 @@ class Removing:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._leaving: dict[bytes, Leaving] = {}
+        self._held: dict[bytes, Leaving] = {}  # runs that have something to say to others still
         self._idle = asyncio.Event()
         self._idle.set()
         self._audit_head: audit.Head | None = None  # when the removal that was taken is saved
@@ -50,12 +52,27 @@ class Removing:
         return bool(self._leaving)
 
     def add(self, leaving: Leaving) -> None:
-        """Its run has closed, and that is saved."""
+        """Its run has closed, and that is saved. It goes when it has nothing to say to other runs any more."""
+        if self._shard.outbox.holds(leaving.run_id):
+            self._hold(leaving)
+            return
         self._idle.clear()
         there = self._leaving.setdefault(leaving.run_id, leaving)
         if there is not leaving:
             there.items += leaving.items
         self._shard.work_waits()
+
+    def _hold(self, leaving: Leaving) -> None:
+        if not leaving.items:
+            return  # retention finds it again in its next pass
+        there = self._held.setdefault(leaving.run_id, leaving)
+        if there is leaving:
+            self._shard.outbox.when_empty(leaving.run_id, partial(self._let_go, leaving.run_id))
+        else:
+            there.items += leaving.items
+
+    def _let_go(self, run_id: bytes) -> None:
+        self.add(self._held.pop(run_id))
 
     async def wait_idle(self) -> None:
         """Returns when nothing waits and nothing is under way."""
@@ -110,6 +127,7 @@ class Removing:
                 del self._shard.currents[key]
             for item in leaving.items:
                 item.answer(None)
+        self._shard.rooms.metrics.runs_removed.inc(by=len(taken))
         self._settle()
 
     def refused(self, taken: list[Leaving]) -> None:
@@ -131,8 +149,10 @@ class Removing:
 
     def drain(self) -> list[Item]:
         """Whoever waits, given up (the shard closes)."""
-        items = [item for leaving in self._leaving.values() for item in leaving.items]
+        waiting = [*self._leaving.values(), *self._held.values()]
+        items = [item for leaving in waiting for item in leaving.items]
         self._leaving.clear()
+        self._held.clear()
         self._settle()
         return items
 

@@ -14,7 +14,9 @@ from perdure_engine.history.loading import CurrentLoader
 from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
+from perdure_engine.ports.delivery import Delivery
 from perdure_engine.ports.matching import Matching
+from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import CommitStore, RunStore
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class HistoryConfig(msgspec.Struct, frozen=True):
 
 
 class Rooms:
-    """`matching` and `writer` are set once both sides exist: they know each other."""
+    """`matching`, `writer` and `delivery` are set once both sides exist: they know each other."""
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Rooms:
         config: HistoryConfig,
         cron: Cron,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
+        metrics: Metrics | None = None,
     ) -> None:
         self.node_id = node_id  # whose fences these are
         self.store = store
@@ -92,7 +95,9 @@ class Rooms:
         self.config = config
         self.cron = cron
         self.run_limits = run_limits
+        self.metrics = metrics or Metrics()
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
         self.matching: Matching
         self.writer: Readiness
+        self.delivery: Delivery  # history's own service

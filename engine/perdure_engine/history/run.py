@@ -10,6 +10,7 @@ from perdure_engine.core.events import Event
 from perdure_engine.core.intents import QueryWorkflow
 from perdure_engine.core.state import RunState
 from perdure_engine.core.status import Status
+from perdure_engine.history.pacing import Pace
 from perdure_engine.history.work import Item
 
 EVENTS_KEPT_MAX = (
@@ -23,6 +24,7 @@ class CurrentRun(msgspec.Struct, eq=False, gc=False):
     run_id: bytes
     status: Status
     version: int
+    pace: Pace | None = None  # of starts that replaced its run
 
 
 class PendingQuery(msgspec.Struct, eq=False):

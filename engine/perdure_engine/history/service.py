@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from perdure_engine.core.audit import Head
 from perdure_engine.core.events import Event
-from perdure_engine.core.intents import ClientIntent, DescribeWorkflow, WorkerIntent
+from perdure_engine.core.intents import (
+    ClientIntent,
+    DeliveredIntent,
+    DescribeWorkflow,
+    WorkerIntent,
+)
 from perdure_engine.core.replies import Description, QueryAnswer, Reply
 from perdure_engine.core.status import Status
-from perdure_engine.core.tasks import TaskState
+from perdure_engine.core.tasks import MESSAGE_QUEUE_NO, TaskState
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.history import handout, reading
 from perdure_engine.history.refusals import moved
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
 from perdure_engine.ports.codec import CorruptRow
+from perdure_engine.ports.delivery import Peers
 from perdure_engine.ports.history import (
     EventsPage,
     Handed,
@@ -48,7 +54,10 @@ class OwnershipStore(MembershipStore, Protocol):
 
 
 class HistoryService:
-    """Implements ports.history.History and ports.shards.OwnedShards."""
+    """Implements ports.history.History, ports.shards.OwnedShards, ports.delivery.Delivery and Receiver.
+
+    `peers` None: this node is alone, and what goes to a shard that it does not serve waits.
+    """
 
     def __init__(
         self, rooms: Rooms, ownership: OwnershipStore, *, number_of_shards: int, address: str
@@ -59,6 +68,8 @@ class HistoryService:
         self._address = address
         self._shards: dict[int, Shard] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self.peers: Peers | None = None
+        rooms.delivery = self
 
     # ---- History
 
@@ -69,6 +80,17 @@ class HistoryService:
     def complete(self, intent: WorkerIntent) -> asyncio.Future[Reply]:
         shard = self._shards.get(intent.token.shard_id)
         return _refused(intent.token.shard_id) if shard is None else shard.submit(intent)
+
+    def deliver(self, shard_id: int, intent: DeliveredIntent) -> Awaitable[object]:
+        shard = self._shards.get(shard_id)
+        if self.peers is not None and (shard is None or shard.closed):
+            return self.peers.deliver(shard_id, intent)
+        return self.receive(shard_id, intent)
+
+    def receive(self, shard_id: int, intent: DeliveredIntent) -> asyncio.Future[Reply]:
+        """What another run says to one of a shard of ours. Nobody is asked further."""
+        shard = self._shards.get(shard_id)
+        return _refused(shard_id) if shard is None else shard.submit(intent)
 
     def answer_query(self, token: QueryToken, answer: QueryAnswer) -> bool:
         shard = self._shards.get(token.shard_id)
@@ -169,6 +191,7 @@ class HistoryService:
         free = {fence.shard_id: fence for fence in found if fence.shard_id not in self.owned()}
         if not free:
             return frozenset()
+        metrics, began = self._rooms.metrics, self._rooms.clock.monotonic()
         bumped = await self._bump(list(free.values()))
         marks = {row.shard_id: row.timer_mark_us for row in await self._ownership.list_shards()}
         heads = await self._audit_heads(bumped)
@@ -178,6 +201,8 @@ class HistoryService:
             shard = self._begin(fence, marks.get(fence.shard_id, 0), clean=clean, proven=proven)
             shard.audit_head = heads.get(fence.shard_id, shard.audit_head)
         self._share_memory()
+        metrics.shard_moves.inc("taken", by=len(bumped))
+        metrics.shard_acquire_seconds.observe(self._rooms.clock.monotonic() - began)
         self._beside(self._record(bumped, self._rooms.node_id, self._address))
         return frozenset(fence.shard_id for fence in bumped)
 
@@ -257,6 +282,8 @@ class HistoryService:
             for row in rows:
                 if row.task_id < first_number:
                     self._found(shard, row, until)
+            if len(rows) < SCAN_PAGE or rows[-1].queue_no > MESSAGE_QUEUE_NO:
+                shard.outbox.begin()  # messages come first
             if len(rows) < SCAN_PAGE:
                 shard.queues.offer_all()
                 return
@@ -268,6 +295,8 @@ class HistoryService:
             shard.queues.found(row)
         elif row.state == TaskState.GONE:
             shard.sweeping.found(row)
+        elif row.state == TaskState.TO_SEND:
+            shard.outbox.found(row)
         elif row.state == TaskState.STARTED:
             try:
                 record = self._rooms.codec.decode_task(row)
@@ -284,6 +313,7 @@ class HistoryService:
             shard.close()
             self._shards.pop(shard.shard_id, None)
         self._share_memory()
+        self._rooms.metrics.shard_moves.inc("released", by=len(given))
         if given:
             await self._until_known(given, NO_NODE)
         await self._record(given, NO_NODE, "")

@@ -22,12 +22,14 @@ from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import Reply, Started
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
-from perdure_engine.history import later, rows
+from perdure_engine.history import later, metering, rows
 from perdure_engine.history.addressing import address_of, require_same_workflow
-from perdure_engine.history.beginning import begin, follow
+from perdure_engine.history.beginning import begin, follow, replaces
 from perdure_engine.history.inbox import Inbox
 from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.loading import Loading
+from perdure_engine.history.outbox import Outbox
+from perdure_engine.history.pacing import paced
 from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
@@ -71,6 +73,7 @@ class Shard:
         self.loading = Loading(self)
         self.leases = LeaseBook(self)
         self.queues = QueueBooks(self)
+        self.outbox = Outbox(self)
         self.queries = Queries(self)
         self.updates = Updates(self)
         self.timers = ShardTimers(self, timer_mark_us)
@@ -282,6 +285,9 @@ class Shard:
                 raise run_id_in_use(intent)
             if named.current.run_id != intent.run_id:
                 return Started(intent.run_id, True)  # a repeat, after another run has followed
+        if replaces(found, intent):
+            now_s = self.rooms.clock.monotonic()
+            current.pace = paced(current.pace, intent.workflow_id, now_s)
         existing = self._draft(step, found, env) if isinstance(found, Run) else None
         reply, draft = start_workflow.decide(intent, env, existing)
         if draft is not None:
@@ -391,11 +397,14 @@ class Shard:
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
+        metering.count(self.rooms.metrics, draft)
         self.quarantined.went_well(draft.state.run_id)
         run.add_events(draft.events)
         self.timers.publish(run, draft)
         self.leases.publish(run, draft)
         self.queues.publish(run, draft)
+        if draft.messages:
+            self.outbox.publish(run, draft)
         self.sweeping.publish(run, draft)
         wake(run, draft)
         if run.queries:
@@ -476,6 +485,7 @@ class Shard:
         self.timers.stop()
         self.leases.stop()
         self.queues.stop()
+        self.outbox.stop()
         self.queries.stop()
         self.updates.stop()
         self.sweeping.stop()

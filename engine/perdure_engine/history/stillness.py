@@ -53,4 +53,5 @@ def _moves(shard: Shard) -> bool:
         or shard.needs_new_range
         or shard.loading.busy
         or shard.timers.busy
+        or shard.outbox.busy
     )

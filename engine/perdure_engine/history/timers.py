@@ -16,9 +16,11 @@ import heapq
 from typing import TYPE_CHECKING
 
 from perdure_engine.core.draft import Draft
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.intents import FireTimer
 from perdure_engine.core.tasks import TimerKind
 from perdure_engine.history.run import Run
+from perdure_engine.history.work import Item
 from perdure_engine.ports.rows import ROW_GONE, TimerRow
 from perdure_engine.ports.store import StoreError
 
@@ -31,7 +33,24 @@ FIRE_TICK_S = 0.05  # while more are due than may fire at once
 EARLIEST_WAIT_S = 0.001
 MARK_BEHIND_US = 10_000_000  # the mark stays so far behind database time (design §5)
 
+FIRE_AGAIN_S = 30.0  # a timer whose run could not be loaded
+
 Entry = tuple[int, int, TimerKind, int, bytes]  # wake_us, timer_id, kind, reference, run_id
+
+
+class _Firing(Item):
+    """A timer that is due, on its way through the inbox."""
+
+    __slots__ = ("_entry", "_timers")
+
+    def __init__(self, timers: ShardTimers, entry: Entry) -> None:
+        wake_us, timer_id, kind, reference, run_id = entry
+        super().__init__(FireTimer(run_id, kind, reference, wake_us, timer_id), None)
+        self._timers = timers
+        self._entry = entry
+
+    def refuse(self, error: Rejected) -> None:
+        self._timers.refused(self._entry, error)
 
 
 class ShardTimers:
@@ -62,6 +81,11 @@ class ShardTimers:
     def fired(self, wake_us: int, timer_id: int) -> None:
         """What the timer asked for is saved, or it had nothing to ask for any more."""
         self._firing.discard((wake_us, timer_id))
+        rooms = self._shard.rooms
+        late_us = rooms.database_clock.low_us() - wake_us
+        if late_us < 0:
+            rooms.metrics.timer_early.inc()
+        rooms.metrics.timer_lateness_seconds.observe(late_us / 1_000_000)
 
     def add(self, entry: Entry) -> None:
         key = entry[:2]
@@ -83,6 +107,13 @@ class ShardTimers:
         return max(self.mark_us, min(ends))
 
     # ---- firing
+
+    def lag_us(self) -> int:
+        """How long the oldest timer that should have fired is due."""
+        due = [wake_us for wake_us, _ in self._firing]
+        if self._heap:
+            due.append(self._heap[0][0])
+        return max(0, self._shard.rooms.database_clock.low_us() - min(due)) if due else 0
 
     @property
     def busy(self) -> bool:
@@ -131,8 +162,25 @@ class ShardTimers:
                 self._firing.add((wake_us, timer_id))
                 allowed -= 1
                 self._tokens -= 1
-                self._shard.tell(FireTimer(run_id, kind, reference, wake_us, timer_id))
+                entry = (wake_us, timer_id, kind, reference, run_id)
+                self._shard.put(_Firing(self, entry))
         return False
+
+    def refused(self, entry: Entry, error: Rejected) -> None:
+        """Nothing was decided for the timer. It may be of a run that has been deleted: then its row
+        stands for nothing, and the mark may pass it. Else it is fired again, when whatever keeps
+        its run from being loaded may be over."""
+        if self._shard.closed:
+            return
+        if error.code is Code.NOT_FOUND:
+            self._firing.discard(entry[:2])
+            return
+        asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, entry)
+
+    def _fire_again(self, entry: Entry) -> None:
+        self._firing.discard(entry[:2])
+        if not self._shard.closed:
+            self.add(entry)
 
     def _still_wanted(self, run_id: bytes, kind: TimerKind, reference: int, timer_id: int) -> bool:
         """False only when memory knows better; a run that is not in memory is loaded and decides."""

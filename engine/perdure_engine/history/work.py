@@ -15,11 +15,15 @@ from perdure_engine.core.commands import (
     ModifyProperties,
     RecordMarker,
     ScheduleActivity,
+    SignalExternalWorkflow,
+    StartChildWorkflow,
 )
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Rejected
+from perdure_engine.core.events import WorkflowExecutionCompleted
 from perdure_engine.core.intents import (
     ActivityCompleted,
+    CloseChild,
     CompleteActivity,
     CompleteWorkflowTask,
     FailActivity,
@@ -75,8 +79,11 @@ def size_of(intent: Intent) -> int:
             return len(intent.args)
         case TerminateWorkflow():
             return len(intent.details)
-        case CompleteActivity():
-            return len(intent.result)
+        case (
+            CompleteActivity(result=result)
+            | CloseChild(closed=WorkflowExecutionCompleted(result=result))
+        ):
+            return len(result)
         case FailActivity() | HandOverActivity():
             return len(intent.progress)
         case HeartbeatActivity(details=details) if details is not None:
@@ -91,11 +98,11 @@ def size_of(intent: Intent) -> int:
 
 def _command_size(command: Command) -> int:
     match command:
-        case ScheduleActivity():
+        case ScheduleActivity() | SignalExternalWorkflow():
             return len(command.input) + len(command.header)
         case CompleteWorkflow() | CompleteUpdate():
             return len(command.result)
-        case ContinueAsNew():
+        case ContinueAsNew() | StartChildWorkflow():
             return len(command.input) + len(command.header) + len(command.memo)
         case RecordMarker():
             return len(command.details) + len(command.header)

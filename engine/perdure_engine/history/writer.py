@@ -204,6 +204,7 @@ class Writer:
         try:
             database_us = await self._commit_patiently(batch)
         except FenceLost:
+            self._rooms.metrics.fenced_writes.inc()
             await self._drop_lost(steps)
         except GuardFailed as error:
             self._rooms.alarm("memory_and_database_differ", error=error)
@@ -216,11 +217,13 @@ class Writer:
             else:
                 self._halve(steps, str(error))
         except OutcomeUnknown:
+            self._rooms.metrics.db_ambiguous.inc()
             await self._find_out(steps, batch.batch_id)
         except StoreUnavailable:
             self._forget(steps)
         else:
             self._rooms.database_clock.sample(database_us)
+            self._rooms.metrics.db_batch_intents.observe(sum(len(step.items) for step in steps))
             for fence in batch.fences:  # the shards' own
                 fence.commit_seq += 1
             return True
@@ -236,6 +239,7 @@ class Writer:
             try:
                 return await self._rooms.store.commit(batch)
             except Conflict:
+                self._rooms.metrics.db_retries.inc("conflict")
                 conflicts += 1
                 if conflicts >= CONFLICT_TRIES_MAX:
                     raise
@@ -247,6 +251,7 @@ class Writer:
                     raise
                 if self._rooms.clock.monotonic() > give_up_at:
                     raise StoreUnavailable(str(error)) from error
+                self._rooms.metrics.db_retries.inc("unavailable")
                 await self._rooms.clock.sleep(wait_s * (0.5 + self._rooms.ids.jitter()))
                 wait_s = min(wait_s * 2, DATABASE_WAIT_S_MAX)
 
@@ -312,6 +317,7 @@ class Writer:
                 self._lose(step)
 
     def _lose(self, step: ShardStep) -> None:
+        self._rooms.metrics.shard_moves.inc("lost")
         for run, _ in step.drafts.values():
             run.busy = False
         step.shard.close()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.matching.queue import TaskQueue, TaskSource
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, Taker, TaskOffer
+from perdure_engine.ports.metrics import Metrics
 
 IDLE_QUEUES_MIN = 1_000  # queue names come from callers: past this many, idle queues are dropped
 FORGOTTEN_WORKERS_MAX = 1_000  # offers made before the shard heard of a death trail it by seconds
@@ -21,7 +23,8 @@ class Matcher:
     history, then calls `connect`. Nothing may be offered or polled before that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics | None = None) -> None:
+        self._metrics = metrics or Metrics()
         self._loop = asyncio.get_running_loop()
         self._source: TaskSource | None = None
         self._queues: dict[tuple[bytes, str], TaskQueue] = {}
@@ -89,6 +92,17 @@ class Matcher:
         found = self._queues.get((namespace_id, queue))
         return NO_QUEUE if found is None else found.describe(kind)
 
+    def waiting_polls(self) -> int:
+        return sum(queue.waiting_polls for queue in self._queues.values())
+
+    def described(self) -> Iterator[tuple[str, TaskKind, QueueInfo]]:
+        """Each queue that has tasks or workers, by name and kind; one of each namespace."""
+        for (_, name), queue in self._queues.items():
+            for kind in TaskKind:
+                info = queue.describe(kind)
+                if info.backlog_count or info.pollers:
+                    yield name, kind, info
+
     def _queue(self, namespace_id: bytes, name: str) -> TaskQueue:
         found = self._queues.get((namespace_id, name))
         if found is not None:
@@ -96,7 +110,7 @@ class Matcher:
         assert self._source is not None, "connect() comes first"
         if len(self._queues) >= self._queues_max:
             self._drop_idle_queues()
-        queue = TaskQueue(self._source, self._loop, self._wake)
+        queue = TaskQueue(self._source, self._loop, self._wake, self._metrics)
         self._queues[namespace_id, name] = queue
         return queue
 

@@ -22,12 +22,14 @@ from typing import Protocol
 
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.limits import POLL_TIMEOUT_MS_MAX
-from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.tasks import WORKER_KINDS, TaskKind
 from perdure_engine.matching.backlog import ANYBODY, Backlog
 from perdure_engine.matching.polls import Poll, Waiters
 from perdure_engine.ports.history import Handed, StartOutcome, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
+from perdure_engine.ports.metrics import Metrics
 
+KIND_NAMES = {kind: kind.name.lower() for kind in TaskKind}
 # What a worker's completions lead to is there when they are saved, and travels with their answer: a
 # poll's answer would cost both sides a call more. Its polls wait for that as long as one commit under
 # load takes; a completion that needs longer waits for something else.
@@ -56,13 +58,15 @@ class TaskQueue:
         source: TaskSource,
         loop: asyncio.AbstractEventLoop,
         wake: Callable[[TaskQueue], None],
+        metrics: Metrics,
     ) -> None:
         self._source = source
+        self._metrics = metrics
         self._loop = loop
         self._wake = wake
-        self._backlogs = {kind: Backlog(kind) for kind in TaskKind}
-        self._waiters = {kind: Waiters() for kind in TaskKind}
-        self._seen: dict[TaskKind, dict[bytes, float]] = {kind: {} for kind in TaskKind}
+        self._backlogs = {kind: Backlog(kind) for kind in WORKER_KINDS}
+        self._waiters = {kind: Waiters() for kind in WORKER_KINDS}
+        self._seen: dict[TaskKind, dict[bytes, float]] = {kind: {} for kind in WORKER_KINDS}
         self._open: dict[Poll, None] = {}
         self._filled: dict[Poll, None] = {}  # open polls whose answer is not empty
         self._sticky_timer: asyncio.TimerHandle | None = None
@@ -75,10 +79,16 @@ class TaskQueue:
         until = self._loop.time() + STICKY_WAIT_S if sticky else ANYBODY
         if not self._backlogs[offer.kind].add(offer, until):
             return
+        self._metrics.task_offers.inc(KIND_NAMES[offer.kind], self._met_by(offer))
         if sticky and self._sticky_timer is None:
             self._sticky_timer = self._loop.call_at(until, self._expire_sticky)
         if self._waiters[offer.kind]:
             self._wake(self)
+
+    def _met_by(self, offer: TaskOffer) -> str:
+        if offer.sticky_worker_id in self._takers:
+            return "completion"
+        return "poll" if self._waiters[offer.kind] else "nobody"
 
     def withdraw(self, shard_id: int) -> None:
         for backlog in self._backlogs.values():
@@ -145,6 +155,8 @@ class TaskQueue:
 
     def abandon(self, poll: Poll) -> None:
         """The caller of poll() will not get the answer: whatever is in it was never taken."""
+        if poll in self._open:
+            self._metrics.poll_results.inc("abandoned")
         self._close(poll)
         for handed in poll.empty_out():
             self._undo(handed)
@@ -171,7 +183,10 @@ class TaskQueue:
             self.abandon(poll)
             return
         self._close(poll)
-        poll.answered.set_result(poll.answer)
+        answer = poll.answer
+        took = answer.workflow_tasks or answer.activity_tasks
+        self._metrics.poll_results.inc("tasks" if took else "empty")
+        poll.answered.set_result(answer)
 
     def _close(self, poll: Poll) -> None:
         if poll not in self._open:
@@ -368,8 +383,12 @@ class TaskQueue:
         return (
             not self._open
             and all(backlog.is_idle for backlog in self._backlogs.values())
-            and not any(self.has_pollers(kind) for kind in TaskKind)
+            and not any(self.has_pollers(kind) for kind in WORKER_KINDS)
         )
+
+    @property
+    def waiting_polls(self) -> int:
+        return len(self._open)
 
     def has_pollers(self, kind: TaskKind) -> bool:
         now = self._loop.time()

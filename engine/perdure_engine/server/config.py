@@ -67,6 +67,18 @@ class LogConfig(msgspec.Struct, frozen=True):
     format: LogFormat = "json"
 
 
+class MetricsConfig(msgspec.Struct, frozen=True):
+    """Where the figures go besides /metrics: `otlp_endpoint` is a collector's OTLP over gRPC, as
+    http://host:4317 (or https); "" is none."""
+
+    otlp_endpoint: str = ""
+    otlp_every_s: Annotated[float, Meta(gt=0)] = 15.0
+
+    def __post_init__(self) -> None:
+        if self.otlp_endpoint and not self.otlp_endpoint.startswith(("http://", "https://")):
+            raise ValueError("otlp_endpoint must begin with http:// or https://")
+
+
 class DevConfig(msgspec.Struct, frozen=True):
     """`data` is the folder of `perdure dev`; "" is one in the user's data folder."""
 
@@ -80,6 +92,7 @@ class Config(msgspec.Struct, frozen=True):
     node: NodeConfig = NodeConfig()
     history: HistoryConfig = HistoryConfig()
     log: LogConfig = LogConfig()
+    metrics: MetricsConfig = MetricsConfig()
     dev: DevConfig = DevConfig()
 
     def __post_init__(self) -> None:

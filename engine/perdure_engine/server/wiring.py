@@ -7,8 +7,10 @@ stop goes the other way round: no door is open to a shard that has been given up
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -27,6 +29,7 @@ from perdure_engine.history.writer import Writer
 from perdure_engine.matching.matcher import Matcher
 from perdure_engine.membership.lease import NodeIdentity, NodeLease
 from perdure_engine.membership.nodes import NodeDirectory
+from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import StoreError
 from perdure_engine.scheduler.cron import CronSpecs
 from perdure_engine.server import addresses, dsn
@@ -35,13 +38,18 @@ from perdure_engine.server.config import Config
 from perdure_engine.server.config_layers import variable
 from perdure_engine.server.errors import ConfigError, StartError
 from perdure_engine.server.lifecycle import Lifecycle
+from perdure_engine.server.metering import MeasuredStore, read_gauges
 from perdure_engine.server.node import Node
 from perdure_engine.server.version import perdure_version
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
-from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
+from perdure_engine.store.sql.store import SqlStoreConfig
+from perdure_engine.transport.grpc.peers import GrpcPeers
 from perdure_engine.transport.grpc.server import GrpcServer
 from perdure_engine.transport.http.server import HttpServer, application
+
+if TYPE_CHECKING:  # an extra has it
+    from perdure_engine.transport.otlp.metrics import MetricsExport
 
 log = structlog.get_logger(__name__)
 
@@ -83,27 +91,11 @@ async def start_node(
             raise StartError(f"{error} (port 0 takes a free one)") from error
 
 
-class Store(SqlStore):
-    """The SQL store; each renewal of the node's lease is a sample of database time too.
-
-    Commits bring samples, but an idle node has none, and its clock may run faster than the
-    database's until its next timer.
-    """
-
-    sample: Callable[[int], None]
-
-    async def renew_node(
-        self, node_id: bytes, address: str, region: str, roles: str, incarnation: int, lease_ms: int
-    ) -> int:
-        now_us = await super().renew_node(node_id, address, region, roles, incarnation, lease_ms)
-        self.sample(now_us)
-        return now_us
-
-
 class Foundation(NamedTuple):
     """What the rooms stand on."""
 
-    store: Store
+    metrics: Metrics
+    store: MeasuredStore
     clock: SystemClock
     ids: SystemIds
     sealer: Sealer
@@ -112,7 +104,7 @@ class Foundation(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What is started and stopped, in this order; the frontend has neither."""
+    """What is started and stopped, in this order; frontend and metrics have neither."""
 
     lease: NodeLease
     directory: NodeDirectory
@@ -123,6 +115,8 @@ class Parts(NamedTuple):
     batches: Batches
     matcher: Matcher
     frontend: Frontend
+    metrics: Metrics
+    peers: GrpcPeers
 
 
 async def _start(
@@ -142,10 +136,14 @@ async def _start(
     await lifecycle.begin("lease", parts.lease.start, parts.lease.stop)
     await lifecycle.begin("directory", parts.directory.start, parts.directory.stop)
     await lifecycle.begin("writer", _at_once(parts.writer.start), parts.writer.stop)
+    lifecycle.at_stop("peers", parts.peers.stop)
     lifecycle.at_stop("history", parts.history.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
     await lifecycle.begin("batches", parts.batches.start, parts.batches.stop)
+    if config.metrics.otlp_endpoint:
+        export = _make_export(config, foundation, node_id)
+        await lifecycle.begin("otlp", export.start, export.stop)
 
     node = Node(
         node_id, address, foundation.about, parts.history, lifecycle, parts.lease.lease_valid
@@ -164,13 +162,15 @@ async def _start(
 
 
 async def _lay_foundation(config: Config, lifecycle: Lifecycle) -> Foundation:
-    store = Store(
+    metrics = Metrics()
+    store = MeasuredStore(
         SqlStoreConfig(
             config.database.url,
             writers=config.history.writers + SESSIONS_BESIDE_WRITER,
             readers=config.database.readers,
             statement_timeout_ms=config.database.statement_timeout_ms,
-        )
+        ),
+        metrics,
     )
     await lifecycle.begin("store", store.open, store.close)
     if store.warnings and not config.database.allow_unsafe:
@@ -189,11 +189,11 @@ async def _lay_foundation(config: Config, lifecycle: Lifecycle) -> Foundation:
     ids = SystemIds()
     about = About(version=perdure_version(), database=await store.describe())
     sealer = await load_sealer(store, ids)
-    return Foundation(store, SystemClock(), ids, sealer, about, installed)
+    return Foundation(metrics, store, SystemClock(), ids, sealer, about, installed)
 
 
 def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) -> Parts:
-    store, clock, ids, sealer, about, number_of_shards = foundation
+    metrics, store, clock, ids, sealer, about, number_of_shards = foundation
     lease = NodeLease(identity, store, clock, ids)
     directory = NodeDirectory(lease, store, clock)
     cron = CronSpecs()
@@ -204,15 +204,17 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         clock=clock,
         ids=ids,
         lease_valid=lease.lease_valid,
-        alarm=raise_alarm,
+        alarm=partial(raise_alarm, metrics),
         config=config.history,
         cron=cron,
+        metrics=metrics,
     )
     rooms.writer = writer = Writer(rooms)
-    rooms.matching = matcher = Matcher()
+    rooms.matching = matcher = Matcher(metrics)
     history = HistoryService(
         rooms, store, number_of_shards=number_of_shards, address=identity.address
     )
+    history.peers = peers = GrpcPeers(directory, sealer)
     matcher.connect(history)
     lease.on_lapse(history.lapsed)
     store.sample = rooms.database_clock.sample
@@ -238,14 +240,35 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     controller = ShardController(history, directory, store, number_of_shards)
     expiry = Expiry(rooms, store, ledger, history.shards)
     retention = Retention(rooms, store, history.shards, others=(expiry.run_once,))
+    read_gauges(metrics, history, matcher, rooms.database_clock.low_us)
     return Parts(
-        lease, directory, writer, history, controller, retention, batches, matcher, frontend
+        *(lease, directory, writer, history, controller, retention, batches, matcher, frontend),
+        *(metrics, peers),
+    )
+
+
+def _make_export(config: Config, foundation: Foundation, node_id: bytes) -> MetricsExport:
+    try:
+        from perdure_engine.transport.otlp.metrics import MetricsExport
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "metrics.otlp_endpoint needs OpenTelemetry: pip install 'perdure[opentelemetry]'"
+        ) from error
+    return MetricsExport(
+        foundation.metrics,
+        endpoint=config.metrics.otlp_endpoint,
+        every_s=config.metrics.otlp_every_s,
+        version=foundation.about.version,
+        node_id=node_id.hex(),
+        clock=foundation.clock,
+        unix_ns=time.time_ns,
     )
 
 
 async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:
     """HTTP before gRPC, and closed after it: while gRPC drains, health says so."""
-    http = HttpServer(application(node.ready, node.describe), config.http.host, config.http.port)
+    app = application(node.ready, node.describe, parts.metrics)
+    http = HttpServer(app, config.http.host, config.http.port)
     await lifecycle.begin("http", http.start, http.stop)
     node.http_address = addresses.join(config.http.host, http.port)
 
@@ -253,7 +276,7 @@ async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifec
         parts.matcher.stop()
         await grpc.stop(GRPC_GRACE_S)
 
-    grpc = GrpcServer(parts.frontend, node.address)
+    grpc = GrpcServer(parts.frontend, node.address, parts.history, parts.metrics)
     await lifecycle.begin("grpc", grpc.start, stop_grpc)
     # The first thing to do at a stop, while everything still serves: shards that are released when
     # the others count on this node no more find their next owner waiting for them.
@@ -261,8 +284,9 @@ async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifec
     node.opened()
 
 
-def raise_alarm(what: str, **facts: object) -> None:
-    """Implements history.rooms.Alarm."""
+def raise_alarm(metrics: Metrics, what: str, **facts: object) -> None:
+    """Implements history.rooms.Alarm, but for its first argument."""
+    metrics.invariant_violations.inc(what)
     log.error("alarm", what=what, **facts)
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bperdure_api/v1/common.proto\x12\x0eperdure_api.v1\"\x93\x01\n\x07Payload\x12\x10\n\x08\x65ncoding\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x37\n\x08metadata\x18\x03 \x03(\x0b\x32%.perdure_api.v1.Payload.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"5\n\x08Payloads\x12)\n\x08payloads\x18\x01 \x03(\x0b\x32\x17.perdure_api.v1.Payload\"\x84\x01\n\x06Header\x12\x32\n\x06\x66ields\x18\x01 \x03(\x0b\x32\".perdure_api.v1.Header.FieldsEntry\x1a\x46\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.perdure_api.v1.Payload:\x02\x38\x01\"\x80\x01\n\x04Memo\x12\x30\n\x06\x66ields\x18\x01 \x03(\x0b\x32 .perdure_api.v1.Memo.FieldsEntry\x1a\x46\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.perdure_api.v1.Payload:\x02\x38\x01\"\x92\x02\n\x0bRetryPolicy\x12 \n\x13initial_interval_ms\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12 \n\x13\x62\x61\x63koff_coefficient\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12 \n\x13maximum_interval_ms\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1d\n\x10maximum_attempts\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12!\n\x19non_retryable_error_types\x18\x05 \x03(\tB\x16\n\x14_initial_interval_msB\x16\n\x14_backoff_coefficientB\x16\n\x14_maximum_interval_msB\x13\n\x11_maximum_attempts\"\xa3\x04\n\x07\x46\x61ilure\x12\x0f\n\x07message\x18\x01 \x01(\t\x12\x13\n\x0bstack_trace\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12&\n\x05\x63\x61use\x18\x04 \x01(\x0b\x32\x17.perdure_api.v1.Failure\x12\x1a\n\x12\x65ncoded_attributes\x18\x05 \x01(\x0c\x12=\n\x0b\x61pplication\x18\n \x01(\x0b\x32&.perdure_api.v1.ApplicationFailureInfoH\x00\x12\x35\n\x07timeout\x18\x0b \x01(\x0b\x32\".perdure_api.v1.TimeoutFailureInfoH\x00\x12\x37\n\x08\x63\x61nceled\x18\x0c \x01(\x0b\x32#.perdure_api.v1.CanceledFailureInfoH\x00\x12;\n\nterminated\x18\r \x01(\x0b\x32%.perdure_api.v1.TerminatedFailureInfoH\x00\x12\x33\n\x06server\x18\x0e \x01(\x0b\x32!.perdure_api.v1.ServerFailureInfoH\x00\x12\x37\n\x08\x61\x63tivity\x18\x0f \x01(\x0b\x32#.perdure_api.v1.ActivityFailureInfoH\x00\x12<\n\x0bworker_lost\x18\x10 \x01(\x0b\x32%.perdure_api.v1.WorkerLostFailureInfoH\x00\x42\x06\n\x04info\"\x9a\x01\n\x16\x41pplicationFailureInfo\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x15\n\rnon_retryable\x18\x02 \x01(\x08\x12\x0f\n\x07\x64\x65tails\x18\x03 \x01(\x0c\x12 \n\x13next_retry_delay_ms\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08\x63\x61tegory\x18\x05 \x01(\tB\x16\n\x14_next_retry_delay_ms\"g\n\x12TimeoutFailureInfo\x12\x31\n\x0ctimeout_type\x18\x01 \x01(\x0e\x32\x1b.perdure_api.v1.TimeoutType\x12\x1e\n\x16last_heartbeat_details\x18\x02 \x01(\x0c\"&\n\x13\x43\x61nceledFailureInfo\x12\x0f\n\x07\x64\x65tails\x18\x01 \x01(\x0c\"\x17\n\x15TerminatedFailureInfo\"*\n\x11ServerFailureInfo\x12\x15\n\rnon_retryable\x18\x01 \x01(\x08\"\xba\x01\n\x13\x41\x63tivityFailureInfo\x12\x1a\n\x12scheduled_event_id\x18\x01 \x01(\x03\x12\x18\n\x10started_event_id\x18\x02 \x01(\x03\x12\x10\n\x08identity\x18\x03 \x01(\t\x12\x15\n\ractivity_type\x18\x04 \x01(\t\x12\x13\n\x0b\x61\x63tivity_id\x18\x05 \x01(\t\x12/\n\x0bretry_state\x18\x06 \x01(\x0e\x32\x1a.perdure_api.v1.RetryState\")\n\x15WorkerLostFailureInfo\x12\x10\n\x08identity\x18\x01 \x01(\t\"\x1d\n\x0bKeywordList\x12\x0e\n\x06values\x18\x01 \x03(\t\"\xfa\x01\n\x0fSearchAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x31\n\x04type\x18\x02 \x01(\x0e\x32#.perdure_api.v1.SearchAttributeType\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12\x13\n\tint_value\x18\x04 \x01(\x03H\x00\x12\x16\n\x0c\x64ouble_value\x18\x05 \x01(\x01H\x00\x12\x14\n\nbool_value\x18\x06 \x01(\x08H\x00\x12\x15\n\x0b\x64\x61tetime_us\x18\x07 \x01(\x03H\x00\x12\x33\n\x0ckeyword_list\x18\x08 \x01(\x0b\x32\x1b.perdure_api.v1.KeywordListH\x00\x42\x07\n\x05value*\x8c\x02\n\x0eWorkflowStatus\x12\x1f\n\x1bWORKFLOW_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17WORKFLOW_STATUS_RUNNING\x10\x01\x12\x1d\n\x19WORKFLOW_STATUS_COMPLETED\x10\x02\x12\x1a\n\x16WORKFLOW_STATUS_FAILED\x10\x03\x12\x1c\n\x18WORKFLOW_STATUS_CANCELED\x10\x04\x12\x1e\n\x1aWORKFLOW_STATUS_TERMINATED\x10\x05\x12$\n WORKFLOW_STATUS_CONTINUED_AS_NEW\x10\x06\x12\x1d\n\x19WORKFLOW_STATUS_TIMED_OUT\x10\x07*\xb0\x01\n\x0bTimeoutType\x12\x1c\n\x18TIMEOUT_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bTIMEOUT_TYPE_START_TO_CLOSE\x10\x01\x12\"\n\x1eTIMEOUT_TYPE_SCHEDULE_TO_START\x10\x02\x12\"\n\x1eTIMEOUT_TYPE_SCHEDULE_TO_CLOSE\x10\x03\x12\x1a\n\x16TIMEOUT_TYPE_HEARTBEAT\x10\x04*\x9f\x02\n\nRetryState\x12\x1b\n\x17RETRY_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17RETRY_STATE_IN_PROGRESS\x10\x01\x12%\n!RETRY_STATE_NON_RETRYABLE_FAILURE\x10\x02\x12\x17\n\x13RETRY_STATE_TIMEOUT\x10\x03\x12(\n$RETRY_STATE_MAXIMUM_ATTEMPTS_REACHED\x10\x04\x12$\n RETRY_STATE_RETRY_POLICY_NOT_SET\x10\x05\x12%\n!RETRY_STATE_INTERNAL_SERVER_ERROR\x10\x06\x12 \n\x1cRETRY_STATE_CANCEL_REQUESTED\x10\x07*\xac\x02\n\x13SearchAttributeType\x12%\n!SEARCH_ATTRIBUTE_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSEARCH_ATTRIBUTE_TYPE_TEXT\x10\x01\x12!\n\x1dSEARCH_ATTRIBUTE_TYPE_KEYWORD\x10\x02\x12\x1d\n\x19SEARCH_ATTRIBUTE_TYPE_INT\x10\x03\x12 \n\x1cSEARCH_ATTRIBUTE_TYPE_DOUBLE\x10\x04\x12\x1e\n\x1aSEARCH_ATTRIBUTE_TYPE_BOOL\x10\x05\x12\"\n\x1eSEARCH_ATTRIBUTE_TYPE_DATETIME\x10\x06\x12&\n\"SEARCH_ATTRIBUTE_TYPE_KEYWORD_LIST\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bperdure_api/v1/common.proto\x12\x0eperdure_api.v1\"\x93\x01\n\x07Payload\x12\x10\n\x08\x65ncoding\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x37\n\x08metadata\x18\x03 \x03(\x0b\x32%.perdure_api.v1.Payload.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"5\n\x08Payloads\x12)\n\x08payloads\x18\x01 \x03(\x0b\x32\x17.perdure_api.v1.Payload\"\x84\x01\n\x06Header\x12\x32\n\x06\x66ields\x18\x01 \x03(\x0b\x32\".perdure_api.v1.Header.FieldsEntry\x1a\x46\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.perdure_api.v1.Payload:\x02\x38\x01\"\x80\x01\n\x04Memo\x12\x30\n\x06\x66ields\x18\x01 \x03(\x0b\x32 .perdure_api.v1.Memo.FieldsEntry\x1a\x46\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.perdure_api.v1.Payload:\x02\x38\x01\"\x92\x02\n\x0bRetryPolicy\x12 \n\x13initial_interval_ms\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12 \n\x13\x62\x61\x63koff_coefficient\x18\x02 \x01(\x01H\x01\x88\x01\x01\x12 \n\x13maximum_interval_ms\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x1d\n\x10maximum_attempts\x18\x04 \x01(\x05H\x03\x88\x01\x01\x12!\n\x19non_retryable_error_types\x18\x05 \x03(\tB\x16\n\x14_initial_interval_msB\x16\n\x14_backoff_coefficientB\x16\n\x14_maximum_interval_msB\x13\n\x11_maximum_attempts\"\xe7\x04\n\x07\x46\x61ilure\x12\x0f\n\x07message\x18\x01 \x01(\t\x12\x13\n\x0bstack_trace\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\x12&\n\x05\x63\x61use\x18\x04 \x01(\x0b\x32\x17.perdure_api.v1.Failure\x12\x1a\n\x12\x65ncoded_attributes\x18\x05 \x01(\x0c\x12=\n\x0b\x61pplication\x18\n \x01(\x0b\x32&.perdure_api.v1.ApplicationFailureInfoH\x00\x12\x35\n\x07timeout\x18\x0b \x01(\x0b\x32\".perdure_api.v1.TimeoutFailureInfoH\x00\x12\x37\n\x08\x63\x61nceled\x18\x0c \x01(\x0b\x32#.perdure_api.v1.CanceledFailureInfoH\x00\x12;\n\nterminated\x18\r \x01(\x0b\x32%.perdure_api.v1.TerminatedFailureInfoH\x00\x12\x33\n\x06server\x18\x0e \x01(\x0b\x32!.perdure_api.v1.ServerFailureInfoH\x00\x12\x37\n\x08\x61\x63tivity\x18\x0f \x01(\x0b\x32#.perdure_api.v1.ActivityFailureInfoH\x00\x12<\n\x0bworker_lost\x18\x10 \x01(\x0b\x32%.perdure_api.v1.WorkerLostFailureInfoH\x00\x12\x42\n\x0e\x63hild_workflow\x18\x11 \x01(\x0b\x32(.perdure_api.v1.ChildWorkflowFailureInfoH\x00\x42\x06\n\x04info\"\x9a\x01\n\x16\x41pplicationFailureInfo\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x15\n\rnon_retryable\x18\x02 \x01(\x08\x12\x0f\n\x07\x64\x65tails\x18\x03 \x01(\x0c\x12 \n\x13next_retry_delay_ms\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08\x63\x61tegory\x18\x05 \x01(\tB\x16\n\x14_next_retry_delay_ms\"g\n\x12TimeoutFailureInfo\x12\x31\n\x0ctimeout_type\x18\x01 \x01(\x0e\x32\x1b.perdure_api.v1.TimeoutType\x12\x1e\n\x16last_heartbeat_details\x18\x02 \x01(\x0c\"&\n\x13\x43\x61nceledFailureInfo\x12\x0f\n\x07\x64\x65tails\x18\x01 \x01(\x0c\"\x17\n\x15TerminatedFailureInfo\"*\n\x11ServerFailureInfo\x12\x15\n\rnon_retryable\x18\x01 \x01(\x08\"\xba\x01\n\x13\x41\x63tivityFailureInfo\x12\x1a\n\x12scheduled_event_id\x18\x01 \x01(\x03\x12\x18\n\x10started_event_id\x18\x02 \x01(\x03\x12\x10\n\x08identity\x18\x03 \x01(\t\x12\x15\n\ractivity_type\x18\x04 \x01(\t\x12\x13\n\x0b\x61\x63tivity_id\x18\x05 \x01(\t\x12/\n\x0bretry_state\x18\x06 \x01(\x0e\x32\x1a.perdure_api.v1.RetryState\")\n\x15WorkerLostFailureInfo\x12\x10\n\x08identity\x18\x01 \x01(\t\"\xd0\x01\n\x18\x43hildWorkflowFailureInfo\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x13\n\x0bworkflow_id\x18\x02 \x01(\t\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x15\n\rworkflow_type\x18\x04 \x01(\t\x12\x1a\n\x12initiated_event_id\x18\x05 \x01(\x03\x12\x18\n\x10started_event_id\x18\x06 \x01(\x03\x12/\n\x0bretry_state\x18\x07 \x01(\x0e\x32\x1a.perdure_api.v1.RetryState\"\x1d\n\x0bKeywordList\x12\x0e\n\x06values\x18\x01 \x03(\t\"\xfa\x01\n\x0fSearchAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x31\n\x04type\x18\x02 \x01(\x0e\x32#.perdure_api.v1.SearchAttributeType\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12\x13\n\tint_value\x18\x04 \x01(\x03H\x00\x12\x16\n\x0c\x64ouble_value\x18\x05 \x01(\x01H\x00\x12\x14\n\nbool_value\x18\x06 \x01(\x08H\x00\x12\x15\n\x0b\x64\x61tetime_us\x18\x07 \x01(\x03H\x00\x12\x33\n\x0ckeyword_list\x18\x08 \x01(\x0b\x32\x1b.perdure_api.v1.KeywordListH\x00\x42\x07\n\x05value*\x8c\x02\n\x0eWorkflowStatus\x12\x1f\n\x1bWORKFLOW_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17WORKFLOW_STATUS_RUNNING\x10\x01\x12\x1d\n\x19WORKFLOW_STATUS_COMPLETED\x10\x02\x12\x1a\n\x16WORKFLOW_STATUS_FAILED\x10\x03\x12\x1c\n\x18WORKFLOW_STATUS_CANCELED\x10\x04\x12\x1e\n\x1aWORKFLOW_STATUS_TERMINATED\x10\x05\x12$\n WORKFLOW_STATUS_CONTINUED_AS_NEW\x10\x06\x12\x1d\n\x19WORKFLOW_STATUS_TIMED_OUT\x10\x07*\xb0\x01\n\x0bTimeoutType\x12\x1c\n\x18TIMEOUT_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bTIMEOUT_TYPE_START_TO_CLOSE\x10\x01\x12\"\n\x1eTIMEOUT_TYPE_SCHEDULE_TO_START\x10\x02\x12\"\n\x1eTIMEOUT_TYPE_SCHEDULE_TO_CLOSE\x10\x03\x12\x1a\n\x16TIMEOUT_TYPE_HEARTBEAT\x10\x04*\x9f\x02\n\nRetryState\x12\x1b\n\x17RETRY_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17RETRY_STATE_IN_PROGRESS\x10\x01\x12%\n!RETRY_STATE_NON_RETRYABLE_FAILURE\x10\x02\x12\x17\n\x13RETRY_STATE_TIMEOUT\x10\x03\x12(\n$RETRY_STATE_MAXIMUM_ATTEMPTS_REACHED\x10\x04\x12$\n RETRY_STATE_RETRY_POLICY_NOT_SET\x10\x05\x12%\n!RETRY_STATE_INTERNAL_SERVER_ERROR\x10\x06\x12 \n\x1cRETRY_STATE_CANCEL_REQUESTED\x10\x07*\xac\x02\n\x13SearchAttributeType\x12%\n!SEARCH_ATTRIBUTE_TYPE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSEARCH_ATTRIBUTE_TYPE_TEXT\x10\x01\x12!\n\x1dSEARCH_ATTRIBUTE_TYPE_KEYWORD\x10\x02\x12\x1d\n\x19SEARCH_ATTRIBUTE_TYPE_INT\x10\x03\x12 \n\x1cSEARCH_ATTRIBUTE_TYPE_DOUBLE\x10\x04\x12\x1e\n\x1aSEARCH_ATTRIBUTE_TYPE_BOOL\x10\x05\x12\"\n\x1eSEARCH_ATTRIBUTE_TYPE_DATETIME\x10\x06\x12&\n\"SEARCH_ATTRIBUTE_TYPE_KEYWORD_LIST\x10\x07*\xd8\x01\n\x15WorkflowIdReusePolicy\x12(\n$WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED\x10\x00\x12,\n(WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE\x10\x01\x12\x38\n4WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY\x10\x02\x12-\n)WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE\x10\x03*\xa4\x01\n\x11ParentClosePolicy\x12#\n\x1fPARENT_CLOSE_POLICY_UNSPECIFIED\x10\x00\x12!\n\x1dPARENT_CLOSE_POLICY_TERMINATE\x10\x01\x12\x1f\n\x1bPARENT_CLOSE_POLICY_ABANDON\x10\x02\x12&\n\"PARENT_CLOSE_POLICY_REQUEST_CANCEL\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,14 +37,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HEADER_FIELDSENTRY']._serialized_options = b'8\001'
   _globals['_MEMO_FIELDSENTRY']._loaded_options = None
   _globals['_MEMO_FIELDSENTRY']._serialized_options = b'8\001'
-  _globals['_WORKFLOWSTATUS']._serialized_start=2233
-  _globals['_WORKFLOWSTATUS']._serialized_end=2501
-  _globals['_TIMEOUTTYPE']._serialized_start=2504
-  _globals['_TIMEOUTTYPE']._serialized_end=2680
-  _globals['_RETRYSTATE']._serialized_start=2683
-  _globals['_RETRYSTATE']._serialized_end=2970
-  _globals['_SEARCHATTRIBUTETYPE']._serialized_start=2973
-  _globals['_SEARCHATTRIBUTETYPE']._serialized_end=3273
+  _globals['_WORKFLOWSTATUS']._serialized_start=2512
+  _globals['_WORKFLOWSTATUS']._serialized_end=2780
+  _globals['_TIMEOUTTYPE']._serialized_start=2783
+  _globals['_TIMEOUTTYPE']._serialized_end=2959
+  _globals['_RETRYSTATE']._serialized_start=2962
+  _globals['_RETRYSTATE']._serialized_end=3249
+  _globals['_SEARCHATTRIBUTETYPE']._serialized_start=3252
+  _globals['_SEARCHATTRIBUTETYPE']._serialized_end=3552
+  _globals['_WORKFLOWIDREUSEPOLICY']._serialized_start=3555
+  _globals['_WORKFLOWIDREUSEPOLICY']._serialized_end=3771
+  _globals['_PARENTCLOSEPOLICY']._serialized_start=3774
+  _globals['_PARENTCLOSEPOLICY']._serialized_end=3938
   _globals['_PAYLOAD']._serialized_start=48
   _globals['_PAYLOAD']._serialized_end=195
   _globals['_PAYLOAD_METADATAENTRY']._serialized_start=148
@@ -62,23 +66,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RETRYPOLICY']._serialized_start=519
   _globals['_RETRYPOLICY']._serialized_end=793
   _globals['_FAILURE']._serialized_start=796
-  _globals['_FAILURE']._serialized_end=1343
-  _globals['_APPLICATIONFAILUREINFO']._serialized_start=1346
-  _globals['_APPLICATIONFAILUREINFO']._serialized_end=1500
-  _globals['_TIMEOUTFAILUREINFO']._serialized_start=1502
-  _globals['_TIMEOUTFAILUREINFO']._serialized_end=1605
-  _globals['_CANCELEDFAILUREINFO']._serialized_start=1607
-  _globals['_CANCELEDFAILUREINFO']._serialized_end=1645
-  _globals['_TERMINATEDFAILUREINFO']._serialized_start=1647
-  _globals['_TERMINATEDFAILUREINFO']._serialized_end=1670
-  _globals['_SERVERFAILUREINFO']._serialized_start=1672
-  _globals['_SERVERFAILUREINFO']._serialized_end=1714
-  _globals['_ACTIVITYFAILUREINFO']._serialized_start=1717
-  _globals['_ACTIVITYFAILUREINFO']._serialized_end=1903
-  _globals['_WORKERLOSTFAILUREINFO']._serialized_start=1905
-  _globals['_WORKERLOSTFAILUREINFO']._serialized_end=1946
-  _globals['_KEYWORDLIST']._serialized_start=1948
-  _globals['_KEYWORDLIST']._serialized_end=1977
-  _globals['_SEARCHATTRIBUTE']._serialized_start=1980
-  _globals['_SEARCHATTRIBUTE']._serialized_end=2230
+  _globals['_FAILURE']._serialized_end=1411
+  _globals['_APPLICATIONFAILUREINFO']._serialized_start=1414
+  _globals['_APPLICATIONFAILUREINFO']._serialized_end=1568
+  _globals['_TIMEOUTFAILUREINFO']._serialized_start=1570
+  _globals['_TIMEOUTFAILUREINFO']._serialized_end=1673
+  _globals['_CANCELEDFAILUREINFO']._serialized_start=1675
+  _globals['_CANCELEDFAILUREINFO']._serialized_end=1713
+  _globals['_TERMINATEDFAILUREINFO']._serialized_start=1715
+  _globals['_TERMINATEDFAILUREINFO']._serialized_end=1738
+  _globals['_SERVERFAILUREINFO']._serialized_start=1740
+  _globals['_SERVERFAILUREINFO']._serialized_end=1782
+  _globals['_ACTIVITYFAILUREINFO']._serialized_start=1785
+  _globals['_ACTIVITYFAILUREINFO']._serialized_end=1971
+  _globals['_WORKERLOSTFAILUREINFO']._serialized_start=1973
+  _globals['_WORKERLOSTFAILUREINFO']._serialized_end=2014
+  _globals['_CHILDWORKFLOWFAILUREINFO']._serialized_start=2017
+  _globals['_CHILDWORKFLOWFAILUREINFO']._serialized_end=2225
+  _globals['_KEYWORDLIST']._serialized_start=2227
+  _globals['_KEYWORDLIST']._serialized_end=2256
+  _globals['_SEARCHATTRIBUTE']._serialized_start=2259
+  _globals['_SEARCHATTRIBUTE']._serialized_end=2509
 # @@protoc_insertion_point(module_scope)

@@ -131,6 +131,49 @@ SEARCH_ATTRIBUTE_TYPE_DATETIME: SearchAttributeType.ValueType  # 6
 SEARCH_ATTRIBUTE_TYPE_KEYWORD_LIST: SearchAttributeType.ValueType  # 7
 Global___SearchAttributeType: _TypeAlias = SearchAttributeType  # noqa: Y015
 
+class _WorkflowIdReusePolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WorkflowIdReusePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkflowIdReusePolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED: _WorkflowIdReusePolicy.ValueType  # 0
+    """allow duplicate"""
+    WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE: _WorkflowIdReusePolicy.ValueType  # 1
+    WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY: _WorkflowIdReusePolicy.ValueType  # 2
+    WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE: _WorkflowIdReusePolicy.ValueType  # 3
+
+class WorkflowIdReusePolicy(_WorkflowIdReusePolicy, metaclass=_WorkflowIdReusePolicyEnumTypeWrapper): ...
+
+WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED: WorkflowIdReusePolicy.ValueType  # 0
+"""allow duplicate"""
+WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE: WorkflowIdReusePolicy.ValueType  # 1
+WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY: WorkflowIdReusePolicy.ValueType  # 2
+WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE: WorkflowIdReusePolicy.ValueType  # 3
+Global___WorkflowIdReusePolicy: _TypeAlias = WorkflowIdReusePolicy  # noqa: Y015
+
+class _ParentClosePolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ParentClosePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ParentClosePolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PARENT_CLOSE_POLICY_UNSPECIFIED: _ParentClosePolicy.ValueType  # 0
+    """terminate"""
+    PARENT_CLOSE_POLICY_TERMINATE: _ParentClosePolicy.ValueType  # 1
+    PARENT_CLOSE_POLICY_ABANDON: _ParentClosePolicy.ValueType  # 2
+    PARENT_CLOSE_POLICY_REQUEST_CANCEL: _ParentClosePolicy.ValueType  # 3
+
+class ParentClosePolicy(_ParentClosePolicy, metaclass=_ParentClosePolicyEnumTypeWrapper):
+    """What becomes of a child that is open when its parent closes."""
+
+PARENT_CLOSE_POLICY_UNSPECIFIED: ParentClosePolicy.ValueType  # 0
+"""terminate"""
+PARENT_CLOSE_POLICY_TERMINATE: ParentClosePolicy.ValueType  # 1
+PARENT_CLOSE_POLICY_ABANDON: ParentClosePolicy.ValueType  # 2
+PARENT_CLOSE_POLICY_REQUEST_CANCEL: ParentClosePolicy.ValueType  # 3
+Global___ParentClosePolicy: _TypeAlias = ParentClosePolicy  # noqa: Y015
+
 @_typing.final
 class Payload(_message.Message):
     """One value of the user's, already converted and possibly encrypted by the client."""
@@ -355,6 +398,7 @@ class Failure(_message.Message):
     SERVER_FIELD_NUMBER: _builtins.int
     ACTIVITY_FIELD_NUMBER: _builtins.int
     WORKER_LOST_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     stack_trace: _builtins.str
     source: _builtins.str
@@ -377,6 +421,8 @@ class Failure(_message.Message):
     def activity(self) -> Global___ActivityFailureInfo: ...
     @_builtins.property
     def worker_lost(self) -> Global___WorkerLostFailureInfo: ...
+    @_builtins.property
+    def child_workflow(self) -> Global___ChildWorkflowFailureInfo: ...
     def __init__(
         self,
         *,
@@ -392,12 +438,13 @@ class Failure(_message.Message):
         server: Global___ServerFailureInfo | None = ...,
         activity: Global___ActivityFailureInfo | None = ...,
         worker_lost: Global___WorkerLostFailureInfo | None = ...,
+        child_workflow: Global___ChildWorkflowFailureInfo | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "application", b"application", "canceled", b"canceled", "cause", b"cause", "info", b"info", "server", b"server", "terminated", b"terminated", "timeout", b"timeout", "worker_lost", b"worker_lost"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "application", b"application", "canceled", b"canceled", "cause", b"cause", "child_workflow", b"child_workflow", "info", b"info", "server", b"server", "terminated", b"terminated", "timeout", b"timeout", "worker_lost", b"worker_lost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "application", b"application", "canceled", b"canceled", "cause", b"cause", "encoded_attributes", b"encoded_attributes", "info", b"info", "message", b"message", "server", b"server", "source", b"source", "stack_trace", b"stack_trace", "terminated", b"terminated", "timeout", b"timeout", "worker_lost", b"worker_lost"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "application", b"application", "canceled", b"canceled", "cause", b"cause", "child_workflow", b"child_workflow", "encoded_attributes", b"encoded_attributes", "info", b"info", "message", b"message", "server", b"server", "source", b"source", "stack_trace", b"stack_trace", "terminated", b"terminated", "timeout", b"timeout", "worker_lost", b"worker_lost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_info: _TypeAlias = _typing.Literal["application", "timeout", "canceled", "terminated", "server", "activity", "worker_lost"]  # noqa: Y015
+    _WhichOneofReturnType_info: _TypeAlias = _typing.Literal["application", "timeout", "canceled", "terminated", "server", "activity", "worker_lost", "child_workflow"]  # noqa: Y015
     _WhichOneofArgType_info: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_info) -> _WhichOneofReturnType_info | None: ...
 
@@ -567,6 +614,44 @@ class WorkerLostFailureInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerLostFailureInfo: _TypeAlias = WorkerLostFailureInfo  # noqa: Y015
+
+@_typing.final
+class ChildWorkflowFailureInfo(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    RETRY_STATE_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """of the last run of its chain; empty: it was never started"""
+    workflow_type: _builtins.str
+    initiated_event_id: _builtins.int
+    started_event_id: _builtins.int
+    retry_state: Global___RetryState.ValueType
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        initiated_event_id: _builtins.int = ...,
+        started_event_id: _builtins.int = ...,
+        retry_state: Global___RetryState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initiated_event_id", b"initiated_event_id", "namespace", b"namespace", "retry_state", b"retry_state", "run_id", b"run_id", "started_event_id", b"started_event_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildWorkflowFailureInfo: _TypeAlias = ChildWorkflowFailureInfo  # noqa: Y015
 
 @_typing.final
 class KeywordList(_message.Message):

@@ -57,6 +57,11 @@ class _WorkflowTaskFailedCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrappe
     WORKFLOW_TASK_FAILED_CAUSE_PAYLOAD_DECODE: _WorkflowTaskFailedCause.ValueType  # 6
     WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK: _WorkflowTaskFailedCause.ValueType  # 7
     WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE: _WorkflowTaskFailedCause.ValueType  # 8
+    WORKFLOW_TASK_FAILED_CAUSE_PENDING_CHILD_WORKFLOWS_LIMIT_EXCEEDED: _WorkflowTaskFailedCause.ValueType  # 12
+    WORKFLOW_TASK_FAILED_CAUSE_PENDING_SIGNALS_LIMIT_EXCEEDED: _WorkflowTaskFailedCause.ValueType  # 13
+    """to other runs"""
+    WORKFLOW_TASK_FAILED_CAUSE_PENDING_REQUEST_CANCEL_LIMIT_EXCEEDED: _WorkflowTaskFailedCause.ValueType  # 14
+    """of other runs"""
 
 class WorkflowTaskFailedCause(_WorkflowTaskFailedCause, metaclass=_WorkflowTaskFailedCauseEnumTypeWrapper): ...
 
@@ -69,7 +74,48 @@ WORKFLOW_TASK_FAILED_CAUSE_UNKNOWN_WORKFLOW_TYPE: WorkflowTaskFailedCause.ValueT
 WORKFLOW_TASK_FAILED_CAUSE_PAYLOAD_DECODE: WorkflowTaskFailedCause.ValueType  # 6
 WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK: WorkflowTaskFailedCause.ValueType  # 7
 WORKFLOW_TASK_FAILED_CAUSE_BAD_UPDATE: WorkflowTaskFailedCause.ValueType  # 8
+WORKFLOW_TASK_FAILED_CAUSE_PENDING_CHILD_WORKFLOWS_LIMIT_EXCEEDED: WorkflowTaskFailedCause.ValueType  # 12
+WORKFLOW_TASK_FAILED_CAUSE_PENDING_SIGNALS_LIMIT_EXCEEDED: WorkflowTaskFailedCause.ValueType  # 13
+"""to other runs"""
+WORKFLOW_TASK_FAILED_CAUSE_PENDING_REQUEST_CANCEL_LIMIT_EXCEEDED: WorkflowTaskFailedCause.ValueType  # 14
+"""of other runs"""
 Global___WorkflowTaskFailedCause: _TypeAlias = WorkflowTaskFailedCause  # noqa: Y015
+
+class _StartChildFailedCause:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StartChildFailedCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StartChildFailedCause.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    START_CHILD_FAILED_CAUSE_UNSPECIFIED: _StartChildFailedCause.ValueType  # 0
+    START_CHILD_FAILED_CAUSE_ALREADY_EXISTS: _StartChildFailedCause.ValueType  # 1
+
+class StartChildFailedCause(_StartChildFailedCause, metaclass=_StartChildFailedCauseEnumTypeWrapper): ...
+
+START_CHILD_FAILED_CAUSE_UNSPECIFIED: StartChildFailedCause.ValueType  # 0
+START_CHILD_FAILED_CAUSE_ALREADY_EXISTS: StartChildFailedCause.ValueType  # 1
+Global___StartChildFailedCause: _TypeAlias = StartChildFailedCause  # noqa: Y015
+
+class _ExternalFailedCause:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ExternalFailedCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ExternalFailedCause.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EXTERNAL_FAILED_CAUSE_UNSPECIFIED: _ExternalFailedCause.ValueType  # 0
+    EXTERNAL_FAILED_CAUSE_NOT_FOUND: _ExternalFailedCause.ValueType  # 1
+    """no such run, or it is closed"""
+    EXTERNAL_FAILED_CAUSE_LIMIT: _ExternalFailedCause.ValueType  # 2
+    """it takes no more signals"""
+
+class ExternalFailedCause(_ExternalFailedCause, metaclass=_ExternalFailedCauseEnumTypeWrapper): ...
+
+EXTERNAL_FAILED_CAUSE_UNSPECIFIED: ExternalFailedCause.ValueType  # 0
+EXTERNAL_FAILED_CAUSE_NOT_FOUND: ExternalFailedCause.ValueType  # 1
+"""no such run, or it is closed"""
+EXTERNAL_FAILED_CAUSE_LIMIT: ExternalFailedCause.ValueType  # 2
+"""it takes no more signals"""
+Global___ExternalFailedCause: _TypeAlias = ExternalFailedCause  # noqa: Y015
 
 @_typing.final
 class HistoryEvent(_message.Message):
@@ -107,6 +153,20 @@ class HistoryEvent(_message.Message):
     MARKER_RECORDED_FIELD_NUMBER: _builtins.int
     WORKFLOW_PROPERTIES_MODIFIED_FIELD_NUMBER: _builtins.int
     UPSERT_WORKFLOW_SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED_FIELD_NUMBER: _builtins.int
+    REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_FAILED_FIELD_NUMBER: _builtins.int
+    EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED_FIELD_NUMBER: _builtins.int
+    START_CHILD_WORKFLOW_EXECUTION_INITIATED_FIELD_NUMBER: _builtins.int
+    START_CHILD_WORKFLOW_EXECUTION_FAILED_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_EXECUTION_STARTED_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_EXECUTION_COMPLETED_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_EXECUTION_FAILED_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_EXECUTION_CANCELED_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_EXECUTION_TIMED_OUT_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_EXECUTION_TERMINATED_FIELD_NUMBER: _builtins.int
+    SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED_FIELD_NUMBER: _builtins.int
+    SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED_FIELD_NUMBER: _builtins.int
+    EXTERNAL_WORKFLOW_EXECUTION_SIGNALED_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     """1, 2, 3, … without gap"""
     time_us: _builtins.int
@@ -171,6 +231,34 @@ class HistoryEvent(_message.Message):
     def workflow_properties_modified(self) -> Global___WorkflowPropertiesModified: ...
     @_builtins.property
     def upsert_workflow_search_attributes(self) -> Global___UpsertWorkflowSearchAttributes: ...
+    @_builtins.property
+    def request_cancel_external_workflow_execution_initiated(self) -> Global___RequestCancelExternalWorkflowExecutionInitiated: ...
+    @_builtins.property
+    def request_cancel_external_workflow_execution_failed(self) -> Global___RequestCancelExternalWorkflowExecutionFailed: ...
+    @_builtins.property
+    def external_workflow_execution_cancel_requested(self) -> Global___ExternalWorkflowExecutionCancelRequested: ...
+    @_builtins.property
+    def start_child_workflow_execution_initiated(self) -> Global___StartChildWorkflowExecutionInitiated: ...
+    @_builtins.property
+    def start_child_workflow_execution_failed(self) -> Global___StartChildWorkflowExecutionFailed: ...
+    @_builtins.property
+    def child_workflow_execution_started(self) -> Global___ChildWorkflowExecutionStarted: ...
+    @_builtins.property
+    def child_workflow_execution_completed(self) -> Global___ChildWorkflowExecutionCompleted: ...
+    @_builtins.property
+    def child_workflow_execution_failed(self) -> Global___ChildWorkflowExecutionFailed: ...
+    @_builtins.property
+    def child_workflow_execution_canceled(self) -> Global___ChildWorkflowExecutionCanceled: ...
+    @_builtins.property
+    def child_workflow_execution_timed_out(self) -> Global___ChildWorkflowExecutionTimedOut: ...
+    @_builtins.property
+    def child_workflow_execution_terminated(self) -> Global___ChildWorkflowExecutionTerminated: ...
+    @_builtins.property
+    def signal_external_workflow_execution_initiated(self) -> Global___SignalExternalWorkflowExecutionInitiated: ...
+    @_builtins.property
+    def signal_external_workflow_execution_failed(self) -> Global___SignalExternalWorkflowExecutionFailed: ...
+    @_builtins.property
+    def external_workflow_execution_signaled(self) -> Global___ExternalWorkflowExecutionSignaled: ...
     def __init__(
         self,
         *,
@@ -206,12 +294,26 @@ class HistoryEvent(_message.Message):
         marker_recorded: Global___MarkerRecorded | None = ...,
         workflow_properties_modified: Global___WorkflowPropertiesModified | None = ...,
         upsert_workflow_search_attributes: Global___UpsertWorkflowSearchAttributes | None = ...,
+        request_cancel_external_workflow_execution_initiated: Global___RequestCancelExternalWorkflowExecutionInitiated | None = ...,
+        request_cancel_external_workflow_execution_failed: Global___RequestCancelExternalWorkflowExecutionFailed | None = ...,
+        external_workflow_execution_cancel_requested: Global___ExternalWorkflowExecutionCancelRequested | None = ...,
+        start_child_workflow_execution_initiated: Global___StartChildWorkflowExecutionInitiated | None = ...,
+        start_child_workflow_execution_failed: Global___StartChildWorkflowExecutionFailed | None = ...,
+        child_workflow_execution_started: Global___ChildWorkflowExecutionStarted | None = ...,
+        child_workflow_execution_completed: Global___ChildWorkflowExecutionCompleted | None = ...,
+        child_workflow_execution_failed: Global___ChildWorkflowExecutionFailed | None = ...,
+        child_workflow_execution_canceled: Global___ChildWorkflowExecutionCanceled | None = ...,
+        child_workflow_execution_timed_out: Global___ChildWorkflowExecutionTimedOut | None = ...,
+        child_workflow_execution_terminated: Global___ChildWorkflowExecutionTerminated | None = ...,
+        signal_external_workflow_execution_initiated: Global___SignalExternalWorkflowExecutionInitiated | None = ...,
+        signal_external_workflow_execution_failed: Global___SignalExternalWorkflowExecutionFailed | None = ...,
+        external_workflow_execution_signaled: Global___ExternalWorkflowExecutionSignaled | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "marker_recorded", b"marker_recorded", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "event_id", b"event_id", "marker_recorded", b"marker_recorded", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "event_id", b"event_id", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified", "upsert_workflow_search_attributes"]  # noqa: Y015
+    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified", "upsert_workflow_search_attributes", "request_cancel_external_workflow_execution_initiated", "request_cancel_external_workflow_execution_failed", "external_workflow_execution_cancel_requested", "start_child_workflow_execution_initiated", "start_child_workflow_execution_failed", "child_workflow_execution_started", "child_workflow_execution_completed", "child_workflow_execution_failed", "child_workflow_execution_canceled", "child_workflow_execution_timed_out", "child_workflow_execution_terminated", "signal_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", "external_workflow_execution_signaled"]  # noqa: Y015
     _WhichOneofArgType_attributes: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_attributes) -> _WhichOneofReturnType_attributes | None: ...
 
@@ -248,6 +350,11 @@ class WorkflowExecutionStarted(_message.Message):
     EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
     FIRST_TASK_BACKOFF_MS_FIELD_NUMBER: _builtins.int
     SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    PARENT_WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
+    PARENT_INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    ROOT_WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
     workflow_type: _builtins.str
     task_queue: _builtins.str
     input: _builtins.bytes
@@ -279,6 +386,13 @@ class WorkflowExecutionStarted(_message.Message):
     execution_deadline_us: _builtins.int
     """of the whole chain"""
     first_task_backoff_ms: _builtins.int
+    parent_workflow_id: _builtins.str
+    """empty: it is nobody's child"""
+    parent_run_id: _builtins.str
+    parent_initiated_event_id: _builtins.int
+    root_workflow_id: _builtins.str
+    """of the first parent above it"""
+    root_run_id: _builtins.str
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     @_builtins.property
@@ -317,10 +431,15 @@ class WorkflowExecutionStarted(_message.Message):
         execution_deadline_us: _builtins.int = ...,
         first_task_backoff_ms: _builtins.int = ...,
         search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        parent_workflow_id: _builtins.str = ...,
+        parent_run_id: _builtins.str = ...,
+        parent_initiated_event_id: _builtins.int = ...,
+        root_workflow_id: _builtins.str = ...,
+        root_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "parent_initiated_event_id", b"parent_initiated_event_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1248,3 +1367,490 @@ class UpsertWorkflowSearchAttributes(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpsertWorkflowSearchAttributes: _TypeAlias = UpsertWorkflowSearchAttributes  # noqa: Y015
+
+@_typing.final
+class StartChildWorkflowExecutionInitiated(_message.Message):
+    """--- children and other runs. What is initiated is carried to the other run until it has an answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    TASK_QUEUE_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    EXECUTION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    RUN_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    TASK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    RETRY_POLICY_FIELD_NUMBER: _builtins.int
+    PARENT_CLOSE_POLICY_FIELD_NUMBER: _builtins.int
+    ID_REUSE_POLICY_FIELD_NUMBER: _builtins.int
+    CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
+    MEMO_FIELD_NUMBER: _builtins.int
+    SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    STATIC_SUMMARY_FIELD_NUMBER: _builtins.int
+    STATIC_DETAILS_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    workflow_id: _builtins.str
+    workflow_type: _builtins.str
+    task_queue: _builtins.str
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    execution_timeout_ms: _builtins.int
+    run_timeout_ms: _builtins.int
+    task_timeout_ms: _builtins.int
+    parent_close_policy: _common_pb2.ParentClosePolicy.ValueType
+    id_reuse_policy: _common_pb2.WorkflowIdReusePolicy.ValueType
+    cron_schedule: _builtins.str
+    memo: _builtins.bytes
+    """Memo"""
+    priority: _builtins.int
+    static_summary: _builtins.bytes
+    """Payload"""
+    static_details: _builtins.bytes
+    """Payload"""
+    workflow_task_completed_event_id: _builtins.int
+    @_builtins.property
+    def retry_policy(self) -> _common_pb2.RetryPolicy: ...
+    @_builtins.property
+    def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]: ...
+    def __init__(
+        self,
+        *,
+        workflow_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        task_queue: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        execution_timeout_ms: _builtins.int = ...,
+        run_timeout_ms: _builtins.int = ...,
+        task_timeout_ms: _builtins.int = ...,
+        retry_policy: _common_pb2.RetryPolicy | None = ...,
+        parent_close_policy: _common_pb2.ParentClosePolicy.ValueType = ...,
+        id_reuse_policy: _common_pb2.WorkflowIdReusePolicy.ValueType = ...,
+        cron_schedule: _builtins.str = ...,
+        memo: _builtins.bytes = ...,
+        search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        priority: _builtins.int = ...,
+        static_summary: _builtins.bytes = ...,
+        static_details: _builtins.bytes = ...,
+        workflow_task_completed_event_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_reuse_policy", b"id_reuse_policy", "input", b"input", "memo", b"memo", "parent_close_policy", b"parent_close_policy", "priority", b"priority", "retry_policy", b"retry_policy", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_task_completed_event_id", b"workflow_task_completed_event_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartChildWorkflowExecutionInitiated: _TypeAlias = StartChildWorkflowExecutionInitiated  # noqa: Y015
+
+@_typing.final
+class StartChildWorkflowExecutionFailed(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    workflow_id: _builtins.str
+    workflow_type: _builtins.str
+    cause: Global___StartChildFailedCause.ValueType
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        cause: Global___StartChildFailedCause.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "initiated_event_id", b"initiated_event_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartChildWorkflowExecutionFailed: _TypeAlias = StartChildWorkflowExecutionFailed  # noqa: Y015
+
+@_typing.final
+class ChildWorkflowExecutionStarted(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    workflow_type: _builtins.str
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initiated_event_id", b"initiated_event_id", "run_id", b"run_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildWorkflowExecutionStarted: _TypeAlias = ChildWorkflowExecutionStarted  # noqa: Y015
+
+@_typing.final
+class ChildWorkflowExecutionCompleted(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    started_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """of the last run of the chain"""
+    workflow_type: _builtins.str
+    result: _builtins.bytes
+    """Payloads"""
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        started_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        result: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initiated_event_id", b"initiated_event_id", "result", b"result", "run_id", b"run_id", "started_event_id", b"started_event_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildWorkflowExecutionCompleted: _TypeAlias = ChildWorkflowExecutionCompleted  # noqa: Y015
+
+@_typing.final
+class ChildWorkflowExecutionFailed(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    RETRY_STATE_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    started_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    workflow_type: _builtins.str
+    retry_state: _common_pb2.RetryState.ValueType
+    @_builtins.property
+    def failure(self) -> _common_pb2.Failure: ...
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        started_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        failure: _common_pb2.Failure | None = ...,
+        retry_state: _common_pb2.RetryState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "initiated_event_id", b"initiated_event_id", "retry_state", b"retry_state", "run_id", b"run_id", "started_event_id", b"started_event_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildWorkflowExecutionFailed: _TypeAlias = ChildWorkflowExecutionFailed  # noqa: Y015
+
+@_typing.final
+class ChildWorkflowExecutionCanceled(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    started_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    workflow_type: _builtins.str
+    details: _builtins.bytes
+    """Payloads"""
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        started_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        details: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "initiated_event_id", b"initiated_event_id", "run_id", b"run_id", "started_event_id", b"started_event_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildWorkflowExecutionCanceled: _TypeAlias = ChildWorkflowExecutionCanceled  # noqa: Y015
+
+@_typing.final
+class ChildWorkflowExecutionTimedOut(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    RETRY_STATE_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    started_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    workflow_type: _builtins.str
+    retry_state: _common_pb2.RetryState.ValueType
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        started_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        retry_state: _common_pb2.RetryState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initiated_event_id", b"initiated_event_id", "retry_state", b"retry_state", "run_id", b"run_id", "started_event_id", b"started_event_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildWorkflowExecutionTimedOut: _TypeAlias = ChildWorkflowExecutionTimedOut  # noqa: Y015
+
+@_typing.final
+class ChildWorkflowExecutionTerminated(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    started_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    workflow_type: _builtins.str
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        started_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initiated_event_id", b"initiated_event_id", "run_id", b"run_id", "started_event_id", b"started_event_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildWorkflowExecutionTerminated: _TypeAlias = ChildWorkflowExecutionTerminated  # noqa: Y015
+
+@_typing.final
+class SignalExternalWorkflowExecutionInitiated(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SIGNAL_NAME_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_ONLY_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    signal_name: _builtins.str
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    child_workflow_only: _builtins.bool
+    workflow_task_completed_event_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        signal_name: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        child_workflow_only: _builtins.bool = ...,
+        workflow_task_completed_event_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["child_workflow_only", b"child_workflow_only", "header", b"header", "input", b"input", "run_id", b"run_id", "signal_name", b"signal_name", "workflow_id", b"workflow_id", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalExternalWorkflowExecutionInitiated: _TypeAlias = SignalExternalWorkflowExecutionInitiated  # noqa: Y015
+
+@_typing.final
+class SignalExternalWorkflowExecutionFailed(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    cause: Global___ExternalFailedCause.ValueType
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        cause: Global___ExternalFailedCause.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "initiated_event_id", b"initiated_event_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalExternalWorkflowExecutionFailed: _TypeAlias = SignalExternalWorkflowExecutionFailed  # noqa: Y015
+
+@_typing.final
+class ExternalWorkflowExecutionSignaled(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initiated_event_id", b"initiated_event_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExternalWorkflowExecutionSignaled: _TypeAlias = ExternalWorkflowExecutionSignaled  # noqa: Y015
+
+@_typing.final
+class RequestCancelExternalWorkflowExecutionInitiated(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_ONLY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASK_COMPLETED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    child_workflow_only: _builtins.bool
+    reason: _builtins.str
+    workflow_task_completed_event_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        child_workflow_only: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        workflow_task_completed_event_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["child_workflow_only", b"child_workflow_only", "reason", b"reason", "run_id", b"run_id", "workflow_id", b"workflow_id", "workflow_task_completed_event_id", b"workflow_task_completed_event_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequestCancelExternalWorkflowExecutionInitiated: _TypeAlias = RequestCancelExternalWorkflowExecutionInitiated  # noqa: Y015
+
+@_typing.final
+class RequestCancelExternalWorkflowExecutionFailed(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    cause: Global___ExternalFailedCause.ValueType
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        cause: Global___ExternalFailedCause.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "initiated_event_id", b"initiated_event_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequestCancelExternalWorkflowExecutionFailed: _TypeAlias = RequestCancelExternalWorkflowExecutionFailed  # noqa: Y015
+
+@_typing.final
+class ExternalWorkflowExecutionCancelRequested(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    initiated_event_id: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        initiated_event_id: _builtins.int = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initiated_event_id", b"initiated_event_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExternalWorkflowExecutionCancelRequested: _TypeAlias = ExternalWorkflowExecutionCancelRequested  # noqa: Y015

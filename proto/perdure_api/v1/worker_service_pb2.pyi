@@ -352,6 +352,9 @@ class Command(_message.Message):
     RECORD_MARKER_FIELD_NUMBER: _builtins.int
     MODIFY_PROPERTIES_FIELD_NUMBER: _builtins.int
     UPSERT_SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    START_CHILD_WORKFLOW_FIELD_NUMBER: _builtins.int
+    REQUEST_CANCEL_EXTERNAL_WORKFLOW_FIELD_NUMBER: _builtins.int
+    SIGNAL_EXTERNAL_WORKFLOW_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def schedule_activity(self) -> Global___ScheduleActivity: ...
     @_builtins.property
@@ -380,6 +383,12 @@ class Command(_message.Message):
     def modify_properties(self) -> Global___ModifyProperties: ...
     @_builtins.property
     def upsert_search_attributes(self) -> Global___UpsertSearchAttributes: ...
+    @_builtins.property
+    def start_child_workflow(self) -> Global___StartChildWorkflow: ...
+    @_builtins.property
+    def request_cancel_external_workflow(self) -> Global___RequestCancelExternalWorkflow: ...
+    @_builtins.property
+    def signal_external_workflow(self) -> Global___SignalExternalWorkflow: ...
     def __init__(
         self,
         *,
@@ -397,12 +406,15 @@ class Command(_message.Message):
         record_marker: Global___RecordMarker | None = ...,
         modify_properties: Global___ModifyProperties | None = ...,
         upsert_search_attributes: Global___UpsertSearchAttributes | None = ...,
+        start_child_workflow: Global___StartChildWorkflow | None = ...,
+        request_cancel_external_workflow: Global___RequestCancelExternalWorkflow | None = ...,
+        signal_external_workflow: Global___SignalExternalWorkflow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer", "upsert_search_attributes", b"upsert_search_attributes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "request_cancel_external_workflow", b"request_cancel_external_workflow", "schedule_activity", b"schedule_activity", "signal_external_workflow", b"signal_external_workflow", "start_child_workflow", b"start_child_workflow", "start_timer", b"start_timer", "upsert_search_attributes", b"upsert_search_attributes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "schedule_activity", b"schedule_activity", "start_timer", b"start_timer", "upsert_search_attributes", b"upsert_search_attributes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_update", b"accept_update", "cancel_timer", b"cancel_timer", "cancel_workflow", b"cancel_workflow", "command", b"command", "complete_update", b"complete_update", "complete_workflow", b"complete_workflow", "continue_as_new", b"continue_as_new", "fail_workflow", b"fail_workflow", "modify_properties", b"modify_properties", "record_marker", b"record_marker", "reject_update", b"reject_update", "request_cancel_activity", b"request_cancel_activity", "request_cancel_external_workflow", b"request_cancel_external_workflow", "schedule_activity", b"schedule_activity", "signal_external_workflow", b"signal_external_workflow", "start_child_workflow", b"start_child_workflow", "start_timer", b"start_timer", "upsert_search_attributes", b"upsert_search_attributes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new", "accept_update", "reject_update", "complete_update", "record_marker", "modify_properties", "upsert_search_attributes"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["schedule_activity", "request_cancel_activity", "start_timer", "cancel_timer", "complete_workflow", "fail_workflow", "cancel_workflow", "continue_as_new", "accept_update", "reject_update", "complete_update", "record_marker", "modify_properties", "upsert_search_attributes", "start_child_workflow", "request_cancel_external_workflow", "signal_external_workflow"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -638,6 +650,151 @@ class ContinueAsNew(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ContinueAsNew: _TypeAlias = ContinueAsNew  # noqa: Y015
+
+@_typing.final
+class StartChildWorkflow(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    TASK_QUEUE_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    EXECUTION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    RUN_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    TASK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    RETRY_POLICY_FIELD_NUMBER: _builtins.int
+    PARENT_CLOSE_POLICY_FIELD_NUMBER: _builtins.int
+    ID_REUSE_POLICY_FIELD_NUMBER: _builtins.int
+    CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
+    MEMO_FIELD_NUMBER: _builtins.int
+    SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    STATIC_SUMMARY_FIELD_NUMBER: _builtins.int
+    STATIC_DETAILS_FIELD_NUMBER: _builtins.int
+    workflow_id: _builtins.str
+    workflow_type: _builtins.str
+    task_queue: _builtins.str
+    """empty: the parent's"""
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    execution_timeout_ms: _builtins.int
+    run_timeout_ms: _builtins.int
+    task_timeout_ms: _builtins.int
+    parent_close_policy: _common_pb2.ParentClosePolicy.ValueType
+    id_reuse_policy: _common_pb2.WorkflowIdReusePolicy.ValueType
+    cron_schedule: _builtins.str
+    memo: _builtins.bytes
+    """Memo"""
+    priority: _builtins.int
+    static_summary: _builtins.bytes
+    """Payload"""
+    static_details: _builtins.bytes
+    """Payload"""
+    @_builtins.property
+    def retry_policy(self) -> _common_pb2.RetryPolicy: ...
+    @_builtins.property
+    def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]: ...
+    def __init__(
+        self,
+        *,
+        workflow_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        task_queue: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        execution_timeout_ms: _builtins.int = ...,
+        run_timeout_ms: _builtins.int = ...,
+        task_timeout_ms: _builtins.int = ...,
+        retry_policy: _common_pb2.RetryPolicy | None = ...,
+        parent_close_policy: _common_pb2.ParentClosePolicy.ValueType = ...,
+        id_reuse_policy: _common_pb2.WorkflowIdReusePolicy.ValueType = ...,
+        cron_schedule: _builtins.str = ...,
+        memo: _builtins.bytes = ...,
+        search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        priority: _builtins.int = ...,
+        static_summary: _builtins.bytes = ...,
+        static_details: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_reuse_policy", b"id_reuse_policy", "input", b"input", "memo", b"memo", "parent_close_policy", b"parent_close_policy", "priority", b"priority", "retry_policy", b"retry_policy", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartChildWorkflow: _TypeAlias = StartChildWorkflow  # noqa: Y015
+
+@_typing.final
+class RequestCancelExternalWorkflow(_message.Message):
+    """Of a child also before it has started: then the start itself is taken back if it can be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_ONLY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    child_workflow_only: _builtins.bool
+    """it must be a child of this run"""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        child_workflow_only: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["child_workflow_only", b"child_workflow_only", "reason", b"reason", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequestCancelExternalWorkflow: _TypeAlias = RequestCancelExternalWorkflow  # noqa: Y015
+
+@_typing.final
+class SignalExternalWorkflow(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SIGNAL_NAME_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    CHILD_WORKFLOW_ONLY_FIELD_NUMBER: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    signal_name: _builtins.str
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    child_workflow_only: _builtins.bool
+    """it must be a child of this run"""
+    def __init__(
+        self,
+        *,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        signal_name: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        child_workflow_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["child_workflow_only", b"child_workflow_only", "header", b"header", "input", b"input", "run_id", b"run_id", "signal_name", b"signal_name", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalExternalWorkflow: _TypeAlias = SignalExternalWorkflow  # noqa: Y015
 
 @_typing.final
 class AcceptUpdate(_message.Message):

@@ -23,27 +23,6 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _WorkflowIdReusePolicy:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _WorkflowIdReusePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WorkflowIdReusePolicy.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED: _WorkflowIdReusePolicy.ValueType  # 0
-    """allow duplicate"""
-    WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE: _WorkflowIdReusePolicy.ValueType  # 1
-    WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY: _WorkflowIdReusePolicy.ValueType  # 2
-    WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE: _WorkflowIdReusePolicy.ValueType  # 3
-
-class WorkflowIdReusePolicy(_WorkflowIdReusePolicy, metaclass=_WorkflowIdReusePolicyEnumTypeWrapper): ...
-
-WORKFLOW_ID_REUSE_POLICY_UNSPECIFIED: WorkflowIdReusePolicy.ValueType  # 0
-"""allow duplicate"""
-WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE: WorkflowIdReusePolicy.ValueType  # 1
-WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY: WorkflowIdReusePolicy.ValueType  # 2
-WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE: WorkflowIdReusePolicy.ValueType  # 3
-Global___WorkflowIdReusePolicy: _TypeAlias = WorkflowIdReusePolicy  # noqa: Y015
-
 class _WorkflowIdConflictPolicy:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -116,6 +95,11 @@ class _WaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitKind.Val
     """a signal, a cancel: nothing of its own is under way"""
     WAIT_KIND_ACTIVITY_PAUSED: _WaitKind.ValueType  # 11
     """an operator holds it back"""
+    WAIT_KIND_CHILD_WORKFLOW_START: _WaitKind.ValueType  # 20
+    """its start is on its way"""
+    WAIT_KIND_CHILD_WORKFLOW: _WaitKind.ValueType  # 21
+    WAIT_KIND_EXTERNAL_WORKFLOW: _WaitKind.ValueType  # 22
+    """a signal or a request to cancel is on its way to another run"""
 
 class WaitKind(_WaitKind, metaclass=_WaitKindEnumTypeWrapper): ...
 
@@ -137,6 +121,11 @@ WAIT_KIND_EVENT: WaitKind.ValueType  # 10
 """a signal, a cancel: nothing of its own is under way"""
 WAIT_KIND_ACTIVITY_PAUSED: WaitKind.ValueType  # 11
 """an operator holds it back"""
+WAIT_KIND_CHILD_WORKFLOW_START: WaitKind.ValueType  # 20
+"""its start is on its way"""
+WAIT_KIND_CHILD_WORKFLOW: WaitKind.ValueType  # 21
+WAIT_KIND_EXTERNAL_WORKFLOW: WaitKind.ValueType  # 22
+"""a signal or a request to cancel is on its way to another run"""
 Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
 
 class _UpdateStage:
@@ -203,7 +192,7 @@ class StartWorkflowRequest(_message.Message):
     run_id: _builtins.str
     """UUID the new run shall have; made by the engine when empty"""
     identity: _builtins.str
-    id_reuse_policy: Global___WorkflowIdReusePolicy.ValueType
+    id_reuse_policy: _common_pb2.WorkflowIdReusePolicy.ValueType
     id_conflict_policy: Global___WorkflowIdConflictPolicy.ValueType
     execution_timeout_ms: _builtins.int
     run_timeout_ms: _builtins.int
@@ -237,7 +226,7 @@ class StartWorkflowRequest(_message.Message):
         request_id: _builtins.str = ...,
         run_id: _builtins.str = ...,
         identity: _builtins.str = ...,
-        id_reuse_policy: Global___WorkflowIdReusePolicy.ValueType = ...,
+        id_reuse_policy: _common_pb2.WorkflowIdReusePolicy.ValueType = ...,
         id_conflict_policy: Global___WorkflowIdConflictPolicy.ValueType = ...,
         execution_timeout_ms: _builtins.int = ...,
         run_timeout_ms: _builtins.int = ...,
@@ -649,6 +638,11 @@ class DescribeWorkflowResponse(_message.Message):
     CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
     FIRST_TASK_TIME_US_FIELD_NUMBER: _builtins.int
     EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
+    PENDING_CHILDREN_FIELD_NUMBER: _builtins.int
+    PARENT_WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
+    ROOT_WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
     execution_timeout_ms: _builtins.int
     run_timeout_ms: _builtins.int
     task_timeout_ms: _builtins.int
@@ -667,6 +661,12 @@ class DescribeWorkflowResponse(_message.Message):
     """a run that waits for its time: when its code begins; 0 otherwise"""
     execution_deadline_us: _builtins.int
     """of the chain; 0: none"""
+    parent_workflow_id: _builtins.str
+    """empty: it is nobody's child"""
+    parent_run_id: _builtins.str
+    root_workflow_id: _builtins.str
+    """of the first run above it, or its own"""
+    root_run_id: _builtins.str
     @_builtins.property
     def info(self) -> Global___WorkflowInfo: ...
     @_builtins.property
@@ -675,6 +675,8 @@ class DescribeWorkflowResponse(_message.Message):
     def pending_timers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingTimerInfo]: ...
     @_builtins.property
     def pending_workflow_task(self) -> Global___PendingWorkflowTaskInfo: ...
+    @_builtins.property
+    def pending_children(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingChildInfo]: ...
     def __init__(
         self,
         *,
@@ -694,14 +696,51 @@ class DescribeWorkflowResponse(_message.Message):
         cron_schedule: _builtins.str = ...,
         first_task_time_us: _builtins.int = ...,
         execution_deadline_us: _builtins.int = ...,
+        pending_children: _abc.Iterable[Global___PendingChildInfo] | None = ...,
+        parent_workflow_id: _builtins.str = ...,
+        parent_run_id: _builtins.str = ...,
+        root_workflow_id: _builtins.str = ...,
+        root_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "pending_activities", b"pending_activities", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeWorkflowResponse: _TypeAlias = DescribeWorkflowResponse  # noqa: Y015
+
+@_typing.final
+class PendingChildInfo(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TYPE_FIELD_NUMBER: _builtins.int
+    INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    PARENT_CLOSE_POLICY_FIELD_NUMBER: _builtins.int
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """of its first run; empty: it has not started yet"""
+    workflow_type: _builtins.str
+    initiated_event_id: _builtins.int
+    parent_close_policy: _common_pb2.ParentClosePolicy.ValueType
+    def __init__(
+        self,
+        *,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        workflow_type: _builtins.str = ...,
+        initiated_event_id: _builtins.int = ...,
+        parent_close_policy: _common_pb2.ParentClosePolicy.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["initiated_event_id", b"initiated_event_id", "parent_close_policy", b"parent_close_policy", "run_id", b"run_id", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PendingChildInfo: _TypeAlias = PendingChildInfo  # noqa: Y015
 
 @_typing.final
 class WorkflowInfo(_message.Message):

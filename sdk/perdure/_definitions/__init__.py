@@ -33,6 +33,7 @@ from perdure._definitions.updates import (
 from perdure._definitions.workflows import (
     WorkflowDefinition,
     define_workflow,
+    is_workflow,
     mark_init,
     mark_run,
     startable_workflow,
@@ -56,6 +57,7 @@ __all__ = [
     "define_workflow",
     "find_handler",
     "handler_definition",
+    "is_workflow",
     "mark_init",
     "mark_query",
     "mark_run",

@@ -58,6 +58,11 @@ def workflow_definition(target: Any) -> WorkflowDefinition:
     return definition
 
 
+def is_workflow(target: Any) -> bool:
+    """Has `workflow_definition` an answer?"""
+    return _WORKFLOW in getattr(target, "__dict__", {})
+
+
 def startable_workflow(target: Any) -> WorkflowDefinition:
     """For callers, who must say which of all names a dynamic one is to run as."""
     definition = workflow_definition(target)

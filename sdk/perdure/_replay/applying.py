@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure._failures import failure_to_exception
 from perdure._replay.activity_versions import remember_version
+from perdure._replay.applying_others import OTHERS_HAPPENED, OTHERS_RECORDED
 from perdure._replay.machines.activity import ActivityMachine, ActivityMove
 from perdure._replay.machines.completion import CompletionMove, CompletionState
 from perdure._replay.machines.timer import TimerMachine, TimerMove
@@ -177,6 +178,7 @@ HAPPENED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
     ActivityTaskFailed: _activity_failed,
     ActivityTaskCanceled: _activity_canceled,
     TimerFired: _timer_fired,
+    **OTHERS_HAPPENED,
 }
 RECORDED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
     ActivityTaskScheduled: _activity_scheduled,
@@ -189,4 +191,5 @@ RECORDED: dict[type[Event], Callable[[WorkflowRun, Any], None]] = {
     MarkerRecorded: _marker_recorded,
     WorkflowPropertiesModified: _properties_modified,
     UpsertWorkflowSearchAttributes: _search_attributes_upserted,
+    **OTHERS_RECORDED,
 }

@@ -7,6 +7,7 @@ not know of them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
@@ -25,7 +26,7 @@ class FanOutWait:
     def __init__(
         self,
         fan_outs: FanOuts,
-        handles: Collection[ActivityHandle[Any]],
+        handles: Collection[asyncio.Future[Any]],
         *,
         ended: int,
         completed: int,
@@ -45,9 +46,13 @@ class FanOutWait:
 
     def rule(self) -> WakeRule | None:
         """None: it is over, or does not wait for activities that the engine knows."""
-        ids = [handle.activity_id for handle in self._handles if not handle.done()]
+        ids = [
+            handle.activity_id
+            for handle in self._handles
+            if isinstance(handle, ActivityHandle) and not handle.done()
+        ]
         if len(ids) != len(self._handles):
-            return None  # one has ended this moment: the code is about to look
+            return None  # one has ended this moment: the code is about to look; or is none
         return WakeRule(
             activity_ids=ids, ended=self._ended, completed=self._completed, failed=self._failed
         )
@@ -61,7 +66,7 @@ class FanOuts:
 
     def wait(
         self,
-        handles: Collection[ActivityHandle[Any]],
+        handles: Collection[asyncio.Future[Any]],
         *,
         ended: int,
         completed: int,

@@ -15,6 +15,14 @@ from typing import NoReturn
 import msgspec
 
 from perdure._replay.callsite import CallSite, call_site
+from perdure._replay.external_messages import (
+    RequestCancelExternalWorkflow,
+    RequestCancelExternalWorkflowExecutionInitiated,
+    SignalExternalWorkflow,
+    SignalExternalWorkflowExecutionInitiated,
+    StartChildWorkflow,
+    StartChildWorkflowExecutionInitiated,
+)
 from perdure._replay.loop import BOUNDARY
 from perdure._replay.machines.moves import Described
 from perdure._replay.messages import (
@@ -62,6 +70,15 @@ _EVENTS: dict[type[Command], tuple[type[Event], tuple[str, ...]]] = {
     RecordMarker: (MarkerRecorded, ("marker_name", "marker_id")),
     ModifyProperties: (WorkflowPropertiesModified, ()),
     UpsertSearchAttributes: (UpsertWorkflowSearchAttributes, ()),
+    StartChildWorkflow: (StartChildWorkflowExecutionInitiated, ("workflow_id", "workflow_type")),
+    SignalExternalWorkflow: (
+        SignalExternalWorkflowExecutionInitiated,
+        ("workflow_id", "signal_name"),
+    ),
+    RequestCancelExternalWorkflow: (
+        RequestCancelExternalWorkflowExecutionInitiated,
+        ("workflow_id",),
+    ),
 }
 _CLOSING_EVENTS: dict[type[Command], str] = {
     CompleteWorkflow: "WorkflowExecutionCompleted",
@@ -159,6 +176,7 @@ def _raise(event: Event, instead: str, site: CallSite | None) -> NoReturn:
 _NAMING = frozenset(
     {"activity_id", "activity_type", "timer_id", "scheduled_event_id"}
     | {"marker_name", "marker_id", "update_id"}
+    | {"workflow_id", "workflow_type", "signal_name", "initiated_event_id"}
 )
 
 

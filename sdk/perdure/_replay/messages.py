@@ -24,6 +24,15 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, tag=True):
     time_us: int
 
 
+class Parents(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Of a child: whose it is, and the first above them all."""
+
+    parent_workflow_id: str
+    parent_run_id: str
+    root_workflow_id: str
+    root_run_id: str
+
+
 class WorkflowExecutionStarted(Event, frozen=True, kw_only=True):
     workflow_id: str
     run_id: str
@@ -45,6 +54,7 @@ class WorkflowExecutionStarted(Event, frozen=True, kw_only=True):
     """None: no run of the chain has completed."""
     cron_schedule: str = ""
     search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
+    parents: Parents | None = None
 
 
 class WorkflowTaskStarted(Event, frozen=True, kw_only=True):

@@ -19,8 +19,10 @@ from perdure._definitions import NO_VERSIONS, HandlerDefinition, WorkflowDefinit
 from perdure._failures import exception_to_failure
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
+from perdure._replay.children import Children
 from perdure._replay.conditions import Conditions
 from perdure._replay.eviction import close_task
+from perdure._replay.external import External
 from perdure._replay.fan_outs import FanOuts
 from perdure._replay.interrupts import ContinueAsNewError, WorkflowEvicted
 from perdure._replay.ledger import Ledger
@@ -85,6 +87,7 @@ class WorkflowRun:
         "added_queries",
         "cancel_reason",
         "cancel_requested",
+        "children",
         "completed_event_id",
         "completion",
         "conditions",
@@ -92,6 +95,7 @@ class WorkflowRun:
         "current_details",
         "defect",
         "definition",
+        "external",
         "failure_types",
         "fan_outs",
         "history_length",
@@ -140,6 +144,8 @@ class WorkflowRun:
         self.timers: dict[str, TimerMachine] = {}
         # What few runs use is made when it is first used.
         self.local: LocalActivities | None = None
+        self.children: Children | None = None
+        self.external: External | None = None
         self.patches: dict[str, bool] | None = None
         self.memo: dict[str, Payload] | None = None  # None: as the run was started with
         self.added_queries: dict[str | None, HandlerDefinition | None] | None = None
@@ -420,6 +426,6 @@ class WorkflowRun:
         self.main = self.workflow = self.defect = None
         self.activities.clear()
         self.timers.clear()
-        self.local = None
+        self.local = self.children = self.external = None
         self.upcoming = ()
         del self.ledger, self.conditions, self.signals, self.updates, self.fan_outs, self.loop

@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from perdure._replay import external_messages as external
 from perdure._replay import messages as replay
 from perdure._wire.failures import failure_to_message
 from perdure._wire.payloads import (
@@ -19,7 +20,7 @@ from perdure._wire.payloads import (
     upsert_to_bytes,
 )
 from perdure._wire.policies import retry_policy_to_message
-from perdure._wire.search_attributes import updates_to_fields
+from perdure._wire.search_attributes import attributes_to_fields, updates_to_fields
 
 Fields = dict[str, Any]
 
@@ -38,6 +39,9 @@ _KnownCommand = (
     | replay.RecordMarker
     | replay.ModifyProperties
     | replay.UpsertSearchAttributes
+    | external.StartChildWorkflow
+    | external.SignalExternalWorkflow
+    | external.RequestCancelExternalWorkflow
 )
 
 
@@ -69,6 +73,12 @@ def command_fields(command: replay.Command) -> Fields:  # noqa: C901 - one case 
         case replay.UpsertSearchAttributes(updates=updates):
             fields = {"search_attributes": updates_to_fields(updates)}
             return {"upsert_search_attributes": fields}
+        case external.StartChildWorkflow():
+            return {"start_child_workflow": _start_child_workflow(command)}
+        case external.SignalExternalWorkflow():
+            return {"signal_external_workflow": _signal_external_workflow(command)}
+        case external.RequestCancelExternalWorkflow():
+            return {"request_cancel_external_workflow": _request_cancel(command)}
         case _:
             assert_never(command)
 
@@ -135,6 +145,48 @@ def _continue_as_new(command: replay.ContinueAsNew) -> Fields:
         "run_timeout_ms": command.run_timeout_ms,
         "task_timeout_ms": command.task_timeout_ms,
         "retry_policy": retry_policy_to_message(command.retry_policy),
+    }
+
+
+def _start_child_workflow(command: external.StartChildWorkflow) -> Fields:
+    return {
+        "workflow_id": command.workflow_id,
+        "workflow_type": command.workflow_type,
+        "task_queue": command.task_queue,
+        "input": payloads_to_bytes(command.input),
+        "header": fields_to_bytes(command.header),
+        "execution_timeout_ms": command.execution_timeout_ms,
+        "run_timeout_ms": command.run_timeout_ms,
+        "task_timeout_ms": command.task_timeout_ms,
+        "retry_policy": retry_policy_to_message(command.retry_policy),
+        "parent_close_policy": int(command.parent_close_policy),
+        "id_reuse_policy": int(command.id_reuse_policy),
+        "cron_schedule": command.cron_schedule,
+        "memo": fields_to_bytes(command.memo),
+        "search_attributes": attributes_to_fields(command.search_attributes),
+        "priority": command.priority,
+        "static_summary": payload_to_bytes(command.static_summary),
+        "static_details": payload_to_bytes(command.static_details),
+    }
+
+
+def _signal_external_workflow(command: external.SignalExternalWorkflow) -> Fields:
+    return {
+        "workflow_id": command.workflow_id,
+        "run_id": command.run_id,
+        "signal_name": command.signal_name,
+        "input": payloads_to_bytes(command.input),
+        "header": fields_to_bytes(command.header),
+        "child_workflow_only": command.child_workflow_only,
+    }
+
+
+def _request_cancel(command: external.RequestCancelExternalWorkflow) -> Fields:
+    return {
+        "workflow_id": command.workflow_id,
+        "run_id": command.run_id,
+        "child_workflow_only": command.child_workflow_only,
+        "reason": command.reason,
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure._replay import messages as replay
 from perdure._replay.markers import marker_id
+from perdure._wire.external_events import EXTERNAL_READERS, parents_from_message
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import retry_policy_from_message
@@ -60,6 +61,7 @@ def _workflow_execution_started(event_id: int, time_us: int, message: Any) -> re
         ),
         cron_schedule=message.cron_schedule,
         search_attributes=attributes_from_messages(message.search_attributes),
+        parents=parents_from_message(message) if message.parent_workflow_id else None,
     )
 
 
@@ -241,4 +243,5 @@ _READERS: dict[str, _Reader] = {
     "marker_recorded": _marker_recorded,
     "workflow_properties_modified": _workflow_properties_modified,
     "upsert_workflow_search_attributes": _search_attributes_upserted,
+    **EXTERNAL_READERS,
 }

@@ -29,6 +29,9 @@ class WaitKind(IntEnum):
     TIMER = 9
     EVENT = 10
     ACTIVITY_PAUSED = 11
+    CHILD_WORKFLOW_START = 20
+    CHILD_WORKFLOW = 21
+    EXTERNAL_WORKFLOW = 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,7 @@ class WaitReason:
     until: datetime | None
     """When it goes on by itself, at the latest. None: it does not, or that is not known."""
     subject: str
-    """The activity's or the timer's id."""
+    """The activity's or the timer's id, or another workflow's."""
     activity_type: str
     task_queue: str
     attempt: int
@@ -55,6 +58,7 @@ class WaitReason:
         return _TEXTS.get(self.kind, "for something that this version does not know").format(
             activity=f"activity {self.subject} ({self.activity_type}), attempt {self.attempt}",
             timer=f"timer {self.subject}",
+            other=self.subject,
             queue=self.task_queue,
             polled="nobody polls it" if not self.pollers else f"{self.pollers} poll it",
             worker=self.worker_identity or "a worker",
@@ -80,6 +84,9 @@ _TEXTS = {
     WaitKind.TIMER: "for {timer}",
     WaitKind.EVENT: "for somebody to signal or cancel it: nothing of its own is under way",
     WaitKind.ACTIVITY_PAUSED: "for an operator to unpause {activity}",
+    WaitKind.CHILD_WORKFLOW_START: "for the start of its child {other}, which is on its way",
+    WaitKind.CHILD_WORKFLOW: "for its child {other} to close",
+    WaitKind.EXTERNAL_WORKFLOW: "for an answer of workflow {other}, which it signals or cancels",
 }
 _KINDS = {int(kind): kind for kind in WaitKind}
 

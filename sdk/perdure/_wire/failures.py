@@ -17,6 +17,7 @@ from perdure.errors import (
     ActivityInfo,
     ApplicationInfo,
     CanceledInfo,
+    ChildWorkflowInfo,
     FailureInfo,
     FailureKind,
     RetryState,
@@ -120,6 +121,8 @@ def _set_info(message: pb.Failure, info: FailureKind) -> None:
             )
         case WorkerLostInfo():
             message.worker_lost.CopyFrom(pb.WorkerLostFailureInfo(identity=info.identity))
+        case ChildWorkflowInfo():
+            message.child_workflow.CopyFrom(_child_workflow_message(info))
         case _:
             assert_never(info)
 
@@ -131,6 +134,18 @@ def _application_message(info: ApplicationInfo) -> pb.ApplicationFailureInfo:
         details=payloads_to_bytes(info.details),
         next_retry_delay_ms=info.next_retry_delay_ms,
         category=info.category,
+    )
+
+
+def _child_workflow_message(info: ChildWorkflowInfo) -> pb.ChildWorkflowFailureInfo:
+    return pb.ChildWorkflowFailureInfo(
+        namespace=info.namespace,
+        workflow_id=info.workflow_id,
+        run_id=info.run_id,
+        workflow_type=info.workflow_type,
+        initiated_event_id=info.initiated_event_id,
+        started_event_id=info.started_event_id,
+        retry_state=pb.RetryState.ValueType(info.retry_state or 0),
     )
 
 
@@ -153,6 +168,8 @@ def _info(message: pb.Failure) -> FailureKind | None:
             return _activity_info(message.activity)
         case "worker_lost":
             return WorkerLostInfo(identity=message.worker_lost.identity)
+        case "child_workflow":
+            return _child_workflow_info(message.child_workflow)
         case None:
             return None
 
@@ -175,8 +192,24 @@ def _activity_info(message: pb.ActivityFailureInfo) -> ActivityInfo:
         identity=message.identity,
         activity_type=message.activity_type,
         activity_id=message.activity_id,
-        retry_state=_RETRY_STATES.get(message.retry_state),
+        retry_state=retry_state_from_number(message.retry_state),
     )
+
+
+def _child_workflow_info(message: pb.ChildWorkflowFailureInfo) -> ChildWorkflowInfo:
+    return ChildWorkflowInfo(
+        namespace=message.namespace,
+        workflow_id=message.workflow_id,
+        run_id=message.run_id,
+        workflow_type=message.workflow_type,
+        initiated_event_id=message.initiated_event_id,
+        started_event_id=message.started_event_id,
+        retry_state=retry_state_from_number(message.retry_state),
+    )
+
+
+def retry_state_from_number(number: int) -> RetryState | None:
+    return _RETRY_STATES.get(number)
 
 
 # A newer engine may know more kinds than we do: what we cannot name is None.

@@ -92,6 +92,17 @@ class PendingWorkflowTask:
     last_failure: FailureInfo | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingChildWorkflow:
+    id: str
+    run_id: str
+    """Of the first run of its chain; empty: it has not started yet."""
+    workflow_type: str
+    initiated_event_id: int
+    parent_close_policy: str
+    """TERMINATE, ABANDON or REQUEST_CANCEL."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkflowExecutionDescription(WorkflowExecution):
     """One run, with what it waits for."""
@@ -117,6 +128,13 @@ class WorkflowExecutionDescription(WorkflowExecution):
     """Of a run that waits for its time: when its code begins."""
     execution_deadline: datetime | None = None
     """When the chain must be over."""
+    pending_children: Sequence[PendingChildWorkflow] = ()
+    parent_id: str | None = None
+    """The workflow that started this one as its child."""
+    parent_run_id: str | None = None
+    root_id: str | None = None
+    """The workflow above all of its parents, or itself."""
+    root_run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +202,22 @@ def description_from_message(
         cron_schedule=message.cron_schedule,
         first_task_time=instant_from_us(message.first_task_time_us),
         execution_deadline=instant_from_us(message.execution_deadline_us),
+        pending_children=[_pending_child(one) for one in message.pending_children],
+        parent_id=message.parent_workflow_id or None,
+        parent_run_id=message.parent_run_id or None,
+        root_id=message.root_workflow_id or None,
+        root_run_id=message.root_run_id or None,
+    )
+
+
+def _pending_child(message: pb.PendingChildInfo) -> PendingChildWorkflow:
+    policy = common_pb2.ParentClosePolicy.Name(message.parent_close_policy)
+    return PendingChildWorkflow(
+        id=message.workflow_id,
+        run_id=message.run_id,
+        workflow_type=message.workflow_type,
+        initiated_event_id=message.initiated_event_id,
+        parent_close_policy=policy.removeprefix("PARENT_CLOSE_POLICY_"),
     )
 
 

@@ -29,6 +29,8 @@ from perdure._wire.completions import (
     workflow_task_failure,
     workflow_task_success,
 )
+from perdure._wire.connection import MESSAGE_BYTES_MAX
+from perdure._wire.retry import is_too_large
 from perdure._wire.tasks import PolledWorkflowTask
 from perdure._worker.cache import CachedRun, Instance, RunCache
 from perdure._worker.completions import Completions
@@ -226,12 +228,13 @@ class WorkflowTasks:
                 self._cache.evict(run)
             self._settle(polled)
             return
-        self._completions.submit(completion, partial(self._settled, polled, run))
+        self._completions.submit(completion, partial(self._settled, polled, run, completion.size))
 
     def _settled(
         self,
         polled: PolledWorkflowTask,
         run: CachedRun | None,
+        size: int,
         error: RPCError | PayloadError | None,
     ) -> None:
         if error is None:
@@ -246,7 +249,8 @@ class WorkflowTasks:
         if error.status in _REFUSED and run is not None:
             # Said as a failure, the engine keeps it, and backs off; left unsaid, the same task
             # would come back at once, for ever.
-            self._complete_failed(polled, error, "BAD_COMMAND")
+            refused = _too_much_at_once(size) if is_too_large(error) else error
+            self._complete_failed(polled, refused, "BAD_COMMAND")
             return
         if error.status is not RPCStatusCode.NOT_FOUND:  # too late is nothing to speak of
             logger.warning("completion of %s was not taken: %s", polled.workflow_id, error)
@@ -267,7 +271,7 @@ class WorkflowTasks:
                 for token in polled.query_tokens
                 if token not in answered
             ]
-        self._completions.submit(queries_answered(results), partial(self._settled, polled, None))
+        self._completions.submit(queries_answered(results), partial(self._settled, polled, None, 0))
 
     def _complete_failed(
         self, polled: PolledWorkflowTask, error: Exception, cause: str | None = None
@@ -295,3 +299,14 @@ class WorkflowTasks:
             failure.cause.name,
             "(not shown, it is encoded)" if self._hides_messages else failure.failure.message,
         )
+
+
+def _too_much_at_once(size: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(
+        f"what this workflow task asks for is {size:,} bytes together, and {MESSAGE_BYTES_MAX:,} can "
+        "travel: start fewer things at once (workflow.map has concurrency=), or let "
+        "DataConverter(external_storage=…) carry large values",
+        field="commands",
+        size_bytes=size,
+        bytes_max=MESSAGE_BYTES_MAX,
+    )

@@ -37,7 +37,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         client,
         task_queue=arguments.task_queue,
         workflows=workflows.ALL,
-        activities=[workflows.no_op, effects.record],
+        activities=[workflows.no_op, workflows.same, effects.record],
         max_cached_workflows=CACHED_WORKFLOWS_MAX,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS_MAX,
         max_concurrent_activities=ACTIVITIES_MAX,

@@ -1,5 +1,5 @@
 """What the workloads run. See WORKLOADS: W1 and W3 OneStep, W2 TenSteps, W6 Waiting, W7 Sleeping,
-W8 ManySteps, W9 Recorded, W10 FanOut."""
+W8 ManySteps, W9 Recorded, W10 FanOut, W11 Waiting, W12 MapOut."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ NAP = timedelta(hours=1)
 @activity.defn
 async def no_op() -> None:
     pass
+
+
+@activity.defn
+async def same(number: int) -> int:
+    return number
 
 
 @workflow.defn
@@ -41,12 +46,18 @@ class Waiting:
 
     def __init__(self) -> None:
         self._seen = 0
+        self._sum = 0
         self._finished = False
 
     @workflow.run
     async def run(self) -> int:
         await workflow.wait_condition(lambda: self._finished)
         return self._seen
+
+    @workflow.update
+    def add(self, number: int) -> int:
+        self._sum += number
+        return self._sum
 
     @workflow.signal
     def tell(self, number: int) -> None:
@@ -117,4 +128,14 @@ class FanOut:
         return len(done)
 
 
-ALL = (OneStep, TenSteps, Waiting, Sleeping, ManySteps, Recorded, FanOut)
+@workflow.defn
+class MapOut:
+    """FanOut by `workflow.map`: woken when all are done."""
+
+    @workflow.run
+    async def run(self, activities: int) -> int:
+        results = await workflow.map(same, range(activities), start_to_close_timeout=STEP_TIMEOUT)
+        return len(results.values)
+
+
+ALL = (OneStep, TenSteps, Waiting, Sleeping, ManySteps, Recorded, FanOut, MapOut)

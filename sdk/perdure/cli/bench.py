@@ -36,6 +36,8 @@ class WorkloadId(StrEnum):
     W8 = "W8"
     W9 = "W9"
     W10 = "W10"
+    W11 = "W11"
+    W12 = "W12"
 
 
 Workload = Annotated[
@@ -44,7 +46,7 @@ Workload = Annotated[
         case_sensitive=False,
         show_default=False,
         help="W1 one activity, W2 ten in a row, W3 an idle system, W6 signals, W7 sleepers, "
-        "W8 a cold worker, W9 kill -9, W10 fan-out.",
+        "W8 a cold worker, W9 kill -9, W10 fan-out, W11 updates, W12 fan-out by map.",
     ),
 ]
 N = Annotated[

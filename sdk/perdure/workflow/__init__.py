@@ -8,8 +8,13 @@ and `now`, `random`, `uuid4` and `sleep` stand in for them here.
 
 from perdure._definitions import HandlerUnfinishedPolicy
 from perdure._replay.activity_handle import ActivityHandle
+from perdure._replay.child_handle import ChildWorkflowHandle
+from perdure._replay.external_messages import (
+    ParentClosePolicy,
+)
 from perdure._replay.interrupts import ContinueAsNewError
 from perdure._replay.machines.activity import ActivityCancellationType
+from perdure._replay.machines.child import ChildWorkflowCancellationType
 from perdure._replay.signals import UnfinishedSignalHandlersWarning
 from perdure._replay.updates import UnfinishedUpdateHandlersWarning, UpdateInfo
 from perdure.errors import NondeterminismError, ReadOnlyContextError
@@ -29,9 +34,16 @@ from perdure.workflow._chain import (
     get_last_failure,
     has_last_completion_result,
 )
+from perdure.workflow._children import (
+    ChildWorkflowOptions,
+    execute_child_workflow,
+    start_child_workflow,
+)
 from perdure.workflow._context import (
     Info,
     LoggerAdapter,
+    ParentInfo,
+    RootInfo,
     all_handlers_finished,
     cancellation_reason,
     in_workflow,
@@ -57,6 +69,11 @@ from perdure.workflow._decorators import (
     run,
     signal,
     update,
+)
+from perdure.workflow._external import (
+    ExternalWorkflowHandle,
+    get_external_workflow_handle,
+    get_external_workflow_handle_for,
 )
 from perdure.workflow._fan_out import (
     FanOutError,
@@ -97,7 +114,11 @@ __all__ = [
     "ActivityCancellationType",
     "ActivityHandle",
     "ActivityOptions",
+    "ChildWorkflowCancellationType",
+    "ChildWorkflowHandle",
+    "ChildWorkflowOptions",
     "ContinueAsNewError",
+    "ExternalWorkflowHandle",
     "FanOutError",
     "FanOutResults",
     "FanOutRule",
@@ -106,7 +127,10 @@ __all__ = [
     "LocalActivityOptions",
     "LoggerAdapter",
     "NondeterminismError",
+    "ParentClosePolicy",
+    "ParentInfo",
     "ReadOnlyContextError",
+    "RootInfo",
     "Saga",
     "UnfinishedSignalHandlersWarning",
     "UnfinishedUpdateHandlersWarning",
@@ -122,12 +146,15 @@ __all__ = [
     "execute_activity",
     "execute_activity_class",
     "execute_activity_method",
+    "execute_child_workflow",
     "execute_local_activity",
     "execute_local_activity_class",
     "execute_local_activity_method",
     "get_current_details",
     "get_dynamic_query_handler",
     "get_dynamic_signal_handler",
+    "get_external_workflow_handle",
+    "get_external_workflow_handle_for",
     "get_last_completion_result",
     "get_last_failure",
     "get_query_handler",
@@ -161,6 +188,7 @@ __all__ = [
     "start_activity",
     "start_activity_class",
     "start_activity_method",
+    "start_child_workflow",
     "start_local_activity",
     "start_local_activity_class",
     "start_local_activity_method",

@@ -27,6 +27,23 @@ _T = TypeVar("_T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class ParentInfo:
+    """Whose child a run is."""
+
+    namespace: str
+    run_id: str
+    workflow_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RootInfo:
+    """The first of all parents above a run."""
+
+    run_id: str
+    workflow_id: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Info:
     """What is known of the run. The `get_…` and `is_…` methods change from task to task."""
@@ -38,9 +55,13 @@ class Info:
     first_execution_run_id: str
     headers: Mapping[str, Payload]
     namespace: str
+    parent: ParentInfo | None
+    """None: it is nobody's child."""
     priority: Priority
     raw_memo: Mapping[str, Payload]
     retry_policy: RetryPolicy | None
+    root: RootInfo | None
+    """None: there is nobody above it."""
     run_id: str
     run_timeout: timedelta | None
     start_time: datetime
@@ -73,6 +94,7 @@ def _info(run: WorkflowRun) -> Info:
     started = run.started
     assert started is not None
     start_time = _instant(started.time_us)
+    parents = started.parents
     return Info(
         attempt=started.attempt,
         continued_run_id=started.continued_from_run_id or None,
@@ -81,9 +103,15 @@ def _info(run: WorkflowRun) -> Info:
         first_execution_run_id=started.first_run_id,
         headers=started.header,
         namespace=run.namespace,
+        parent=(
+            None
+            if parents is None
+            else ParentInfo(run.namespace, parents.parent_run_id, parents.parent_workflow_id)
+        ),
         priority=Priority(priority_key=started.priority or None),
         raw_memo=memo_of(run),
         retry_policy=started.retry_policy,
+        root=(None if parents is None else RootInfo(parents.root_run_id, parents.root_workflow_id)),
         run_id=started.run_id,
         run_timeout=_duration(started.run_timeout_ms),
         start_time=start_time,

@@ -1,4 +1,4 @@
-"""Many activities side by side: `map` over items, `parallel` over whatever starts one.
+"""Many activities side by side: `map` over items, `parallel` over whatever starts one, or a child workflow.
 
 The workflow is woken when the rule can be decided, or when there is room to start more, and not for
 each of a thousand outcomes.
@@ -7,7 +7,7 @@ each of a thousand outcomes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import floor
@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, Unpack, overload
 
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.run import current_run
-from perdure.errors import ActivityError, ApplicationError
+from perdure.errors import ApplicationError, FailureError
 from perdure.workflow._activities import ActivityOptions, start_activity
 
 _T = TypeVar("_T")
@@ -72,7 +72,7 @@ class FanOutResults(Generic[_R]):
     count: int
     results: dict[int, _R] = field(default_factory=dict[int, Any])
     """Of those that succeeded."""
-    errors: dict[int, ActivityError] = field(default_factory=dict[int, ActivityError])
+    errors: dict[int, FailureError] = field(default_factory=dict[int, FailureError])
     """Of those that failed."""
 
     @property
@@ -157,14 +157,15 @@ async def map(
 
 
 async def parallel(
-    starts: Sequence[Callable[[], ActivityHandle[_R]]],
+    starts: Sequence[Callable[[], ActivityHandle[_R] | Coroutine[Any, Any, _R]]],
     *,
     concurrency: int | None = None,
     rule: FanOutRule = ALL_MUST_SUCCEED,
 ) -> FanOutResults[_R]:
     """As `map`, for activities of different kinds: each function starts one and returns its handle.
 
-    The handles are for nobody else to wait for: their outcomes wake the workflow by the rule only.
+    Or it returns a coroutine, such as `lambda: workflow.execute_child_workflow(…)`. The handles are for nobody else
+    to wait for: where all are activities, their outcomes wake the workflow by the rule only.
     """
     if concurrency is not None and concurrency < 1:
         raise ValueError("concurrency must be at least 1")
@@ -176,7 +177,7 @@ async def parallel(
 class _FanOut(Generic[_R]):
     def __init__(
         self,
-        starts: Sequence[Callable[[], ActivityHandle[_R]]],
+        starts: Sequence[Callable[[], ActivityHandle[_R] | Coroutine[Any, Any, _R]]],
         concurrency: int,
         rule: FanOutRule,
     ) -> None:
@@ -185,7 +186,7 @@ class _FanOut(Generic[_R]):
         self._rule = rule
         self._failures_max = rule.failures_max(len(starts))
         self._started = 0
-        self._running: dict[ActivityHandle[_R], int] = {}
+        self._running: dict[asyncio.Future[_R], int] = {}
         self._results = FanOutResults[_R](len(starts))
 
     async def run(self) -> FanOutResults[_R]:
@@ -196,6 +197,7 @@ class _FanOut(Generic[_R]):
                 self._collect()
         finally:  # decided before all have ended, cancelled, or one could not be started
             for handle in self._running:
+                handle.add_done_callback(_end_unheard)
                 handle.cancel()
         if len(self._results.errors) > self._failures_max:
             raise self._error()
@@ -214,7 +216,7 @@ class _FanOut(Generic[_R]):
 
     def _start_more(self) -> None:
         while len(self._running) < self._concurrency and self._started < len(self._starts):
-            handle = self._starts[self._started]()
+            handle = asyncio.ensure_future(self._starts[self._started]())
             self._running[handle] = self._started
             self._started += 1
 
@@ -241,7 +243,7 @@ class _FanOut(Generic[_R]):
             error = handle.exception()
             if error is None:
                 self._results.results[index] = handle.result()
-            elif isinstance(error, ActivityError):
+            elif isinstance(error, FailureError):
                 self._results.errors[index] = error
             else:  # a defect: a result that does not decode, say
                 raise error
@@ -256,3 +258,10 @@ class _FanOut(Generic[_R]):
         )
         error.__cause__ = first
         return error
+
+
+def _end_unheard(handle: asyncio.Future[Any]) -> None:
+    """What one that was cancelled came to is nobody's business, unless it is a defect."""
+    error = None if handle.cancelled() else handle.exception()
+    if error is not None and not isinstance(error, FailureError):
+        raise error

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self
 
-from perdure._definitions import handler_definition
+from perdure._definitions import handler_definition, is_workflow, workflow_definition
 from perdure._replay.compensations import note_compensation
 from perdure._replay.run import current_run
 from perdure.common import SAGA_SIGNAL
-from perdure.errors import ActivityError, ApplicationError
+from perdure.errors import ActivityError, ApplicationError, ChildWorkflowError
 from perdure.workflow._context import logger
 from perdure.workflow._waiting import wait_condition
 
@@ -37,10 +37,12 @@ class _Compensation:
 
     @property
     def name(self) -> str:
-        """That of the activity, if it is one that is called."""
+        """That of the activity or the child workflow, if it is one that is called."""
         subject = self.args[0] if self.args else self.function
         if not callable(subject) and not isinstance(subject, str):
             subject = self.function
+        if is_workflow(subject):
+            return workflow_definition(subject).name
         return subject if isinstance(subject, str) else getattr(subject, "__name__", str(subject))
 
 
@@ -142,7 +144,7 @@ def _note(compensation: _Compensation, outcome: str, reason: str) -> None:
 
 def _type_of(error: BaseException) -> str:
     """Never the message: it may be for nobody but the workflow (encoded failures)."""
-    while isinstance(error, ActivityError) and error.__cause__ is not None:
+    while isinstance(error, ActivityError | ChildWorkflowError) and error.__cause__ is not None:
         error = error.__cause__
     named = error.type if isinstance(error, ApplicationError) else None
     return named or type(error).__name__

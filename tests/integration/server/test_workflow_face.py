@@ -488,7 +488,7 @@ async def test_a_worker_has_one_dynamic_workflow(client: Client) -> None:
         @workflow.run
         async def run(self, args: Sequence[RawValue]) -> None: ...
 
-    with pytest.raises(ValueError, match="at most one dynamic workflow"):
+    with pytest.raises(ValueError, match="at most one workflow can be dynamic"):
         Worker(client, task_queue=QUEUE, workflows=[Anything, Other])
 
 

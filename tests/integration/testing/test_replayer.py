@@ -148,7 +148,7 @@ async def test_half_a_history_is_none(client: Client) -> None:
 def test_what_cannot_be_replayed_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Replayer(workflows=[])
-    with pytest.raises(ValueError, match="same name"):
+    with pytest.raises(ValueError, match="registered twice"):
         Replayer(workflows=[programs.Sleeper, changed.OneDayLess])
     with pytest.raises(TypeError, match="not a workflow"):
         Replayer(workflows=[dict])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import msgspec
 from tests.unit.core.saved import CODEC
 from tests.unit.core.scenario import Scenario
 
 from perdure_engine.core import events as ev
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.apply import fold
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
-from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
+from perdure_engine.core.transitions import ChildPhase
 from perdure_engine.history.loading import decode_history
 
 CLOSING = (
@@ -28,6 +31,21 @@ ACTIVITY_ENDED = (
     ev.ActivityTaskFailed,
     ev.ActivityTaskTimedOut,
     ev.ActivityTaskCanceled,
+)
+INITIATED = (
+    out.StartChildWorkflowExecutionInitiated,
+    out.SignalExternalWorkflowExecutionInitiated,
+    out.RequestCancelExternalWorkflowExecutionInitiated,
+)
+CHILD_ENDED = (
+    out.StartChildWorkflowExecutionFailed,
+    *get_args(out.ChildClosedEvent),
+)
+EXTERNAL_ENDED = (
+    out.SignalExternalWorkflowExecutionFailed,
+    out.ExternalWorkflowExecutionSignaled,
+    out.RequestCancelExternalWorkflowExecutionFailed,
+    out.ExternalWorkflowExecutionCancelRequested,
 )
 TIMER_ENDED = (ev.TimerFired, ev.TimerCanceled)
 
@@ -86,6 +104,18 @@ def invariant_6_what_is_pending_was_scheduled_and_is_not_over(run: Scenario) -> 
     assert {(t.timer_id, t.started_event_id) for t in folded.timers.values()} == started
 
 
+def invariant_6_what_goes_to_other_runs_was_initiated_and_is_not_over(run: Scenario) -> None:
+    """A closed run keeps those that it had at its end."""
+    pending: set[int] = set()
+    for event in run.events:
+        if isinstance(event, INITIATED):
+            pending.add(event.event_id)
+        elif isinstance(event, CHILD_ENDED + EXTERNAL_ENDED):
+            pending.remove(event.initiated_event_id)
+    folded = run.state.folded
+    assert {*(folded.children or ()), *(folded.externals or ())} == pending
+
+
 def invariant_7_time_never_decreases(run: Scenario) -> None:
     times = [event.time_us for event in run.events]
     assert times == sorted(times)
@@ -96,8 +126,15 @@ def invariant_13_no_work_is_lost(run: Scenario) -> None:
     """An open run has a task, or an activity or a timer with its row, or waits for what comes from outside."""
     state = run.state
     if not state.open:
-        assert (state.tasks, state.timer_rows, state.buffered) == ({}, {}, [])
+        assert (state.timer_rows, state.buffered) == ({}, [])
+        assert all(_is_message(run, key, record) for key, record in state.tasks.items())
         return
+    heard = {getattr(event, "initiated_event_id", 0) for event in state.buffered}
+    for key, child in (state.folded.children or {}).items():
+        if child.phase is ChildPhase.INITIATED:
+            assert (key in state.tasks) != (key in heard), "its start has a row or an answer"
+    for key in state.folded.externals or {}:
+        assert (key in state.tasks) != (key in heard), "it has a row or an answer"
     workflow_task = state.tasks.get(WORKFLOW_TASK_KEY)
     if workflow_task is not None:
         _task_wakes(run, WORKFLOW_TASK_KEY, workflow_task, TimerKind.WORKFLOW_TASK_BACKOFF, 0)
@@ -113,6 +150,11 @@ def invariant_13_no_work_is_lost(run: Scenario) -> None:
     for timer in state.folded.timers.values():
         known = (TimerKind.USER, timer.started_event_id) in state.timer_rows
         assert known != (timer.started_event_id in fired)
+
+
+def _is_message(run: Scenario, key: int, record: TaskRecord) -> bool:
+    """A row that says something to another run, and can be read."""
+    return record.kind is TaskKind.MESSAGE and run.message(key) is not None
 
 
 def _activity_wakes(run: Scenario, key: int, activity: Activity, outcome_waits: bool) -> None:
@@ -195,7 +237,8 @@ def invariant_30_an_attempt_has_one_outcome(run: Scenario) -> None:
 
 def invariant_47_nothing_of_a_closed_run_is_left(run: Scenario) -> None:
     if not run.state.open:
-        assert run.saved.live_tasks(run.state.run_id) == {}
+        live = run.saved.live_tasks(run.state.run_id).values()
+        assert {row.state for row in live} <= {TaskState.TO_SEND}
         assert run.saved.live_timers(run.state.run_id) == {}
         assert run.saved.record(run.state.run_id).inbox == []
 
@@ -206,6 +249,7 @@ CHECKS: tuple[Callable[[Scenario], None], ...] = (
     invariant_3_started_first_and_one_end_last,
     invariant_4_the_state_is_a_function_of_the_history,
     invariant_6_what_is_pending_was_scheduled_and_is_not_over,
+    invariant_6_what_goes_to_other_runs_was_initiated_and_is_not_over,
     invariant_7_time_never_decreases,
     invariant_13_no_work_is_lost,
     invariant_18_workflow_tasks_are_serial,

@@ -17,7 +17,16 @@ Move = tuple[str, str, str]
 
 TABLES: dict[int, str] = {
     id(getattr(transitions, name)): name
-    for name in ("WORKFLOW", "WORKFLOW_TASK", "ACTIVITY", "TIMER", "UPDATE")
+    for name in (
+        "WORKFLOW",
+        "WORKFLOW_TASK",
+        "ACTIVITY",
+        "TIMER",
+        "UPDATE",
+        "CHILD",
+        "EXTERNAL_SIGNAL",
+        "EXTERNAL_CANCEL",
+    )
 }
 RAN: set[Move] = set()
 

@@ -35,6 +35,8 @@ FOLDED = {
     "updates_running": "history",
     "memo": "history",
     "search_attributes": "history",
+    "children": "history",
+    "externals": "history",
 }
 RUN = {
     "folded": "history",

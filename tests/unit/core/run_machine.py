@@ -25,8 +25,10 @@ from tests.unit.core.scenario import (
     activity,
     application,
     cancel,
+    cancel_other,
     canceled,
     changes_of,
+    child,
     complete_update,
     completed,
     continue_as_new,
@@ -38,6 +40,7 @@ from tests.unit.core.scenario import (
     request_id,
     save_start,
     signal,
+    signal_other,
     start,
     task_failed,
     terminate,
@@ -49,11 +52,13 @@ from tests.unit.core.scenario import (
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.decide.attempts import key_of
 from perdure_engine.core.describe import following
 from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.intents import StartSignal
 from perdure_engine.core.limits import RunLimits
+from perdure_engine.core.parents import ParentClosePolicy
 from perdure_engine.core.retry import RetryPolicy, backoff_ms
 from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
@@ -66,6 +71,9 @@ LIMITS = RunLimits(
     pending_timers_max=3,
     signals_max=20,
     commands_max=20,
+    pending_children_max=3,
+    pending_external_signals_max=3,
+    pending_external_cancels_max=3,
     updates_in_flight_max=4,
     updates_max=12,
 )
@@ -112,6 +120,9 @@ commands = st.lists(
             some_name,
             st.sampled_from([None, 1, 2]),
         ),
+        st.builds(child, some_name, parent_close_policy=st.sampled_from(ParentClosePolicy)),
+        st.builds(signal_other, some_name),
+        st.builds(cancel_other, some_name, child_workflow_only=st.booleans()),
     ),
     min_size=1,
     max_size=4,
@@ -137,6 +148,8 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "update": 3,
     "cancel": 1,
     "terminate": 2,
+    "answer": 4,
+    "child closes": 2,
     "workflow failed": 1,
     "activity canceled": 1,
     "progress": 1,
@@ -191,6 +204,8 @@ class RunMachine(RuleBasedStateMachine):
         self.steps_left = may_end_after
         self.tokens: list[TaskToken] = []
         self.timers: dict[int, intents.FireTimer] = {}
+        self.messages: dict[int, int] = {}  # task id -> key
+        self.heard: set[int] = set()  # messages that have an answer; minus children that have ended
         self.acknowledged = [request_id(1)] if signaled else []  # signals, in order
         self.updates: set[str] = set()  # acknowledged ones
         self.ended: set[int] = set()  # start numbers whose attempt is over
@@ -210,6 +225,8 @@ class RunMachine(RuleBasedStateMachine):
                 self.a_client_asks(what, which, hold)
             case "take":
                 self.a_worker_takes_a_task(which, asked, hold)
+            case "answer" | "child closes":
+                self.another_run_says(what, which, hold)
             case _ if what in OPERATOR:
                 self.an_operator_asks(what, which, hold)
             case _ if what in WORKER:
@@ -315,6 +332,48 @@ class RunMachine(RuleBasedStateMachine):
         if running and back % 2:
             listed.append(complete_update(running[back % len(running)]))
         return [] if back == 6 else listed
+
+    # ---- other runs: what they answer may come late and twice
+
+    def another_run_says(self, what: str, which: int, hold: bool) -> None:
+        """Invariants 48, 49: an answer counts once, and so does a child's end."""
+        if what == "answer":
+            known = sorted(self.messages)[-6:]
+            if not known:
+                return
+            task_id = known[which % len(known)]
+            outcome = (*intents.MessageOutcome, *[intents.MessageOutcome.DONE] * 3)[which]
+            key = self.messages[task_id]
+            intent: intents.Intent = intents.AnswerMessage(
+                self.run.state.run_id, key, task_id, outcome
+            )
+        else:
+            kind = out.StartChildWorkflowExecutionInitiated
+            children = [event for event in self.run.events if isinstance(event, kind)][-4:]
+            if not children:
+                return
+            one = children[which % len(children)]
+            task_id = -one.event_id
+            intent = self.child_closes(one)
+        before = self.everything()
+        self.do(intent, hold=True)
+        changed = self.everything() != before
+        assert not (changed and task_id in self.heard), "invariant 48: heard of twice"
+        if changed:
+            self.heard.add(task_id)
+        self.finish(hold)
+
+    def child_closes(self, one: out.StartChildWorkflowExecutionInitiated) -> intents.CloseChild:
+        return intents.CloseChild(
+            namespace_id=NAMESPACE,
+            workflow_id=WORKFLOW_ID,
+            run_id=self.run.state.run_id,
+            initiated_event_id=one.event_id,
+            child_workflow_id=one.workflow_id,
+            child_run_id=request_id(99),
+            child_workflow_type=one.workflow_type,
+            closed=ev.WorkflowExecutionCompleted(9, START_US, b"", 8),
+        )
 
     # ---- the shard: its timers, its lease book (what that asks for may come late), its end
 
@@ -471,7 +530,11 @@ class RunMachine(RuleBasedStateMachine):
 
     def decide(self, intent: intents.Intent, failure: Failure | None = None) -> tuple[object, str]:
         state = self.run.state
-        attempts = {key: record.attempt for key, record in state.tasks.items() if key}
+        attempts = {
+            key: record.attempt
+            for key, record in state.tasks.items()
+            if record.kind is TaskKind.ACTIVITY
+        }
         asked = {
             key: bool(pending.cancel_requested_event_id)
             for key, pending in state.folded.activities.items()
@@ -479,7 +542,7 @@ class RunMachine(RuleBasedStateMachine):
         backing_off = {key for key in attempts if state.tasks[key].state is TaskState.BACKOFF}
         was_open, before = state.open, self.everything()
         outcome = self.run.decide(intent)
-        if not was_open:
+        if not was_open and not isinstance(intent, intents.AnswerMessage):
             assert self.everything() == before, "invariant 47: nothing has an effect after the end"
         for key, record in state.tasks.items():
             if key in attempts:
@@ -513,6 +576,10 @@ class RunMachine(RuleBasedStateMachine):
         self.remember_timers()
 
     def remember_timers(self) -> None:
+        """… and messages."""
+        for key, record in self.run.state.tasks.items():
+            if record.kind is TaskKind.MESSAGE:
+                self.messages[record.task_id] = key
         run_id = self.run.state.run_id
         for row in self.run.state.timer_rows.values():
             self.timers[row.timer_id] = intents.FireTimer(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core import events as ev
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.fan_out import Counting, FanOut, WakeRule
+from perdure_engine.core.id_policies import IdReusePolicy
+from perdure_engine.core.parents import Parent, ParentClosePolicy
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
-from perdure_engine.core.state import Activity, Folded, Head, Timer, Update
+from perdure_engine.core.state import Activity, Child, Folded, Head, Timer, Update
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import (
     ActivityOptions,
@@ -20,7 +23,12 @@ from perdure_engine.core.tasks import (
     TimerKind,
 )
 from perdure_engine.core.tokens import QueryToken, TaskToken
-from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
+from perdure_engine.core.transitions import (
+    ActivityPhase,
+    ChildPhase,
+    TimerPhase,
+    WorkflowTaskPhase,
+)
 
 TIME_US = 1_800_000_000_123_456
 NAMESPACE = bytes(range(16))
@@ -91,6 +99,7 @@ STARTED = ev.WorkflowExecutionStarted(
     first_task_backoff_ms=2_000,
     request_ids=((REQUEST, HASH, TIME_US - 1),),
     search_attributes=ATTRIBUTES,
+    parent=Parent("parent-1", REQUEST, 5, "root-1", HASH[:16]),
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -111,6 +120,35 @@ SCHEDULED = ev.ActivityTaskScheduled(
     version=3,
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
+
+CANCEL_INITIATED = out.RequestCancelExternalWorkflowExecutionInitiated(
+    6, TIME_US, "order-18", RUN, True, "unwanted", 4
+)
+SIGNAL_INITIATED = out.SignalExternalWorkflowExecutionInitiated(
+    6, TIME_US, "order-18", RUN, "paid", b"input", b"header", True, 4
+)
+CHILD_INITIATED = out.StartChildWorkflowExecutionInitiated(
+    5,
+    TIME_US,
+    workflow_id="child-1",
+    workflow_type="Ship",
+    task_queue="ships",
+    input=b"input",
+    header=b"header",
+    execution_timeout_ms=3_600_000,
+    run_timeout_ms=1_800_000,
+    task_timeout_ms=10_000,
+    retry_policy=POLICY,
+    parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
+    id_reuse_policy=IdReusePolicy.REJECT_DUPLICATE,
+    cron_schedule="0 * * * *",
+    memo=b"memo",
+    search_attributes=ATTRIBUTES,
+    priority=2,
+    static_summary=b"summary",
+    static_details=b"static details",
+    workflow_task_completed_event_id=4,
+)
 
 EVENTS: list[ev.Event] = [
     STARTED,
@@ -166,6 +204,30 @@ EVENTS: list[ev.Event] = [
     ev.MarkerRecorded(5, TIME_US, "patch", b"details", 4, b"header", FAILURE),
     ev.WorkflowPropertiesModified(5, TIME_US, 4, b"memo"),
     ev.UpsertWorkflowSearchAttributes(5, TIME_US, ATTRIBUTES, 4),
+    CANCEL_INITIATED,
+    out.RequestCancelExternalWorkflowExecutionFailed(
+        7, TIME_US, 6, "order-18", RUN, out.ExternalFailedCause.NOT_FOUND
+    ),
+    out.ExternalWorkflowExecutionCancelRequested(7, TIME_US, 6, "order-18", RUN),
+    CHILD_INITIATED,
+    out.StartChildWorkflowExecutionFailed(
+        6, TIME_US, 5, "child-1", "Ship", out.StartChildFailedCause.ALREADY_EXISTS
+    ),
+    out.ChildWorkflowExecutionStarted(6, TIME_US, 5, "child-1", RUN, "Ship"),
+    out.ChildWorkflowExecutionCompleted(7, TIME_US, 5, 6, "child-1", RUN, "Ship", b"result"),
+    out.ChildWorkflowExecutionFailed(
+        7, TIME_US, 5, 6, "child-1", RUN, "Ship", FAILURE, RetryState.NON_RETRYABLE_FAILURE
+    ),
+    out.ChildWorkflowExecutionCanceled(7, TIME_US, 5, 6, "child-1", RUN, "Ship", b"details"),
+    out.ChildWorkflowExecutionTimedOut(
+        7, TIME_US, 5, 6, "child-1", RUN, "Ship", RetryState.TIMEOUT
+    ),
+    out.ChildWorkflowExecutionTerminated(7, TIME_US, 5, 6, "child-1", RUN, "Ship"),
+    SIGNAL_INITIATED,
+    out.SignalExternalWorkflowExecutionFailed(
+        7, TIME_US, 6, "order-18", RUN, out.ExternalFailedCause.LIMIT
+    ),
+    out.ExternalWorkflowExecutionSignaled(7, TIME_US, 6, "order-18", RUN),
 ]
 
 HEAD = Head(
@@ -213,6 +275,7 @@ FIRST_OF_A_CHAIN = msgspec.structs.replace(
     execution_deadline_us=0,
     first_task_backoff_ms=0,
     request_ids=(),
+    parent=None,
 )
 FOLDED = Folded(
     FIRST_OF_A_CHAIN,
@@ -240,6 +303,8 @@ FOLDED = Folded(
     updates_running=1,
     memo=b"changed memo",
     search_attributes=ATTRIBUTES,
+    children={5: Child(CHILD_INITIATED, ChildPhase.STARTED, RUN, 6)},
+    externals={6: SIGNAL_INITIATED, 7: msgspec.structs.replace(CANCEL_INITIATED, event_id=7)},
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

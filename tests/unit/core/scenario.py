@@ -32,6 +32,7 @@ from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
+from perdure_engine.core.messages import Message, message_of
 from perdure_engine.core.replies import Reply
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState, TimerKind
@@ -217,6 +218,21 @@ def continue_as_new(**changes: Any) -> cmd.ContinueAsNew:
     return cmd.ContinueAsNew(**(fields | changes))
 
 
+def child(workflow_id: str = "child-1", **changes: Any) -> cmd.StartChildWorkflow:
+    fields: dict[str, Any] = {"workflow_type": "Ship", "input": b"parcel"}
+    return cmd.StartChildWorkflow(workflow_id=workflow_id, **(fields | changes))
+
+
+def signal_other(workflow_id: str = "other", **changes: Any) -> cmd.SignalExternalWorkflow:
+    return cmd.SignalExternalWorkflow(
+        workflow_id=workflow_id, **({"signal_name": "paid", "input": b"input"} | changes)
+    )
+
+
+def cancel_other(workflow_id: str = "other", **changes: Any) -> cmd.RequestCancelExternalWorkflow:
+    return cmd.RequestCancelExternalWorkflow(workflow_id=workflow_id, **changes)
+
+
 def accept(update_id: str = "u-1") -> cmd.AcceptUpdate:
     return cmd.AcceptUpdate(update_id)
 
@@ -243,7 +259,8 @@ CANCEL = cmd.CancelWorkflow(b"cleaned up")
 class Then:
     """All that one intent did. Events are "number name", buffered ones (they have none yet) "name".
 
-    Task rows are "kind scheduled-event-id state attempt", timer rows "KIND reference +seconds" or "… gone".
+    Task rows are "kind scheduled-event-id state attempt", messages "message key to workflow-id state attempt", timer
+    rows "KIND reference +seconds" or "… gone".
     """
 
     events: list[str] = field(default_factory=list)
@@ -381,6 +398,18 @@ class Scenario:
             assert (frozen(self.state), changes_of(draft)) == before, "a refusal changes nothing"
             return None, f"{refusal.code.name} {refusal.reason}"
 
+    def message(self, key: int) -> Message | None:
+        """What the message of that key says now."""
+        record = self.state.tasks.get(key)
+        return None if record is None else message_of(self.state, key, record.task_id)
+
+    def answer(
+        self, key: int, outcome: intents.MessageOutcome = intents.MessageOutcome.DONE
+    ) -> Then:
+        """The other run has answered the message of that key."""
+        task_id = self.state.tasks[key].task_id
+        return self.when(intents.AnswerMessage(self.state.run_id, key, task_id, outcome))
+
     def start(self, intent: intents.StartWorkflow) -> Begun:
         """Start the same workflow id again while this run is its current one."""
         draft = Draft(self.state, self.env())
@@ -482,6 +511,8 @@ class Scenario:
         name = "workflow"
         if record.kind is TaskKind.ACTIVITY:
             name = f"activity {record.scheduled_event_id}"
+        if record.kind is TaskKind.MESSAGE:
+            name = f"message {record.scheduled_event_id} to {record.queue}"
         self._at_rest[key] = name
         return f"{name} {record.state.name.lower()} {record.attempt}"
 

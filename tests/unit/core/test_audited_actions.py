@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.core.scenario import (
     NAMESPACE,
@@ -165,6 +166,15 @@ def test_what_is_no_operators_action_leaves_nothing() -> None:
     run = given()
     assert entries(run, signal()) == []
     assert entries(run, done(run.hand_out())) == []
+
+
+@pytest.mark.parametrize("ask", [cancel, terminate, signal])
+def test_what_another_run_asks_is_no_operators_action(ask: Any) -> None:
+    """A parent that closes, an external cancel: programs' doing. No caller can pretend to be one."""
+    named = {"signal_name": SAGA_SIGNAL} if ask is signal else {}
+    message = ask(body_hash=request_id(7), **named)
+    assert entries(given(), msgspec.structs.replace(message, request_id=request_id(7))) == []
+    assert len(entries(given(), msgspec.structs.replace(message, body_hash=b"8 bytes."))) == 1
 
 
 def test_a_compensation_is_written_down_with_its_marker() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX, queue_number, shard_of, uuid_text
-from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.tasks import WORKER_KINDS, TaskKind
 
 A = bytes(range(16))
 B = bytes(range(16, 32))
@@ -81,7 +81,9 @@ def test_every_shard_gets_its_part() -> None:
 
 def test_namespaces_and_kinds_do_not_share_queues() -> None:
     numbers = {
-        queue_number(namespace_id, kind, "orders") for namespace_id in (A, B) for kind in TaskKind
+        queue_number(namespace_id, kind, "orders")
+        for namespace_id in (A, B)
+        for kind in WORKER_KINDS
     }
 
     assert len(numbers) == 4

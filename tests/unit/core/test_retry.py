@@ -129,6 +129,7 @@ RETRIED = {
     "server": Failure(FailureKind.SERVER, "oops"),
     "worker lost": Failure(FailureKind.WORKER_LOST, "gone"),
     "another activity": Failure(FailureKind.ACTIVITY, "activity error"),
+    "a child workflow": Failure(FailureKind.CHILD_WORKFLOW, "child workflow error"),
 }
 NOT_RETRIED = {
     "said so": Failure(FailureKind.APPLICATION, "boom", non_retryable=True),

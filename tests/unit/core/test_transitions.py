@@ -13,6 +13,7 @@ import pytest
 from tests.unit.core import samples
 
 from perdure_engine.core import events as ev
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.apply import apply, begin, fold
 from perdure_engine.core.events import EventType as E
 from perdure_engine.core.failures import RetryState, TimeoutType
@@ -20,11 +21,16 @@ from perdure_engine.core.state import Folded
 from perdure_engine.core.status import Status
 from perdure_engine.core.transitions import (
     ACTIVITY,
+    CHILD,
+    EXTERNAL_CANCEL,
+    EXTERNAL_SIGNAL,
     TIMER,
     UPDATE,
     WORKFLOW,
     WORKFLOW_TASK,
     ActivityPhase,
+    ChildPhase,
+    ExternalPhase,
     IllegalMove,
     TimerPhase,
     UpdatePhase,
@@ -38,6 +44,9 @@ TIME_US = samples.TIME_US
 SCHEDULED_ID = (
     2  # the activity's Scheduled, the timer's Started, the workflow task's Scheduled event
 )
+
+CANCEL_ID = 3  # RequestCancelExternal's Initiated event
+CHILD_OF = ("child-1", samples.RUN, "Ship")
 
 EVENT: dict[E, Make] = {
     E.WORKFLOW_EXECUTION_STARTED: lambda n: msgspec.structs.replace(samples.STARTED, event_id=n),
@@ -110,8 +119,60 @@ EVENT: dict[E, Make] = {
     E.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES: lambda n: ev.UpsertWorkflowSearchAttributes(
         n, TIME_US, samples.ATTRIBUTES, 4
     ),
+    E.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED: lambda n: msgspec.structs.replace(
+        samples.CANCEL_INITIATED, event_id=n
+    ),
+    E.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_FAILED: lambda n: (
+        out.RequestCancelExternalWorkflowExecutionFailed(
+            n, TIME_US, CANCEL_ID, "order-18", b"", out.ExternalFailedCause.NOT_FOUND
+        )
+    ),
+    E.EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED: lambda n: (
+        out.ExternalWorkflowExecutionCancelRequested(n, TIME_US, CANCEL_ID, "order-18", b"")
+    ),
+    E.START_CHILD_WORKFLOW_EXECUTION_INITIATED: lambda n: msgspec.structs.replace(
+        samples.CHILD_INITIATED, event_id=n
+    ),
+    E.START_CHILD_WORKFLOW_EXECUTION_FAILED: lambda n: out.StartChildWorkflowExecutionFailed(
+        n, TIME_US, SCHEDULED_ID, "child-1", "Ship", out.StartChildFailedCause.ALREADY_EXISTS
+    ),
+    E.CHILD_WORKFLOW_EXECUTION_STARTED: lambda n: out.ChildWorkflowExecutionStarted(
+        n, TIME_US, SCHEDULED_ID, "child-1", samples.RUN, "Ship"
+    ),
+    E.CHILD_WORKFLOW_EXECUTION_COMPLETED: lambda n: out.ChildWorkflowExecutionCompleted(
+        n, TIME_US, SCHEDULED_ID, 3, *CHILD_OF, b""
+    ),
+    E.CHILD_WORKFLOW_EXECUTION_FAILED: lambda n: out.ChildWorkflowExecutionFailed(
+        n, TIME_US, SCHEDULED_ID, 3, *CHILD_OF, FAILURE, RetryState.TIMEOUT
+    ),
+    E.CHILD_WORKFLOW_EXECUTION_CANCELED: lambda n: out.ChildWorkflowExecutionCanceled(
+        n, TIME_US, SCHEDULED_ID, 3, *CHILD_OF, b""
+    ),
+    E.CHILD_WORKFLOW_EXECUTION_TIMED_OUT: lambda n: out.ChildWorkflowExecutionTimedOut(
+        n, TIME_US, SCHEDULED_ID, 3, *CHILD_OF, RetryState.TIMEOUT
+    ),
+    E.CHILD_WORKFLOW_EXECUTION_TERMINATED: lambda n: out.ChildWorkflowExecutionTerminated(
+        n, TIME_US, SCHEDULED_ID, 3, *CHILD_OF
+    ),
+    E.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED: lambda n: msgspec.structs.replace(
+        samples.SIGNAL_INITIATED, event_id=n
+    ),
+    E.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED: lambda n: (
+        out.SignalExternalWorkflowExecutionFailed(
+            n, TIME_US, SCHEDULED_ID, "order-18", b"", out.ExternalFailedCause.LIMIT
+        )
+    ),
+    E.EXTERNAL_WORKFLOW_EXECUTION_SIGNALED: lambda n: out.ExternalWorkflowExecutionSignaled(
+        n, TIME_US, SCHEDULED_ID, "order-18", b""
+    ),
 }
 
+CHILD_OPENS = [E.START_CHILD_WORKFLOW_EXECUTION_INITIATED]
+CHILD_STARTS = [*CHILD_OPENS, E.CHILD_WORKFLOW_EXECUTION_STARTED]
+EXTERNALS = [
+    E.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED,
+    E.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED,
+]
 # The events that bring a new run into each phase of each automaton.
 A = E.ACTIVITY_TASK_SCHEDULED
 T = E.TIMER_STARTED
@@ -139,6 +200,21 @@ PATHS: dict[str, list[E]] = {
         E.WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
         E.WORKFLOW_EXECUTION_UPDATE_COMPLETED,
     ],
+    "ChildPhase.INITIATED": CHILD_OPENS,
+    "ChildPhase.STARTED": CHILD_STARTS,
+    "ChildPhase.CLOSED": [*CHILD_STARTS, E.CHILD_WORKFLOW_EXECUTION_COMPLETED],
+    "ChildPhase.START_FAILED": [*CHILD_OPENS, E.START_CHILD_WORKFLOW_EXECUTION_FAILED],
+    "ExternalPhase.INITIATED": EXTERNALS,
+    "ExternalPhase.ARRIVED": [
+        *EXTERNALS,
+        E.EXTERNAL_WORKFLOW_EXECUTION_SIGNALED,
+        E.EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED,
+    ],
+    "ExternalPhase.FAILED": [
+        *EXTERNALS,
+        E.SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED,
+        E.REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_FAILED,
+    ],
 }
 TABLES: dict[str, tuple[dict[Any, Any], list[Any]]] = {
     # continue-as-new has no event yet, so no run is brought to that status
@@ -147,6 +223,9 @@ TABLES: dict[str, tuple[dict[Any, Any], list[Any]]] = {
     "ACTIVITY": (ACTIVITY, list(ActivityPhase)),
     "TIMER": (TIMER, list(TimerPhase)),
     "UPDATE": (UPDATE, list(UpdatePhase)),
+    "CHILD": (CHILD, list(ChildPhase)),
+    "EXTERNAL_SIGNAL": (EXTERNAL_SIGNAL, list(ExternalPhase)),
+    "EXTERNAL_CANCEL": (EXTERNAL_CANCEL, list(ExternalPhase)),
 }
 LEGAL = [
     (name, phase, event, after)
@@ -184,6 +263,17 @@ def phase_of(name: str, folded: Folded, event: ev.Event) -> Any:
             return ActivityPhase.CLOSED if activity is None else activity.phase
         case "UPDATE":
             return (folded.updates or {})["u"].phase
+        case "CHILD":
+            child = (folded.children or {}).get(SCHEDULED_ID)
+            if child is not None:
+                return child.phase
+            failed = isinstance(event, out.StartChildWorkflowExecutionFailed)
+            return ChildPhase.START_FAILED if failed else ChildPhase.CLOSED
+        case "EXTERNAL_SIGNAL" | "EXTERNAL_CANCEL":
+            initiated = SCHEDULED_ID if name == "EXTERNAL_SIGNAL" else CANCEL_ID
+            if initiated in (folded.externals or {}):
+                return ExternalPhase.INITIATED
+            return ExternalPhase.FAILED if hasattr(event, "cause") else ExternalPhase.ARRIVED
         case _:
             if "t" in folded.timers:
                 return TimerPhase.PENDING
@@ -277,6 +367,7 @@ def test_invariant_3_a_history_begins_with_started_and_has_it_once() -> None:
         E.TIMER_CANCELED,
         E.WORKFLOW_EXECUTION_UPDATE_COMPLETED,
         E.WORKFLOW_EXECUTION_UPDATE_ADMITTED,
+        *sorted({e for table in (CHILD, EXTERNAL_SIGNAL, EXTERNAL_CANCEL) for _, e in table}),
     ],
     ids=text,
 )

@@ -155,6 +155,6 @@ async def test_a_negative_time_is_refused_before_anything_is_asked(verb: Any, in
 )
 def test_commands_of_updates_are_checked(command: commands.Command, field: str) -> None:
     with pytest.raises(Rejected) as found:
-        check_command(3, command)
+        check_command(3, command, lambda _: "")
 
     assert found.value.field == f"commands[3].{field}"

@@ -10,6 +10,8 @@ run.replay()                     # the same history on a fresh instance; its las
 from collections.abc import Sequence
 from typing import Any
 
+from tests.unit.sdk.others_in_small import OTHERS, OtherRuns, telling
+
 from perdure._definitions import workflow_definition
 from perdure._failures import exception_to_failure
 from perdure._payload import Payload
@@ -59,7 +61,7 @@ CLOSINGS: dict[type[m.Command], str] = {
 }
 
 
-class PocketEngine:
+class PocketEngine(OtherRuns):
     def __init__(
         self,
         cls: type,
@@ -198,7 +200,10 @@ class PocketEngine:
             self.previous_started_event_id = self.sent
             self.completed_id = self.add(m.WorkflowTaskCompleted, build_id="")
             for command in outcome.commands:
-                self._write(command)
+                if isinstance(command, OTHERS):
+                    self.write_other(command)
+                else:
+                    self._write(command)
         return outcome
 
     def task(self) -> list[m.Command]:
@@ -365,7 +370,10 @@ def names(commands: Sequence[m.Command]) -> list[str]:
     return [" ".join([type(one).__name__, *map(str, _telling(one))]) for one in commands]
 
 
-def _telling(command: m.Command) -> tuple[Any, ...]:
+def _telling(command: m.Command) -> tuple[Any, ...]:  # noqa: C901 - one case for each command
+    told = telling(command)
+    if told is not None:
+        return told
     match command:
         case m.ScheduleActivity():
             return command.activity_id, command.activity_type

@@ -44,7 +44,7 @@ def test_a_priority_is_positive() -> None:
         (WorkflowStatus, common_pb2.WorkflowStatus, "WORKFLOW_STATUS"),
         (
             WorkflowIdReusePolicy,
-            workflow_service_pb2.WorkflowIdReusePolicy,
+            common_pb2.WorkflowIdReusePolicy,
             "WORKFLOW_ID_REUSE_POLICY",
         ),
         (

@@ -19,6 +19,7 @@ from perdure.errors import (
     ApplicationInfo,
     CanceledInfo,
     CancelledError,
+    ChildWorkflowError,
     FailureError,
     FailureInfo,
     PerdureError,
@@ -51,6 +52,19 @@ def activity_error() -> ActivityError:
     )
 
 
+def child_error() -> ChildWorkflowError:
+    return ChildWorkflowError(
+        "it failed",
+        namespace="default",
+        workflow_id="child",
+        run_id="r",
+        workflow_type="pack",
+        initiated_event_id=5,
+        started_event_id=6,
+        retry_state=RetryState.RETRY_POLICY_NOT_SET,
+    )
+
+
 EACH: list[FailureError] = [
     ApplicationError(
         "bad",
@@ -67,6 +81,7 @@ EACH: list[FailureError] = [
     ServerError("oh", non_retryable=True),
     WorkerLostError("gone", identity="w"),
     activity_error(),
+    child_error(),
 ]
 
 
@@ -224,6 +239,10 @@ def test_what_a_cancellation_looks_like() -> None:
     assert is_cancelled_exception(CancelledError())
     assert is_cancelled_exception(cancelled)
     assert not is_cancelled_exception(activity_error())
+    child = child_error()
+    assert not is_cancelled_exception(child)
+    child.__cause__ = CancelledError()
+    assert is_cancelled_exception(child)
     assert isinstance(there_and_back(asyncio.CancelledError()), CancelledError)
 
 

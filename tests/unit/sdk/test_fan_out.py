@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import timedelta
 from typing import Any
 
@@ -72,6 +73,24 @@ class Shares:
             await workflow.map(double, numbers, start_to_close_timeout=LIMIT)
 
         await asyncio.gather(half([1, 2]), half([3]))
+
+
+@workflow.defn
+class Families:
+    """Children and an activity side by side, failures of which may be tolerated."""
+
+    @workflow.run
+    async def run(self, rule: dict[str, Any]) -> Any:
+        found = await workflow.parallel(
+            [
+                lambda: workflow.execute_child_workflow("Child", id="a"),
+                lambda: workflow.execute_child_workflow("Child", id="b"),
+                lambda: workflow.start_activity(double, 1, start_to_close_timeout=LIMIT),
+            ],
+            rule=FanOutRule(**rule),
+        )
+        errors = {index: type(one).__name__ for index, one in sorted(found.errors.items())}
+        return [found.values, errors, found.unfinished]
 
 
 def begin(
@@ -228,3 +247,72 @@ def test_a_rule_that_contradicts_itself_is_refused(numbers: dict[str, Any]) -> N
 def test_what_can_never_work_is_refused(concurrency: int | None, chosen: dict[str, Any]) -> None:
     run = PocketEngine(Doubles, [1, 2], concurrency, chosen)
     assert names(succeed(run).commands)[-1].startswith("FailWorkflow")
+
+
+def test_children_side_by_side_with_activities() -> None:
+    run = PocketEngine(Families, {"tolerated_failures": 2})
+    first = succeed(run)
+    assert sorted(names(first.commands)) == [
+        "ScheduleActivity 1 double", "StartChildWorkflow a Child", "StartChildWorkflow b Child"
+    ]  # fmt: skip
+    assert first.wake_rules == ()  # no outcome of a child is kept back
+    run.child_started("a")
+    run.child_id_taken("b")
+    run.complete("1", 2)
+    assert succeed(run).commands == []
+    run.child_failed("a", ApplicationError("no"))
+    last = names(succeed(run).commands)
+    assert last == [
+        "CompleteWorkflow [[2], {'0': 'ChildWorkflowError', '1': 'WorkflowAlreadyStartedError'}, []]"
+    ]
+    assert names(run.replay()) == last
+
+
+def test_children_that_still_run_when_it_is_decided_are_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = PocketEngine(Families, {"first_completed": True})
+    succeed(run)
+    run.child_started("a")
+    run.child_started("b")
+    assert succeed(run).commands == []
+    run.child_completed("b", 4)
+    last = names(succeed(run).commands)
+    assert last[:-1] == ["RequestCancelExternalWorkflow a", "RequestCancelActivity 5"]
+    assert last[-1] == "CompleteWorkflow [[4], {}, [0, 2]]"
+    assert names(run.replay()) == last
+    run.instance.evict()
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_what_a_cancelled_child_comes_to_is_nobodys_business(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @workflow.defn
+    class LivesOn:
+        @workflow.run
+        async def run(self) -> str:
+            await workflow.parallel(
+                [
+                    lambda: workflow.execute_child_workflow("Child", id="a"),
+                    lambda: workflow.execute_child_workflow("Child", id="b"),
+                ],
+                rule=FanOutRule(first_completed=True),
+            )
+            await workflow.sleep(1)
+            return "done"
+
+    run = PocketEngine(LivesOn)
+    succeed(run)
+    run.child_started("a")
+    run.child_started("b")
+    succeed(run)
+    run.child_completed("a")
+    assert names(succeed(run).commands)[0] == "RequestCancelExternalWorkflow b"
+    run.child_canceled("b")
+    succeed(run)
+    gc.collect()
+    run.fire("1")
+    assert names(succeed(run).commands) == ["CompleteWorkflow done"]
+    assert caplog.records == []

@@ -89,6 +89,23 @@ async def logs_in_finally() -> None:
         workflow.logger.warning("not to be said")
 
 
+async def children() -> None:
+    """One started, one starting, a signal and a request to cancel on their way."""
+    handle = workflow.get_external_workflow_handle("o")
+    others = [
+        asyncio.create_task(workflow.execute_child_workflow("Child", id="starting")),
+        asyncio.create_task(handle.signal("hello")),
+        asyncio.create_task(handle.cancel()),
+    ]
+    started = await workflow.start_child_workflow("Child", id="started")
+    try:
+        await started
+    finally:
+        started.cancel()
+        await asyncio.wait(others)
+        seen.append("it closed")
+
+
 def holding(how: Callable[[], Awaitable[None]]) -> type:
     @workflow.defn
     class Holding:
@@ -110,6 +127,7 @@ def holding(how: Callable[[], Awaitable[None]]) -> type:
         time_limit,
         task_group,
         logs_in_finally,
+        children,
     ],
 )
 def test_eviction_is_quiet_and_without_effect(
@@ -129,6 +147,21 @@ def test_eviction_is_quiet_and_without_effect(
     assert capsys.readouterr() == ("", "")
     assert "it closed" not in seen
     assert names(run.replay()) == live  # and the history goes on elsewhere
+
+
+def test_a_run_whose_child_has_started_is_evicted_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    run = PocketEngine(holding(children))
+    run.task()
+    run.child_started("started")
+    assert run.task() == []
+    run.instance.evict()
+    gc.collect()
+
+    assert caplog.records == []
+    assert seen == []
+    run.child_completed("started")
+    run.begin_task()
+    assert "RequestCancelExternalWorkflow started" not in names(run.replay())
 
 
 def test_an_evicted_object_takes_no_task() -> None:
@@ -153,8 +186,11 @@ def test_eviction_leaves_nothing_for_the_garbage_collector() -> None:
         @workflow.run
         async def run(self, end: bool) -> None:
             handle = workflow.start_activity(work, start_to_close_timeout=LIMIT)
+            child = asyncio.create_task(workflow.execute_child_workflow("Child", id="c"))
+            await asyncio.sleep(0)  # noqa: TID251 - to let it begin
             if not end:
                 await handle
+                await child
 
     watched: list[weakref.ref[Marker]] = []
     gc.collect()

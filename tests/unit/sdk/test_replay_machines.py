@@ -7,7 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from perdure._replay.machines import activity, completion, local_activity, timer
+from perdure._replay.machines import (
+    activity,
+    child,
+    completion,
+    external_cancel,
+    external_signal,
+    local_activity,
+    timer,
+)
 from perdure._replay.machines.moves import IllegalMoveError
 from perdure._replay.messages import LocalActivityTask
 
@@ -40,6 +48,19 @@ def local_activity_machine() -> local_activity.LocalActivityMachine:
     return local_activity.LocalActivityMachine(task, None, how, UNUSED, UNUSED, None)
 
 
+def child_machine() -> child.ChildMachine:
+    how = child.ChildWorkflowCancellationType.TRY_CANCEL
+    return child.ChildMachine("c", "pack", None, how, UNUSED)
+
+
+def signal_machine() -> external_signal.ExternalSignalMachine:
+    return external_signal.ExternalSignalMachine("o", "hello", UNUSED)
+
+
+def cancel_machine() -> external_cancel.ExternalCancelMachine:
+    return external_cancel.ExternalCancelMachine("o")
+
+
 MACHINES: list[tuple[Callable[[], Any], type[IntEnum], type[IntEnum], dict[Any, Any]]] = [
     (activity_machine, activity.ActivityState, activity.ActivityMove, activity.MOVES),
     (timer_machine, timer.TimerState, timer.TimerMove, timer.MOVES),
@@ -54,6 +75,19 @@ MACHINES: list[tuple[Callable[[], Any], type[IntEnum], type[IntEnum], dict[Any, 
         local_activity.LocalActivityState,
         local_activity.LocalActivityMove,
         local_activity.MOVES,
+    ),
+    (child_machine, child.ChildState, child.ChildMove, child.MOVES),
+    (
+        signal_machine,
+        external_signal.ExternalSignalState,
+        external_signal.ExternalSignalMove,
+        external_signal.MOVES,
+    ),
+    (
+        cancel_machine,
+        external_cancel.ExternalCancelState,
+        external_cancel.ExternalCancelMove,
+        external_cancel.MOVES,
     ),
 ]
 ALL = [

@@ -55,6 +55,38 @@ async def do_fail() -> None:
     raise ValueError("no")
 
 
+async def do_child() -> None:
+    await workflow.execute_child_workflow("Pack", id="c")
+
+
+async def do_child_of_another_type() -> None:
+    await workflow.execute_child_workflow("Unpack", id="c")
+
+
+async def do_child_with_another_id() -> None:
+    await workflow.execute_child_workflow("Pack", id="d")
+
+
+async def do_child_with_other_options() -> None:
+    await workflow.execute_child_workflow("Pack", id="c", task_queue="q", memo={"a": 1})
+
+
+async def do_signal() -> None:
+    await workflow.get_external_workflow_handle("o").signal("hello")
+
+
+async def do_other_signal() -> None:
+    await workflow.get_external_workflow_handle("o").signal("goodbye")
+
+
+async def do_cancel() -> None:
+    await workflow.get_external_workflow_handle("o").cancel()
+
+
+async def do_cancel_another() -> None:
+    await workflow.get_external_workflow_handle("p").cancel()
+
+
 def flow(*steps: Callable[[], Any]) -> type:
     @workflow.defn(name="Flow")
     class Flow:
@@ -82,6 +114,13 @@ def history_of(*steps: Callable[[], Any]) -> PocketEngine:
                 run.complete(ids[0])
             elif kind == "StartTimer":
                 run.fire(ids[0])
+            elif kind == "StartChildWorkflow":
+                run.child_started(ids[0])
+                run.child_completed(ids[0])
+            elif kind == "SignalExternalWorkflow":
+                run.signal_delivered(ids[0])
+            elif kind == "RequestCancelExternalWorkflow":
+                run.cancel_delivered(ids[0])
             elif kind in ("CompleteWorkflow", "FailWorkflow"):
                 return run
     raise AssertionError("it does not end")
@@ -128,6 +167,50 @@ CASES = [
         "history event 10 is WorkflowExecutionCompleted, but the workflow's code did FailWorkflow",
         do_fail, id="failed instead",
     ),
+    pytest.param(
+        [do_child], [do_child_of_another_type],
+        "history event 5 is StartChildWorkflowExecutionInitiated(workflow_id='c', "
+        "workflow_type='Pack'), but the workflow's code did "
+        "StartChildWorkflow(workflow_id='c', workflow_type='Unpack') at ",
+        do_child_of_another_type, id="another type of child",
+    ),
+    pytest.param(
+        [do_child], [do_child_with_another_id],
+        "but the workflow's code did StartChildWorkflow(workflow_id='d', workflow_type='Pack') at ",
+        do_child_with_another_id, id="another child",
+    ),
+    pytest.param(
+        [do_child], [do_charge],
+        "history event 5 is StartChildWorkflowExecutionInitiated(workflow_id='c', "
+        "workflow_type='Pack'), but the workflow's code did ScheduleActivity(activity_id='1', "
+        "activity_type='charge') at ",
+        do_charge, id="an activity instead of a child",
+    ),
+    pytest.param(
+        [do_child], [do_wait],
+        "history event 5 is StartChildWorkflowExecutionInitiated(workflow_id='c', "
+        "workflow_type='Pack'), but the workflow's code did nothing more; it waits at ",
+        None, id="no child",
+    ),
+    pytest.param(
+        [do_charge], [do_child],
+        "history event 5 is ActivityTaskScheduled(activity_id='1', activity_type='charge'), but "
+        "the workflow's code did StartChildWorkflow(workflow_id='c', workflow_type='Pack') at ",
+        do_child, id="a child instead of an activity",
+    ),
+    pytest.param(
+        [do_signal], [do_other_signal],
+        "history event 5 is SignalExternalWorkflowExecutionInitiated(workflow_id='o', "
+        "signal_name='hello'), but the workflow's code did "
+        "SignalExternalWorkflow(workflow_id='o', signal_name='goodbye') at ",
+        do_other_signal, id="another signal",
+    ),
+    pytest.param(
+        [do_cancel], [do_cancel_another],
+        "history event 5 is RequestCancelExternalWorkflowExecutionInitiated(workflow_id='o'), but "
+        "the workflow's code did RequestCancelExternalWorkflow(workflow_id='p') at ",
+        do_cancel_another, id="another run is cancelled",
+    ),
 ]  # fmt: skip
 
 
@@ -152,6 +235,8 @@ def test_what_the_error_names(
     [
         pytest.param([do_charge, do_sleep], [do_charge, do_sleep], id="the same"),
         pytest.param([do_sleep], [do_sleep_longer], id="another duration"),
+        pytest.param([do_child, do_signal], [do_child, do_signal], id="the same, of others"),
+        pytest.param([do_child], [do_child_with_other_options], id="other options of a child"),
     ],
 )
 def test_what_is_no_deviation(old: list[Any], new: list[Any]) -> None:

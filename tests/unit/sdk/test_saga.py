@@ -17,7 +17,7 @@ from perdure._replay.messages import (
     RecordMarker,
 )
 from perdure.common import SAGA_SIGNAL
-from perdure.errors import ApplicationError
+from perdure.errors import ApplicationError, ChildWorkflowError
 
 LIMIT = timedelta(seconds=10)
 
@@ -205,3 +205,68 @@ def test_an_evicted_run_undoes_nothing() -> None:
     to(run, "car")
     run.instance.evict()
     assert [e for e in run.events if "undo" in getattr(e, "activity_type", "")] == []
+
+
+@workflow.defn(name="refund")
+class Refund:
+    @workflow.run
+    async def run(self, order: str) -> None: ...
+
+
+@workflow.defn
+class Selling:
+    @workflow.run
+    async def run(self) -> Any:
+        saga = workflow.saga()
+        try:
+            async with saga:
+                saga.add(workflow.execute_child_workflow, Refund.run, "o-1", id="undo")
+                await workflow.execute_child_workflow("sell", id="do")
+        except ChildWorkflowError as error:
+            return [error.workflow_id, saga.skipped]
+
+
+def test_a_child_workflow_is_a_step_and_a_compensation() -> None:
+    run = PocketEngine(Selling)
+    assert names(run.task()) == ["StartChildWorkflow do sell"]
+    run.child_started("do")
+    run.child_failed("do", ApplicationError("sold out"))
+    assert names(run.task()) == ["StartChildWorkflow undo refund"]
+    run.child_started("undo")
+    run.child_completed("undo")
+    assert names(run.task()) == [
+        "RecordMarker compensation refund completed",
+        "CompleteWorkflow ['do', []]",
+    ]
+    assert names(run.replay()) == ["CompleteWorkflow ['do', []]"]
+
+
+def test_cancelling_the_run_does_not_reach_a_compensating_child() -> None:
+    run = PocketEngine(Selling)
+    run.task()
+    run.child_started("do")
+    run.child_failed("do", ApplicationError("sold out"))
+    run.task()
+    run.cancel()
+    assert run.task() == []
+    run.child_started("undo")
+    run.child_completed("undo")
+    assert names(run.task()) == ["RecordMarker compensation refund completed", "CancelWorkflow"]
+    assert names(run.replay()) == ["CancelWorkflow"]
+
+
+def test_a_compensating_child_that_fails_waits_for_an_operator_under_its_own_name() -> None:
+    run = PocketEngine(Selling)
+    run.task()
+    run.child_started("do")
+    run.child_failed("do", ApplicationError("sold out"))
+    run.task()
+    run.child_started("undo")
+    run.child_failed("undo", ApplicationError("no money", type="NoMoney"))
+    (parked,) = notes(run.task())
+    assert (parked.name, parked.outcome, parked.reason) == ("refund", "parked", "NoMoney")
+    run.signal(SAGA_SIGNAL, {"action": "skip"})
+    assert names(run.task()) == [
+        "RecordMarker compensation refund skipped",
+        "CompleteWorkflow ['do', ['refund']]",
+    ]

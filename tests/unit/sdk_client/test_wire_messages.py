@@ -5,6 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.unit.sdk_client.wire_of_others import (
+    CHILD_WORKFLOW,
+    OTHER_COMMANDS,
+    OTHER_EVENTS,
+    check_other_commands,
+)
 
 from perdure._replay import messages as replay
 from perdure._wire.commands import closes_workflow
@@ -61,6 +67,7 @@ KINDS: list[FailureKind | None] = [
         retry_state=RetryState.TIMEOUT,
     ),
     WorkerLostInfo(identity="i"),
+    CHILD_WORKFLOW,
     None,
 ]
 
@@ -171,6 +178,10 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             last_failure=FAILURE_MESSAGE,
             last_completion_result=ONE_BYTES,
             cron_schedule="@daily",
+            parent_workflow_id="pw",
+            parent_run_id="pr",
+            root_workflow_id="rw",
+            root_run_id="rr",
         ),
         replay.WorkflowExecutionStarted(
             event_id=7,
@@ -193,6 +204,12 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             last_failure=FAILURE,
             last_completion_result=ONE,
             cron_schedule="@daily",
+            parents=replay.Parents(
+                parent_workflow_id="pw",
+                parent_run_id="pr",
+                root_workflow_id="rw",
+                root_run_id="rr",
+            ),
         ),
     ),
     "marker_recorded": (
@@ -255,6 +272,7 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
         event_pb2.WorkflowExecutionUpdateAdmitted(update_id="u"),
         replay.OtherEvent(event_id=7, time_us=8),
     ),
+    **OTHER_EVENTS,
 }
 
 
@@ -330,6 +348,7 @@ COMMANDS: dict[str, replay.Command] = {
     ),
     "modify_properties": replay.ModifyProperties(upserted_memo={"a": ONE[0], "b": None}),
     "upsert_search_attributes": replay.UpsertSearchAttributes(updates=[REGION.value_unset()]),
+    **OTHER_COMMANDS,
 }
 
 
@@ -373,6 +392,7 @@ def test_every_command_travels() -> None:
     assert (continued.run_timeout_ms, continued.task_timeout_ms) == (1, 2)
     assert continued.retry_policy.maximum_attempts == 5
     assert continued.memo
+    check_other_commands(of)
 
 
 def test_every_cause_of_a_failed_task_has_a_name() -> None:

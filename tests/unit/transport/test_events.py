@@ -9,9 +9,12 @@ from tests.unit.core import samples
 from perdure_api.v1 import common_pb2 as pb
 from perdure_api.v1 import event_pb2
 from perdure_engine.core import events as core
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.fan_out import WakeRule
+from perdure_engine.core.id_policies import IdReusePolicy
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.parents import Parent, ParentClosePolicy
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.transport.grpc.convert.events import ATTRIBUTES, event_message
 from perdure_engine.transport.grpc.convert.failures import failure_message
@@ -21,6 +24,14 @@ EVENT_TYPES = get_args(core.Event)
 # What the wire calls otherwise, and what it does not carry.
 RENAMED = {"history_bytes": "history_size_bytes"}
 INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us", "request_ids"}
+PARENT = Parent("parent", b"p" * 16, 5, "root", b"r" * 16)
+ON_THE_WIRE_OF_PARENT = {
+    "parent_workflow_id": "parent",
+    "parent_run_id": uuid_text(b"p" * 16),
+    "parent_initiated_event_id": 5,
+    "root_workflow_id": "root",
+    "root_run_id": uuid_text(b"r" * 16),
+}
 UUIDS = {"run_id", "first_run_id", "request_id", "continued_from_run_id", "new_run_id"}
 
 
@@ -37,9 +48,15 @@ def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
         TimeoutType: TimeoutType.HEARTBEAT,
         core.Initiator: core.Initiator.CRON_SCHEDULE,
         core.WorkflowTaskFailedCause: core.WorkflowTaskFailedCause.DEADLOCK,
+        ParentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        IdReusePolicy: IdReusePolicy.REJECT_DUPLICATE,
+        out.StartChildFailedCause: out.StartChildFailedCause.ALREADY_EXISTS,
+        out.ExternalFailedCause: out.ExternalFailedCause.LIMIT,
     }
     if field.name == "request_ids":
         return ()
+    if field.name == "parent":
+        return PARENT
     if field.type in kinds:
         return kinds[field.type]
     if field.name == "search_attributes":
@@ -86,6 +103,9 @@ def test_an_event_keeps_its_number_and_every_field(event_type: Any) -> None:
         for name in event_type.__struct_fields__
         if name not in INTERNAL
     }
+    if "parent" in expected:
+        expected |= ON_THE_WIRE_OF_PARENT
+        del expected["parent"]
     assert {field.name for field in attributes.DESCRIPTOR.fields} == set(expected)
     policy = expected.pop("retry_policy", None)
     for rule, shown in zip(

@@ -40,6 +40,18 @@ EXAMPLES = [
         activity_id="1",
         retry_state=RetryState.MAXIMUM_ATTEMPTS_REACHED,
     ),
+    Failure(
+        FailureKind.CHILD_WORKFLOW,
+        "m",
+        cause=Failure(FailureKind.APPLICATION, "no paper", type="Empty"),
+        type="pack",
+        scheduled_event_id=5,
+        started_event_id=6,
+        identity="run",
+        activity_id="workflow",
+        category="namespace",
+        retry_state=RetryState.RETRY_POLICY_NOT_SET,
+    ),
 ]
 
 
@@ -48,6 +60,20 @@ def test_there_and_back(failure: Failure) -> None:
     raw = failure_message(failure).SerializeToString()
 
     assert failure_of("failure", common_pb2.Failure.FromString(raw)) == failure
+
+
+def test_what_a_child_workflows_failure_says_has_its_own_fields_on_the_wire() -> None:
+    said = failure_message(EXAMPLES[-1]).child_workflow
+
+    assert {field.name: value for field, value in said.ListFields()} == {
+        "namespace": "namespace",
+        "workflow_id": "workflow",
+        "run_id": "run",
+        "workflow_type": "pack",
+        "initiated_event_id": 5,
+        "started_event_id": 6,
+        "retry_state": common_pb2.RETRY_STATE_RETRY_POLICY_NOT_SET,
+    }
 
 
 def test_a_failure_that_does_not_say_what_it_is_is_the_applications() -> None:

@@ -12,7 +12,9 @@ from typing import Any
 from perdure_engine.core import intents
 from perdure_engine.core.decide import (
     activity_outcome,
+    answer_message,
     cancel_workflow,
+    close_child,
     complete_workflow_task,
     delete_workflow,
     fail_workflow_task,
@@ -21,6 +23,7 @@ from perdure_engine.core.decide import (
     heartbeat_activity,
     pause_activity,
     put_back_task,
+    read_message,
     report_activity,
     reset_activity,
     save_progress,
@@ -59,6 +62,9 @@ _DECIDE: dict[type, Callable[[Draft, Any], Reply]] = {
     intents.UnpauseActivity: unpause_activity.decide,
     intents.ResetActivity: reset_activity.decide,
     intents.UpdateActivityOptions: update_activity_options.decide,
+    intents.ReadMessage: read_message.decide,
+    intents.AnswerMessage: answer_message.decide,
+    intents.CloseChild: close_child.decide,
 }
 
 

@@ -18,6 +18,23 @@ class Operation(Protocol):
     def identity(self) -> str: ...
 
 
+class Message(Protocol):
+    @property
+    def request_id(self) -> bytes: ...
+
+    @property
+    def body_hash(self) -> bytes: ...
+
+
+def asked_for_by_somebody(intent: Message) -> bool:
+    """And not by another run: what runs ask of each other is their program's doing, no operator's action.
+
+    Their messages have the request id for a body hash (core.messages), which no caller's request can have: its hash
+    is made here, and shorter.
+    """
+    return intent.body_hash != intent.request_id
+
+
 def note(
     draft: Draft,
     action: Action,

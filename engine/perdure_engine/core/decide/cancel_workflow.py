@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perdure_engine.core.audit import Action
-from perdure_engine.core.decide.auditing import note, status_of
-from perdure_engine.core.decide.requests import require_open, seen
+from perdure_engine.core.decide.auditing import asked_for_by_somebody, note, status_of
+from perdure_engine.core.decide.requests import require_child, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionCancelRequested
 from perdure_engine.core.intents import CancelWorkflow
@@ -12,6 +12,7 @@ from perdure_engine.core.tasks import TimerKind
 
 
 def decide(draft: Draft, intent: CancelWorkflow) -> None:
+    require_child(draft.state, intent.child_of)
     if seen(draft, intent.request_id, intent.body_hash):
         return
     require_open(draft.state)
@@ -19,7 +20,8 @@ def decide(draft: Draft, intent: CancelWorkflow) -> None:
         isinstance(event, WorkflowExecutionCancelRequested) for event in draft.state.buffered
     ):
         return
-    note(draft, Action.CANCEL, intent, before=status_of(draft), after="CANCEL_REQUESTED")
+    if asked_for_by_somebody(intent):
+        note(draft, Action.CANCEL, intent, before=status_of(draft), after="CANCEL_REQUESTED")
     if draft.state.timer_rows:  # a run that waits for its time is waked: its code is to hear of it
         draft.drop_timer(TimerKind.CRON_OR_RETRY_BACKOFF, 0)
     draft.record(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import memo, search_attributes
 from perdure_engine.core.decide import settle_updates
+from perdure_engine.core.decide.reach_outside import TOO_MANY, OutsideChecker
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.limits import MEMO_BYTES_MAX, SEARCH_ATTRIBUTES_BYTES_MAX, RunLimits
@@ -36,10 +37,7 @@ def check(
             return _bad(f"command {index} ({name}) ends the run, but more commands follow it")
         problem = checker.check(command)
         if problem is not None:
-            cause = WorkflowTaskFailedCause.BAD_COMMAND
-            if isinstance(command, cmd.UpdateCommand):
-                cause = WorkflowTaskFailedCause.BAD_UPDATE
-            return Refusal(cause, f"command {index} ({name}): {problem}")
+            return Refusal(_cause(command), f"command {index} ({name}): {problem}")
     if updates_to and not (commands and isinstance(commands[-1], cmd.ClosingCommand)):
         ignored = settle_updates.without_verdict(state, commands, updates_to)
         if ignored is not None:
@@ -49,6 +47,12 @@ def check(
         problem = checker.check_rules(wake_rules)
         return None if problem is None else _bad(problem)
     return None
+
+
+def _cause(command: cmd.Command) -> WorkflowTaskFailedCause:
+    if isinstance(command, cmd.UpdateCommand):
+        return WorkflowTaskFailedCause.BAD_UPDATE
+    return TOO_MANY.get(type(command), WorkflowTaskFailedCause.BAD_COMMAND)
 
 
 def _bad(message: str) -> Refusal:
@@ -64,6 +68,7 @@ class _Checker:
         "attributes",
         "limits",
         "memo",
+        "outside",
         "state",
         "timers",
         "updates",
@@ -78,6 +83,12 @@ class _Checker:
         self.updates: settle_updates.UpdateChecker | None = None
         self.memo: bytes | None = None
         self.attributes: Attributes = state.folded.search_attributes
+        self.outside: OutsideChecker | None = None
+
+    def _check_outside(self, command: cmd.OutsideCommand) -> str | None:
+        if self.outside is None:
+            self.outside = OutsideChecker(self.state, self.limits)
+        return self.outside.check(command)
 
     def check_rules(self, rules: tuple[WakeRule, ...]) -> str | None:
         """A rule about an activity that is not pending would never be met, and the run never woken."""
@@ -124,6 +135,12 @@ class _Checker:
                 return self._modify_properties(command)
             case cmd.UpsertSearchAttributes():
                 return self._upsert_search_attributes(command)
+            case (
+                cmd.StartChildWorkflow()
+                | cmd.RequestCancelExternalWorkflow()
+                | cmd.SignalExternalWorkflow()
+            ):
+                return self._check_outside(command)
 
     def _schedule_activity(self, command: cmd.ScheduleActivity) -> str | None:
         activity_ids = self._pending_activity_ids()

@@ -13,7 +13,13 @@ from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
 from perdure_engine.core.audit import Action
-from perdure_engine.core.decide import attempts, check_commands, next_run, settle_updates
+from perdure_engine.core.decide import (
+    attempts,
+    check_commands,
+    next_run,
+    reach_outside,
+    settle_updates,
+)
 from perdure_engine.core.decide.activity_outcome import drop_activity_rows
 from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.fail_workflow_task import fail_task, written_schedule
@@ -310,4 +316,7 @@ _PERFORM: dict[type, Callable[[Draft, Any, int, CompleteWorkflowTask], None]] = 
     cmd.RecordMarker: _record_marker,
     cmd.ModifyProperties: _modify_properties,
     cmd.UpsertSearchAttributes: _upsert_search_attributes,
+    cmd.StartChildWorkflow: reach_outside.start_child,
+    cmd.RequestCancelExternalWorkflow: reach_outside.request_cancel_external,
+    cmd.SignalExternalWorkflow: reach_outside.signal_external,
 }

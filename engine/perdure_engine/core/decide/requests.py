@@ -13,6 +13,7 @@ from perdure_engine.core.events import (
     WorkflowExecutionCancelRequested,
     WorkflowExecutionSignaled,
 )
+from perdure_engine.core.parents import ChildOf
 from perdure_engine.core.state import Folded, RunState
 
 
@@ -22,6 +23,20 @@ def require_open(state: RunState) -> None:
         raise not_found(
             "WORKFLOW", f"workflow {started.workflow_id!r} has closed: {state.folded.status.name}"
         )
+
+
+def require_child(state: RunState, child_of: ChildOf | None) -> None:
+    """What is asked by a run of its own child must not reach a stranger that has the same id by now."""
+    if child_of is None:
+        return
+    started = state.folded.started
+    parent = started.parent
+    if (
+        parent is None
+        or parent.run_id != child_of.run_id
+        or child_of.initiated_event_id not in (0, parent.initiated_event_id)
+    ):
+        raise not_found("WORKFLOW", f"workflow {started.workflow_id!r} is not that run's child")
 
 
 def seen(draft: Draft, request_id: bytes, body_hash: bytes) -> bool:

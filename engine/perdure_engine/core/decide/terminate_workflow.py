@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from perdure_engine.core.audit import Action
-from perdure_engine.core.decide.auditing import note, status_of
-from perdure_engine.core.decide.requests import require_open, same_body
+from perdure_engine.core.decide.auditing import asked_for_by_somebody, note, status_of
+from perdure_engine.core.decide.requests import require_child, require_open, same_body
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionTerminated
 from perdure_engine.core.intents import TerminateWorkflow
 
 
 def decide(draft: Draft, intent: TerminateWorkflow) -> None:
+    require_child(draft.state, intent.child_of)
     closed = draft.state.folded.closed
     if isinstance(closed, WorkflowExecutionTerminated) and closed.request_id == intent.request_id:
         same_body(closed.body_hash, intent.body_hash)
@@ -20,7 +21,8 @@ def decide(draft: Draft, intent: TerminateWorkflow) -> None:
     terminate(
         draft, intent.reason, intent.details, intent.identity, intent.request_id, intent.body_hash
     )
-    note(draft, Action.TERMINATE, intent, before=before, after=status_of(draft))
+    if asked_for_by_somebody(intent):
+        note(draft, Action.TERMINATE, intent, before=before, after=status_of(draft))
 
 
 def terminate(

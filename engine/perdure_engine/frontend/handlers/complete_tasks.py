@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -47,11 +47,12 @@ async def complete_tasks(
     answered after the completion they came with was accepted: their callers see nothing that is not
     saved.
     """
+    cron_fault = frontend.cron.fault
     failures: list[tuple[int, BaseException]] = []
     waiting: list[tuple[int, Completion, asyncio.Future[Reply] | None]] = []
     for index, completion in enumerate(completions):
         try:
-            checked = _checked(completion)
+            checked = _checked(completion, cron_fault)
             intent = checked.intent
             future = None if intent is None else frontend.history.complete(intent)
         except Exception as error:
@@ -87,14 +88,14 @@ def refuse_commands(
     return Completion(failed, answers, refused)
 
 
-def _checked(completion: Completion | Rejected) -> Completion:
+def _checked(completion: Completion | Rejected, cron_fault: Callable[[str], str]) -> Completion:
     if isinstance(completion, Rejected):
         raise completion
     match completion.intent:
         case CompleteWorkflowTask() as done:
             try:
                 for index, command in enumerate(done.commands):
-                    check_command(index, command)
+                    check_command(index, command, cron_fault)
             except Rejected as rejected:
                 under = checks.under("workflow_task_success", rejected)
                 return refuse_commands(done, under, completion.answers)

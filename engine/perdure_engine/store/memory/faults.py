@@ -31,6 +31,11 @@ class Faults:
         """
         self._planned[operation, moment].append(error)
 
+    def forget(self, operation: str) -> None:
+        """What is planned for the operation does not happen."""
+        for moment in Moment:
+            self._planned.pop((operation, moment), None)
+
     async def meet(self, operation: str, moment: Moment) -> None:
         """Called by the store around each effect."""
         if self.pause is not None:

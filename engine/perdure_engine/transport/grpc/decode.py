@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -18,9 +18,13 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.ports.metrics import Metrics
+from perdure_engine.transport.grpc.errors import STATUS_CODES, Errors
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+OK = grpc.StatusCode.OK.name
+CANCELLED = grpc.StatusCode.CANCELLED.name
+
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Unary = Callable[[Any, Context], Awaitable[Message]]
 Stream = Callable[[AsyncIterator[Any], Context], AsyncGenerator[Message, None]]
@@ -40,42 +44,72 @@ def parser(method: MethodDescriptor) -> Callable[[bytes], Message]:
     return parsed
 
 
+class Measured(NamedTuple):
+    """Where the ends of one method's calls are counted. `now_s` is the event loop's time."""
+
+    metrics: Metrics
+    operation: str
+    now_s: Callable[[], float]
+
+    def ended(self, code: str, began_s: float) -> None:
+        self.metrics.requests.inc(self.operation, code)
+        self.metrics.request_seconds.observe(self.now_s() - began_s, self.operation)
+
+
 def method_handlers(
-    service: ServiceDescriptor, servicer: object, errors: Errors
+    service: ServiceDescriptor, servicer: object, errors: Errors, metrics: Metrics
 ) -> dict[str, Handler]:
-    """A handler for each method of the service; the servicer has a function of the same name."""
+    """A handler for each method of the service; the servicer has a function of the same name.
+    Made on the loop that will serve them."""
     handlers: dict[str, Handler] = {}
+    now_s = asyncio.get_running_loop().time
     for method in service.methods:
         function = getattr(servicer, method.name)
         parse = parser(method)
+        measured = Measured(metrics, method.name, now_s)
         handlers[method.name] = (
-            grpc.stream_stream_rpc_method_handler(_guarded_stream(function, parse, errors))
+            grpc.stream_stream_rpc_method_handler(
+                _guarded_stream(function, parse, errors, measured)
+            )
             if method.client_streaming
-            else grpc.unary_unary_rpc_method_handler(_guarded(function, parse, errors))
+            else grpc.unary_unary_rpc_method_handler(_guarded(function, parse, errors, measured))
         )
     return handlers
 
 
-def _guarded(function: Unary, parse: Callable[[bytes], Message], errors: Errors) -> Any:
+def _guarded(
+    function: Unary, parse: Callable[[bytes], Message], errors: Errors, measured: Measured
+) -> Any:
     async def call(raw: bytes, context: Context) -> bytes:
+        began_s, code = measured.now_s(), OK
         try:
             return (await function(parse(raw), context)).SerializeToString()
         except asyncio.CancelledError as error:
             if is_cancelled():
+                code = CANCELLED
                 raise
-            await errors.abort(context, error)
+            status = errors.status(error)
+            code = STATUS_CODES[status.code].name
+            await errors.abort(context, status)
         except Exception as error:
-            await errors.abort(context, error)
+            status = errors.status(error)
+            code = STATUS_CODES[status.code].name
+            await errors.abort(context, status)
+        finally:
+            measured.ended(code, began_s)
 
     return call
 
 
-def _guarded_stream(function: Stream, parse: Callable[[bytes], Message], errors: Errors) -> Any:
+def _guarded_stream(
+    function: Stream, parse: Callable[[bytes], Message], errors: Errors, measured: Measured
+) -> Any:
     async def call(raws: AsyncIterator[bytes], context: Context) -> None:
         async def requests() -> AsyncGenerator[Message, None]:
             async for raw in raws:
                 yield parse(raw)
 
+        began_s, code = measured.now_s(), OK
         # Written and not yielded: a generator that is cancelled at a yield is left to the garbage
         # collector, and so would be what it holds.
         try:
@@ -84,10 +118,17 @@ def _guarded_stream(function: Stream, parse: Callable[[bytes], Message], errors:
                     await context.write(response.SerializeToString())
         except asyncio.CancelledError as error:
             if is_cancelled():
+                code = CANCELLED
                 raise
-            await errors.abort(context, error)
+            status = errors.status(error)
+            code = STATUS_CODES[status.code].name
+            await errors.abort(context, status)
         except Exception as error:
-            await errors.abort(context, error)
+            status = errors.status(error)
+            code = STATUS_CODES[status.code].name
+            await errors.abort(context, status)
+        finally:
+            measured.ended(code, began_s)
 
     return call
 

@@ -69,10 +69,9 @@ class Errors:
         return encoded
 
     async def abort(
-        self, context: grpc.aio.ServicerContext[Any, Any], error: BaseException
+        self, context: grpc.aio.ServicerContext[Any, Any], status: status_pb2.Status
     ) -> Never:
-        """End the call with the error's status."""
-        status = self.status(error)
+        """End the call with a status of `status`."""
         await context.abort(
             STATUS_CODES[status.code],
             status.message,

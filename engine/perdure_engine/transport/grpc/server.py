@@ -9,6 +9,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no stubs are published for it
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  # likewise
 
+from perdure_api.internal.v1 import engine_service_pb2
 from perdure_api.v1 import (
     audit_service_pb2,
     batch_service_pb2,
@@ -19,9 +20,12 @@ from perdure_api.v1 import (
 )
 from perdure_engine.core import limits
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.ports.delivery import Receiver
+from perdure_engine.ports.metrics import Metrics
 from perdure_engine.transport.grpc.audit_service import AuditService
 from perdure_engine.transport.grpc.batch_service import BatchService
 from perdure_engine.transport.grpc.decode import method_handlers
+from perdure_engine.transport.grpc.engine_service import EngineService
 from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.namespace_service import NamespaceService
 from perdure_engine.transport.grpc.operator_service import OperatorService
@@ -45,9 +49,18 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 class GrpcServer:
     """Serves a frontend on one address. Start once; stop waits; stopping twice is fine."""
 
-    def __init__(self, frontend: Frontend, address: str) -> None:
-        """`address` is host:port; port 0 takes a free one, which `port` tells after `start`."""
+    def __init__(
+        self,
+        frontend: Frontend,
+        address: str,
+        receiver: Receiver | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """`address` is host:port; port 0 takes a free one, which `port` tells after `start`. `receiver` None: there
+        are no other nodes."""
+        self._metrics = metrics or Metrics()
         self._frontend = frontend
+        self._receiver = receiver
         self._address = address
         self._server: grpc.aio.Server | None = None
         self._health = health.aio.HealthServicer()
@@ -65,7 +78,7 @@ class GrpcServer:
         errors = Errors(self._frontend.ids)
         names = []
         for service, servicer in self._services(errors):
-            handlers = method_handlers(service, servicer, errors)
+            handlers = method_handlers(service, servicer, errors, self._metrics)
             server.add_registered_method_handlers(service.full_name, handlers)
             names.append(service.full_name)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -98,6 +111,10 @@ class GrpcServer:
             return descriptor
 
         frontend = self._frontend
+        engine: list[tuple[ServiceDescriptor, object]] = []
+        if self._receiver is not None:
+            service = EngineService(frontend, self._receiver)
+            engine.append((named(engine_service_pb2, "EngineService"), service))
         return [
             (
                 named(workflow_service_pb2, "WorkflowService"),
@@ -108,4 +125,5 @@ class GrpcServer:
             (named(operator_service_pb2, "OperatorService"), OperatorService(frontend)),
             (named(audit_service_pb2, "AuditService"), AuditService(frontend)),
             (named(batch_service_pb2, "BatchService"), BatchService(frontend)),
+            *engine,
         ]

@@ -13,11 +13,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from perdure_engine.ports.metrics import Metrics
+from perdure_engine.transport.http.metrics import MetricsPage
+
 GRACE_S = 1  # every answer is a line of text
 
 
-def application(ready: Callable[[], bool], about: Callable[[], str]) -> Starlette:
-    """`/health/live`: the loop turns. `/health/ready`: calls are welcome. `/`: a text for people."""
+def application(
+    ready: Callable[[], bool], about: Callable[[], str], metrics: Metrics | None = None
+) -> Starlette:
+    """`/health/live`: the loop turns. `/health/ready`: calls are welcome. `/metrics`: the figures.
+    `/`: a text for people."""
 
     async def show_about(_request: Request) -> Response:
         return PlainTextResponse(about())
@@ -35,6 +41,7 @@ def application(ready: Callable[[], bool], about: Callable[[], str]) -> Starlett
             Route("/", show_about),
             Route("/health/live", show_live),
             Route("/health/ready", show_ready),
+            Route("/metrics", MetricsPage(metrics or Metrics()).show),
         ]
     )
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from perdure.bench.bed import Bed
 from perdure.bench.report import Measured
-from perdure.bench.workloads.fan_out import w10
+from perdure.bench.workloads.fan_out import w10, w12
 from perdure.bench.workloads.kills import w9
 from perdure.bench.workloads.resume import w8
 from perdure.bench.workloads.signals import w6
 from perdure.bench.workloads.sleepers import w7
 from perdure.bench.workloads.throughput import w1, w2, w3
+from perdure.bench.workloads.updates import w11
 
 Run = Callable[[Bed, int, int], Awaitable[Measured]]
 
@@ -40,4 +41,6 @@ def workloads(window_s: float) -> Mapping[str, Workload]:
         "W8": Workload(w8, 2_000, 1),
         "W9": Workload(w9, 2_000, 256),
         "W10": Workload(w10, 500, 1),
+        "W11": Workload(w11, 500, 1),
+        "W12": Workload(w12, 1_000, 1),
     }

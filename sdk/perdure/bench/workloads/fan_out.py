@@ -1,10 +1,10 @@
-"""W10: one workflow starts many activities at once and gathers them."""
+"""W10 and W12: one workflow starts many activities at once and gathers, or maps, them."""
 
 from __future__ import annotations
 
 from perdure.bench.bed import Bed
 from perdure.bench.report import Measured, median_run
-from perdure.bench.workflows import FanOut
+from perdure.bench.workflows import FanOut, MapOut
 from perdure.bench.workloads.throughput import warm_up
 
 RUNS = 5
@@ -17,11 +17,20 @@ async def w10(bed: Bed, n: int, in_flight: int) -> Measured:
     return median_run([await _run(bed, n, str(number)) for number in range(RUNS)])
 
 
-async def _run(bed: Bed, n: int, name: str) -> Measured:
+async def w12(bed: Bed, n: int, in_flight: int) -> Measured:
+    """The same by `workflow.map`."""
+    await warm_up(bed, 50, 50)
+    await _run(bed, n, "warm-up", MapOut)
+    return median_run([await _run(bed, n, str(number), MapOut) for number in range(RUNS)])
+
+
+async def _run(
+    bed: Bed, n: int, name: str, workflow: type[FanOut] | type[MapOut] = FanOut
+) -> Measured:
     bed.say(f"Starting {n:,} activities at once")
     with bed.measuring():
         done = await bed.client.execute_workflow(
-            FanOut.run, n, id=bed.workflow_id(name), task_queue=bed.task_queue
+            workflow.run, n, id=bed.workflow_id(name), task_queue=bed.task_queue
         )
     assert done == n, f"{done} activities, not {n}"
     return Measured(

@@ -8,10 +8,14 @@ from typing import Any
 from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_engine.core import commands as core
 from perdure_engine.core.errors import invalid
+from perdure_engine.core.parents import ParentClosePolicy
+from perdure_engine.frontend.checks import uuid_bytes_or_none
 from perdure_engine.transport.grpc.convert.failures import failure_of
-from perdure_engine.transport.grpc.convert.intents import PRIORITY_DEFAULT
+from perdure_engine.transport.grpc.convert.intents import PRIORITY_DEFAULT, REUSE_POLICIES
 from perdure_engine.transport.grpc.convert.retries import policy_of
 from perdure_engine.transport.grpc.convert.search_attributes import attributes_of
+
+CLOSE_POLICIES = {0: ParentClosePolicy.TERMINATE, **{int(p): p for p in ParentClosePolicy}}
 
 
 def commands_of(messages: Sequence[pb.Command]) -> list[core.Command]:
@@ -120,6 +124,60 @@ def _upsert_search_attributes(
     return core.UpsertSearchAttributes(attributes_of(at, message.search_attributes))
 
 
+def _start_child_workflow(field: str, message: pb.StartChildWorkflow) -> core.StartChildWorkflow:
+    at = f"{field}.start_child_workflow"
+    policy = CLOSE_POLICIES.get(message.parent_close_policy)
+    if policy is None:
+        raise invalid(f"{at}.parent_close_policy", "is not a policy")
+    reuse = REUSE_POLICIES.get(message.id_reuse_policy)
+    if reuse is None:
+        raise invalid(f"{at}.id_reuse_policy", "is not a policy")
+    return core.StartChildWorkflow(
+        workflow_id=message.workflow_id,
+        workflow_type=message.workflow_type,
+        task_queue=message.task_queue,
+        input=message.input,
+        header=message.header,
+        execution_timeout_ms=message.execution_timeout_ms,
+        run_timeout_ms=message.run_timeout_ms,
+        task_timeout_ms=message.task_timeout_ms,
+        retry_policy=policy_of(message.retry_policy) if message.HasField("retry_policy") else None,
+        parent_close_policy=policy,
+        id_reuse_policy=reuse,
+        cron_schedule=message.cron_schedule,
+        memo=message.memo,
+        search_attributes=attributes_of(f"{at}.search_attributes", message.search_attributes),
+        priority=message.priority,
+        static_summary=message.static_summary,
+        static_details=message.static_details,
+    )
+
+
+def _signal_external_workflow(
+    field: str, message: pb.SignalExternalWorkflow
+) -> core.SignalExternalWorkflow:
+    return core.SignalExternalWorkflow(
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none(f"{field}.signal_external_workflow.run_id", message.run_id),
+        signal_name=message.signal_name,
+        input=message.input,
+        header=message.header,
+        child_workflow_only=message.child_workflow_only,
+    )
+
+
+def _request_cancel_external_workflow(
+    field: str, message: pb.RequestCancelExternalWorkflow
+) -> core.RequestCancelExternalWorkflow:
+    at = f"{field}.request_cancel_external_workflow"
+    return core.RequestCancelExternalWorkflow(
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none(f"{at}.run_id", message.run_id),
+        child_workflow_only=message.child_workflow_only,
+        reason=message.reason,
+    )
+
+
 COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "schedule_activity": _schedule_activity,
     "request_cancel_activity": _request_cancel_activity,
@@ -135,4 +193,7 @@ COMMANDS: dict[str, Callable[[str, Any], core.Command]] = {
     "record_marker": _record_marker,
     "modify_properties": _modify_properties,
     "upsert_search_attributes": _upsert_search_attributes,
+    "start_child_workflow": _start_child_workflow,
+    "signal_external_workflow": _signal_external_workflow,
+    "request_cancel_external_workflow": _request_cancel_external_workflow,
 }

@@ -10,8 +10,10 @@ import msgspec
 from perdure_api.v1 import event_pb2
 from perdure_engine.core import events as core
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.parents import Parent
 from perdure_engine.transport.grpc.convert.failures import failure_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
+from perdure_engine.transport.grpc.convert.outside_events import OUTSIDE
 from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
 
@@ -57,6 +59,17 @@ def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
         "static_details": e.static_details,
         "search_attributes": attribute_fields(e.search_attributes) if e.search_attributes else (),
         **(_continued(e) if e.execution_deadline_us or e.cron_schedule or e.initiator else {}),
+        **(_parent(e.parent) if e.parent is not None else {}),
+    }
+
+
+def _parent(parent: Parent) -> Fields:
+    return {
+        "parent_workflow_id": parent.workflow_id,
+        "parent_run_id": uuid_text(parent.run_id),
+        "parent_initiated_event_id": parent.initiated_event_id,
+        "root_workflow_id": parent.root_workflow_id,
+        "root_run_id": uuid_text(parent.root_run_id),
     }
 
 
@@ -404,4 +417,5 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
         "upsert_workflow_search_attributes",
         _upsert_workflow_search_attributes,
     ),
+    **OUTSIDE,
 }

@@ -18,6 +18,7 @@ KIND_OF_INFO = {
     "server": FailureKind.SERVER,
     "activity": FailureKind.ACTIVITY,
     "worker_lost": FailureKind.WORKER_LOST,
+    "child_workflow": FailureKind.CHILD_WORKFLOW,
 }
 
 
@@ -86,8 +87,22 @@ def _info(field: str, which: str, message: common_pb2.Failure) -> dict[str, Any]
             }
         case "worker_lost":
             return {"identity": cut(message.worker_lost.identity, limits.IDENTITY_BYTES_MAX)}
+        case "child_workflow":
+            return _child_workflow(message.child_workflow)
         case _:
             return {}
+
+
+def _child_workflow(child: common_pb2.ChildWorkflowFailureInfo) -> dict[str, Any]:
+    return {
+        "category": cut(child.namespace, limits.NAMESPACE_BYTES_MAX),
+        "activity_id": cut(child.workflow_id, limits.WORKFLOW_ID_BYTES_MAX),
+        "identity": cut(child.run_id, limits.IDENTITY_BYTES_MAX),
+        "type": cut(child.workflow_type, limits.NAME_BYTES_MAX),
+        "scheduled_event_id": child.initiated_event_id,
+        "started_event_id": child.started_event_id,
+        "retry_state": _member(RetryState, child.retry_state),
+    }
 
 
 def failure_fields(failure: Failure | None) -> Fields:
@@ -136,6 +151,16 @@ def _info_fields(failure: Failure) -> tuple[str, Fields]:
             }
         case FailureKind.WORKER_LOST:
             return "worker_lost", {"identity": failure.identity}
+        case FailureKind.CHILD_WORKFLOW:
+            return "child_workflow", {
+                "namespace": failure.category,
+                "workflow_id": failure.activity_id,
+                "run_id": failure.identity,
+                "workflow_type": failure.type,
+                "initiated_event_id": failure.scheduled_event_id,
+                "started_event_id": failure.started_event_id,
+                "retry_state": failure.retry_state,
+            }
 
 
 def failure_message(failure: Failure) -> common_pb2.Failure:

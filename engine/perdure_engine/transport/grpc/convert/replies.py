@@ -158,7 +158,29 @@ def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
         cron_schedule=reply.cron_schedule,
         first_task_time_us=reply.first_task_us,
         execution_deadline_us=reply.execution_deadline_us,
+        pending_children=[_pending_child(child) for child in reply.children],
+        **_relatives(reply),
     )
+
+
+def _relatives(reply: replies.Description) -> Fields:
+    parent = reply.parent
+    return {
+        "parent_workflow_id": parent.workflow_id if parent is not None else "",
+        "parent_run_id": uuid_text(parent.run_id) if parent is not None else "",
+        "root_workflow_id": reply.root_workflow_id,
+        "root_run_id": _optional_id(reply.root_run_id),
+    }
+
+
+def _pending_child(child: replies.PendingChild) -> Fields:
+    return {
+        "workflow_id": child.workflow_id,
+        "run_id": _optional_id(child.run_id),
+        "workflow_type": child.workflow_type,
+        "initiated_event_id": child.initiated_event_id,
+        "parent_close_policy": child.parent_close_policy,
+    }
 
 
 def _optional_id(raw: bytes) -> str:

@@ -1,0 +1,132 @@
+"""Where the engine's figures come from that no room knows alone: gauges, and the database's times."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+
+from perdure_engine.core.tasks import TaskKind
+from perdure_engine.history.service import HistoryService
+from perdure_engine.matching.matcher import Matcher
+from perdure_engine.matching.queue import KIND_NAMES
+from perdure_engine.ports.metrics import OTHER, SERIES_MAX, Metrics, Reading
+from perdure_engine.ports.store import Batch, Fence, FenceState, Removal, Sweep
+from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
+
+US = 1_000_000
+
+
+class MeasuredStore(SqlStore):
+    """The SQL store, with the time that its writes take.
+
+    Each renewal of the node's lease is a sample of database time too: commits bring samples, but an
+    idle node has none, and its clock may run faster than the database's until its next timer.
+    """
+
+    sample: Callable[[int], None]
+
+    def __init__(self, config: SqlStoreConfig, metrics: Metrics) -> None:
+        super().__init__(config)
+        self._metrics = metrics
+
+    async def renew_node(
+        self, node_id: bytes, address: str, region: str, roles: str, incarnation: int, lease_ms: int
+    ) -> int:
+        began_s = time.perf_counter()
+        now_us = await super().renew_node(node_id, address, region, roles, incarnation, lease_ms)
+        self._metrics.lease_renew_seconds.observe(time.perf_counter() - began_s)
+        self.sample(now_us)
+        return now_us
+
+    async def commit(self, batch: Batch) -> int:
+        began_s = time.perf_counter()
+        try:
+            return await super().commit(batch)
+        finally:
+            self._took("commit", began_s)
+
+    async def sweep(self, sweep: Sweep) -> int:
+        began_s = time.perf_counter()
+        try:
+            return await super().sweep(sweep)
+        finally:
+            self._took("sweep", began_s)
+
+    async def remove_runs(self, removal: Removal) -> int:
+        began_s = time.perf_counter()
+        try:
+            return await super().remove_runs(removal)
+        finally:
+            self._took("remove_runs", began_s)
+
+    async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:
+        began_s = time.perf_counter()
+        try:
+            return await super().bump_fences(fences, new_owner_id)
+        finally:
+            self._took("bump_fences", began_s)
+
+    def _took(self, op: str, began_s: float) -> None:
+        self._metrics.db_txn_seconds.observe(time.perf_counter() - began_s, op)
+
+
+def read_gauges(
+    metrics: Metrics,
+    history: HistoryService,
+    matcher: Matcher,
+    db_now_us: Callable[[], int],
+) -> None:
+    """Names the sources of all gauges. They are read when somebody looks."""
+
+    def backlog() -> Reading:
+        return by_queue(
+            (name, kind, info.backlog_count) for name, kind, info in matcher.described()
+        )
+
+    def pollers() -> Reading:
+        return by_queue((name, kind, info.pollers) for name, kind, info in matcher.described())
+
+    def ages() -> Reading:
+        now_us = db_now_us()
+        oldest: dict[tuple[str, ...], float] = {}
+        for name, kind, info in matcher.described():
+            if info.oldest_ready_us:
+                labels = (name, KIND_NAMES[kind])
+                age_s = max(0, now_us - info.oldest_ready_us) / US
+                oldest[labels] = max(age_s, oldest.get(labels, 0.0))
+        return sorted(oldest.items(), key=lambda one: -one[1])[:SERIES_MAX]
+
+    def unasked() -> float:
+        return sum(info.backlog_count for _, _, info in matcher.described() if not info.pollers)
+
+    def timer_lag() -> Reading:
+        lag_us = max((shard.timers.lag_us() for shard in history.shards()), default=0)
+        return [(("timers",), lag_us / US)]
+
+    metrics.inflight_polls.read_number(matcher.waiting_polls)
+    metrics.backlog_count.read_from(backlog)
+    metrics.backlog_age_seconds.read_from(ages)
+    metrics.pollers.read_from(pollers)
+    metrics.no_poller_tasks.read_number(unasked)
+    metrics.shards_owned.read_number(lambda: len(history.owned()))
+    metrics.runs_in_memory.read_number(lambda: sum(len(one.runs) for one in history.shards()))
+    metrics.runs_quarantined.read_number(
+        lambda: sum(len(one.quarantined) for one in history.shards())
+    )
+    metrics.inbox_intents.read_number(lambda: sum(len(one.inbox) for one in history.shards()))
+    metrics.queue_lag_seconds.read_from(timer_lag)
+    metrics.clock_skew_seconds.read_number(lambda: time.time() - db_now_us() / US)
+    metrics.tzdata_version_info.read_from(lambda: [((version("tzdata"),), 1.0)])
+
+
+def by_queue(numbers: Iterable[tuple[str, TaskKind, int]]) -> Reading:
+    """Summed over namespaces, which may share names; past SERIES_MAX the smallest go together."""
+    totals: Counter[tuple[str, ...]] = Counter()
+    for name, kind, number in numbers:
+        totals[name, KIND_NAMES[kind]] += number
+    for labels, number in totals.most_common()[SERIES_MAX:]:
+        del totals[labels]
+        totals[OTHER, labels[1]] += number
+    return list(totals.items())

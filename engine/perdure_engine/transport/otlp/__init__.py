@@ -1,0 +1,1 @@
+"""OTLP: the engine's figures, sent to a collector."""

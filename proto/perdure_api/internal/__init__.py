@@ -1,0 +1,1 @@
+"""What the nodes of a cluster say to each other: no part of the public API."""

@@ -1,0 +1,1 @@
+"""Version 1 of it. Import the generated modules by name."""
