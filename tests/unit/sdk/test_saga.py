@@ -234,11 +234,9 @@ def test_a_child_workflow_is_a_step_and_a_compensation() -> None:
     assert names(run.task()) == ["StartChildWorkflow undo refund"]
     run.child_started("undo")
     run.child_completed("undo")
-    assert names(run.task()) == [
-        "RecordMarker compensation refund completed",
-        "CompleteWorkflow ['do', []]",
-    ]
-    assert names(run.replay()) == ["CompleteWorkflow ['do', []]"]
+    last = ["RecordMarker compensation refund completed", "CompleteWorkflow ['do', []]"]
+    assert names(run.task()) == last
+    assert names(run.replay()) == last
 
 
 def test_cancelling_the_run_does_not_reach_a_compensating_child() -> None:
@@ -251,8 +249,9 @@ def test_cancelling_the_run_does_not_reach_a_compensating_child() -> None:
     assert run.task() == []
     run.child_started("undo")
     run.child_completed("undo")
-    assert names(run.task()) == ["RecordMarker compensation refund completed", "CancelWorkflow"]
-    assert names(run.replay()) == ["CancelWorkflow"]
+    last = ["RecordMarker compensation refund completed", "CancelWorkflow"]
+    assert names(run.task()) == last
+    assert names(run.replay()) == last
 
 
 def test_a_compensating_child_that_fails_waits_for_an_operator_under_its_own_name() -> None:
