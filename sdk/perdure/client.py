@@ -25,6 +25,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from perdure._client.async_activity import AsyncActivities, AsyncActivityHandle
 from perdure._client.core import ClientCore
+from perdure._client.entities import ClientEntities, EntityHandle
 from perdure._client.handle import WorkflowHandle
 from perdure._client.history import WorkflowHistory
 from perdure._client.operator import Operator
@@ -96,6 +97,7 @@ __all__ = [
     "BrokenChain",
     "Client",
     "ClusterInfo",
+    "EntityHandle",
     "HistoryEvent",
     "NamespaceInfo",
     "NodeInfo",
@@ -151,7 +153,7 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client(ClientUpdates, AsyncActivities):
+class Client(ClientUpdates, AsyncActivities, ClientEntities):
     """A connection to one namespace of an engine. Made by `connect`."""
 
     def __init__(self, core: ClientCore) -> None:

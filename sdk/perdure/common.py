@@ -17,10 +17,17 @@ from perdure._search_attributes import (
 )
 
 __all__ = [
+    "ENTITY_CALL_PREFIX",
+    "ENTITY_DESTROY",
+    "ENTITY_MOVED",
+    "ENTITY_RESERVED",
+    "ENTITY_TELL_BYTES_MAX",
     "SAGA_SIGNAL",
     "ActivityOptionsUpdate",
     "Priority",
     "RawValue",
+    "ResetReapplyExcludeType",
+    "ResetType",
     "RetryPolicy",
     "SearchAttributeIndexedValueType",
     "SearchAttributeKey",
@@ -35,6 +42,20 @@ __all__ = [
 SAGA_SIGNAL = "__perdure_saga"
 """What a run hears whose saga has a compensation that failed: {"action": "retry" or "skip"}, and
 a "reason" for people. Sent by `perdure workflow saga`."""
+
+ENTITY_RESERVED = "perdure:"
+"""Begins the names of an entity's calls that are Perdure's own (the engine keeps `__` to itself)."""
+ENTITY_DESTROY = f"{ENTITY_RESERVED}destroy"
+"""The call that makes an entity's key as if it had never been used."""
+ENTITY_MOVED = "__perdure_entity_moved"
+"""The failure type of a call that an entity's run has handed to the next one: ask again, with the
+same update id."""
+ENTITY_CALL_PREFIX = "call:"
+"""Begins the update ids that clients make for calls of entities. They need not be remembered for
+long: nobody repeats them but the client itself, for a minute."""
+ENTITY_TELL_BYTES_MAX = 32 * 1024
+"""Arguments of a call that an entity's run can hand to the next one. Those of a larger call are sent
+again by its caller, so a call that has none must not be larger."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,3 +141,21 @@ class WorkflowStatus(IntEnum):
     TERMINATED = 5
     CONTINUED_AS_NEW = 6
     TIMED_OUT = 7
+    PAUSED = 8
+    """Open, and held back by an operator."""
+
+
+class ResetType(IntEnum):
+    """Which workflow task a reset goes to, when it names no event."""
+
+    FIRST_WORKFLOW_TASK = 1
+    LAST_WORKFLOW_TASK = 2
+    BUILD_ID = 3
+    """The first one that a build completed."""
+
+
+class ResetReapplyExcludeType(IntEnum):
+    """What came in after the point of a reset, and is not to be applied again."""
+
+    SIGNAL = 1
+    UPDATE = 2

@@ -183,6 +183,8 @@ class CompositePayloadConverter(PayloadConverter):
         self.converters = {one.encoding: one for one in converters}
 
     def to_payload(self, value: Any) -> Payload:
+        if type(value) is RawValue:
+            return value.payload
         for one in self.converters.values():
             try:
                 payload = one.to_payload(value)
@@ -195,7 +197,7 @@ class CompositePayloadConverter(PayloadConverter):
 
     def from_payload(self, payload: Payload, type_hint: Any = Any) -> Any:
         one = self.converters.get(payload.encoding)
-        if one is None:
+        if one is None or type_hint is RawValue:
             return super().from_payload(payload, type_hint)
         try:
             return one.from_payload(payload, None if type_hint is Any else type_hint)

@@ -28,7 +28,8 @@ PerdureError
 │       ├── UnknownKeyError           encrypted by a key that is not here
 │       ├── PayloadAlteredError       the bytes are not those that were written
 │       ├── DecompressionError        it would grow beyond what is allowed, or is no such data
-│       └── ExternalPayloadError      it lies in external storage, and cannot be had from there
+│       ├── ExternalPayloadError      it lies in external storage, and cannot be had from there
+│       └── EntityStateError          what is saved of an entity does not fit its class
 └── WorkflowTaskError                 a defect: the workflow *task* fails and is retried
     ├── NondeterminismError           the code does not do what the history says it did
     ├── RestrictedWorkflowAccessError the code used a clock, randomness, network, file, thread
@@ -460,6 +461,10 @@ class DecompressionError(PayloadDecodeError):
 
 
 class ExternalPayloadError(PayloadDecodeError):
+    pass
+
+
+class EntityStateError(PayloadDecodeError):
     pass
 
 

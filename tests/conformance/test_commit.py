@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.conformance.owner import (
     COMPLETED,
+    PAUSED,
     QUEUE,
     RUNNING,
     Owner,
@@ -211,6 +212,25 @@ async def test_invariants_are_constraints_too(store: Store, owner: Owner, row: s
 
     assert refused.value.sqlstate == "23514"
     assert (await whole_run(store, run))[0] is None
+
+
+async def test_a_run_that_is_paused_is_listed_so_while_it_is_open(
+    store: Store, owner: Owner
+) -> None:
+    """Lists only: heads and current runs say whether a run is open, and it is."""
+    (run,) = owner.runs(1)
+    batch = owner.start_batch([run])
+    batch.visibility = [batch.visibility[0]._replace(status=PAUSED, close_us=run.start_us)]
+    with pytest.raises(BatchRefused) as closed:
+        await owner.commit(batch)
+    assert closed.value.sqlstate == "23514"
+
+    batch.visibility = [batch.visibility[0]._replace(status=PAUSED, close_us=None)]
+    batch.executions = [batch.executions[0]._replace(status=PAUSED)]
+    with pytest.raises(BatchRefused):
+        await owner.commit(batch)
+    batch.executions = [batch.executions[0]._replace(status=RUNNING)]
+    await owner.commit(batch)
 
 
 async def test_a_batch_without_fences_and_rows_is_harmless(store: Store) -> None:

@@ -122,7 +122,24 @@ class Doubles:
         return sum(doubled.values)
 
 
-WORKFLOWS = [Order, Failing, Labelled, Sleeping, Echo, Doubles, Buying]
+@workflow.entity
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    @workflow.entity_handler
+    def add(self, number: int) -> int:
+        if number < 0:
+            raise ApplicationError("only up", type="Down")
+        self.count += number
+        return self.count
+
+    @workflow.entity_reader
+    def value(self) -> int:
+        return self.count
+
+
+WORKFLOWS = [Order, Failing, Labelled, Sleeping, Echo, Doubles, Buying, Counter]
 ACTIVITIES = [double, refund]
 
 

@@ -65,6 +65,30 @@ def test_an_order_from_its_start_to_its_result(dev: CommandLine) -> None:
     assert len(events) == row["history_length"]
 
 
+def test_a_virtual_object(dev: CommandLine) -> None:
+    add = ("entity", "call", "Counter", "c-1", "add")
+    unknown = dev.run(*add, "-i", "5")
+    first = dev.run(*add, "-i", "5", "-q", "lab", "--id", "order-1")
+    again = dev.run(*add, "-i", "5", "--id", "order-1")
+    told = dev.run("entity", "tell", "Counter", "c-1", "add", "-i", "2")
+    refused = dev.run(*add, "-i", "-1", "--timeout", "60s")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "Counter c-1 does not exist yet: give --task-queue" in unknown.stderr
+    assert (first.stdout, again.stdout) == ("5\n", "5\n"), first.stderr + again.stderr
+    assert (told.returncode, told.stdout) == (0, ""), told.stderr
+    assert refused.returncode == 4
+    assert "only up" in refused.stderr
+
+    assert dev.run("entity", "read", "Counter", "c-1", "value").stdout == "7\n"
+    described = dev.run("entity", "describe", "Counter", "c-1", "-o", "json")
+    assert json.loads(described.stdout)["id"] == "Counter/c-1"
+    listed = dev.run("entity", "list", "Counter", "--key-prefix", "c-", "-o", "json")
+    assert [json.loads(line)["key"] for line in listed.stdout.splitlines()] == ["c-1"]
+
+    assert dev.run("entity", "destroy", "Counter", "c-1").returncode == 0
+    assert "c-1" not in dev.run("entity", "list", "Counter").stdout
+
+
 def test_updates_of_an_order(dev: CommandLine) -> None:
     dev.run("workflow", "start", "Order", *START, "order-2", "-i", '{"amount": 7}')
     update = ("workflow", "update")
@@ -83,6 +107,34 @@ def test_updates_of_an_order(dev: CommandLine) -> None:
     assert (refused.returncode, refused.stdout) == (4, "")
     assert "The update failed: Empty: nothing to note" in refused.stderr
     assert unknown.returncode == 3
+
+
+def test_an_order_is_paused_goes_on_and_is_reset(dev: CommandLine) -> None:
+    dev.run("workflow", "start", "Order", *START, "order-3", "-i", '{"cents": 5}')
+    state = dev.run("workflow", "query", "order-3", "state")
+    assert json.loads(state.stdout) == "waiting"
+    paused = dev.run("workflow", "pause", "order-3", "--reason", "audit")
+    assert (paused.returncode, paused.stderr) == (0, "order-3 is paused.\n")
+    why = dev.run("workflow", "why", "order-3")
+    assert re.match(r"It waits for an operator to unpause it: paused by \S+: audit\.", why.stdout)
+    counted = dev.run("workflow", "count", "--status", "paused", "--id-prefix", "order-3")
+    assert counted.stdout == "1\n"
+    assert dev.run("workflow", "pause", "order-3").returncode == 1
+    assert dev.run("workflow", "unpause", "order-3").returncode == 0
+    dev.run("workflow", "signal", "order-3", "shipped", "-i", '"T-3"')
+    first = dev.run("workflow", "result", "order-3", "--timeout", "60s")
+
+    to = ("--type", "first-workflow-task", "--reapply-exclude", "update", "--reason", "again")
+    reset = dev.run("workflow", "reset", "order-3", *to, "-o", "json")
+    assert reset.returncode == 0, reset.stderr
+    new = json.loads(reset.stdout)["run_id"]
+    result = dev.run("workflow", "result", "order-3", "--timeout", "60s")
+    assert json.loads(result.stdout) == json.loads(first.stdout)
+    described = json.loads(dev.run("workflow", "describe", "order-3", "-o", "json").stdout)
+    assert described["run_id"] == new != described["reset_from_run_id"]
+    bad = dev.run("workflow", "reset", "order-3", "--event-id", "2")
+    assert bad.returncode == 2
+    assert "workflow_task_finish_event_id" in bad.stderr
 
 
 def test_search_attributes_from_a_start_to_a_count(dev: CommandLine) -> None:

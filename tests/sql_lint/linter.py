@@ -33,7 +33,10 @@ QUERIES: Final = frozenset(
         *("VariableShowStmt", "WithClause", "DefElem"),
     }
 )
-SCHEMA: Final = frozenset({"ColumnDef", "Constraint", "CreateStmt", "IndexStmt", "ViewStmt"})
+SCHEMA: Final = frozenset(
+    {"ColumnDef", "Constraint", "CreateStmt", "IndexStmt", "ViewStmt"}
+    | {"AlterTableStmt", "AlterTableCmd"}
+)
 
 TYPES: Final = frozenset(
     {"int2", "int4", "int8", "text", "bytea", "uuid", "bool", "timestamptz", "jsonb", "numeric"}
@@ -352,8 +355,32 @@ def _repeatable(statement: Node) -> Iterator[str]:
     elif _is(statement, "ViewStmt"):
         if not statement.replace or statement.options or statement.withCheckOption.value:
             yield "a view without OR REPLACE, or with options"
+    elif _is(statement, "AlterTableStmt"):
+        yield from _checks_only(statement)
     else:
         yield f"{type(statement).__name__} is no migration step"
+
+
+def _checks_only(statement: Node) -> Iterator[str]:
+    """Of a table that is there, a check may go, come (looking at no row yet) and be validated.
+
+    One that comes is dropped by a step before it in the same revision: so the revision can be repeated.
+    """
+    if len(statement.cmds) != 1 or statement.missing_ok:
+        yield "more than one change, or of a table that may not be there"
+    for command in statement.cmds:
+        match command.subtype:
+            case enums.AlterTableType.AT_DropConstraint:
+                if not command.missing_ok or command.behavior != enums.DropBehavior.DROP_RESTRICT:
+                    yield "a constraint dropped without IF EXISTS, or with CASCADE"
+            case enums.AlterTableType.AT_AddConstraint:
+                check = command.def_.contype == enums.ConstrType.CONSTR_CHECK
+                if not check or not command.def_.skip_validation:
+                    yield "a constraint added that is no check, or is not NOT VALID"
+            case enums.AlterTableType.AT_ValidateConstraint:
+                pass
+            case other:
+                yield f"{other.name} is no migration step"
 
 
 def _schema(statement: Node) -> Iterator[str]:

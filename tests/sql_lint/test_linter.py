@@ -102,6 +102,9 @@ GOOD_STEPS = [
     "insert into t (a) values (1) on conflict (a) do nothing",
     "create index if not exists t_a on t using gin (a) where a <> '{}'::jsonb",
     "create or replace view t_v as select t.a from t",
+    "alter table t drop constraint if exists t_a",
+    "alter table t add constraint t_a check (a between 1 and 8) not valid",
+    "alter table t validate constraint t_a",
 ]
 
 BAD_STEPS = {
@@ -133,6 +136,13 @@ BAD_STEPS = {
     "create index if not exists t_a on t (a text_pattern_ops)": "operator class",
     "insert into t (a) values (1)": "an INSERT that cannot be repeated",
     "drop table t": "DropStmt is no migration step",
+    "alter table t add column b int4": "AT_AddColumn is no migration step",
+    "alter table t drop constraint t_a": "without IF EXISTS",
+    "alter table t drop constraint if exists t_a cascade": "with CASCADE",
+    "alter table t add constraint t_a check (a between 1 and 8)": "not NOT VALID",
+    "alter table t add constraint t_a unique (a)": "that is no check",
+    "alter table t add check (a between 1 and 8) not valid": "a constraint without a name",
+    "alter table t drop constraint if exists a, drop constraint if exists b": "more than one change",
     "do $$ begin end $$": "DoStmt is no migration step",
 }
 

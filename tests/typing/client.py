@@ -136,6 +136,8 @@ async def talking(client: Client) -> None:
     AMOUNT.value_set(1)
     AMOUNT.value_set("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no int
 
+    assert_type(await handle.reset(event_id=4), WorkflowHandle[One, list[str]])
+
     await handle.signal(One.tell, "x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # no int
     other = client.get_workflow_handle_for(Two.run, "b")
     await other.signal(One.poke)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # not of Two

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from perdure_engine.core import events as ev
@@ -90,6 +91,7 @@ def _close(event_type: EventType) -> Callable[[Folded, Any], None]:
         folded.timers.clear()
         folded.workflow_task = WorkflowTaskPhase.NONE
         folded.workflow_task_scheduled_id = 0
+        folded.paused = None
 
     return close
 
@@ -106,8 +108,24 @@ def _cancel_requested(folded: Folded, event: ev.WorkflowExecutionCancelRequested
     _remember(folded, event)
 
 
+def _paused(folded: Folded, event: ev.WorkflowExecutionPaused) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_PAUSED)
+    folded.paused = event
+    _remember(folded, event)
+
+
+def _unpaused(folded: Folded, event: ev.WorkflowExecutionUnpaused) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_UNPAUSED)
+    folded.paused = None
+    _remember(folded, event)
+
+
 def _remember(
-    folded: Folded, event: ev.WorkflowExecutionSignaled | ev.WorkflowExecutionCancelRequested
+    folded: Folded,
+    event: ev.WorkflowExecutionSignaled
+    | ev.WorkflowExecutionCancelRequested
+    | ev.WorkflowExecutionPaused
+    | ev.WorkflowExecutionUnpaused,
 ) -> None:
     """The caller's request id is known from now on; every so often, since when (`core.decide.requests`)."""
     known = folded.request_ids
@@ -138,6 +156,15 @@ def _task_completed(folded: Folded, event: ev.WorkflowTaskCompleted) -> None:
 
 def _task_failed(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
     _task_ended(folded, EventType.WORKFLOW_TASK_FAILED)
+    if event.base_run_id:
+        _begin_anew(folded, event)
+
+
+def _begin_anew(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
+    """After a reset what waits for an outcome is scheduled again: its timeouts count from now on."""
+    for activity in folded.activities.values():
+        activity.scheduled = msgspec.structs.replace(activity.scheduled, time_us=event.time_us)
+        activity.key_run_id = activity.key_run_id or event.base_run_id
 
 
 def _task_timed_out(folded: Folded, event: ev.WorkflowTaskTimedOut) -> None:
@@ -369,4 +396,6 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     out.ExternalWorkflowExecutionCancelRequested: _external_ended(
         EventType.EXTERNAL_WORKFLOW_EXECUTION_CANCEL_REQUESTED
     ),
+    ev.WorkflowExecutionPaused: _paused,
+    ev.WorkflowExecutionUnpaused: _unpaused,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure_engine.core import limits
 from perdure_engine.core.closing import following as following
+from perdure_engine.core.events import ClosingEvent, WorkflowExecutionTerminated
 from perdure_engine.core.messages import root_of
 from perdure_engine.core.replies import (
     Closed,
@@ -23,6 +24,7 @@ def describe(state: RunState) -> Description:
     task = state.tasks.get(WORKFLOW_TASK_KEY)
     waits = state.timer_rows.get((TimerKind.CRON_OR_RETRY_BACKOFF, 0))
     root_workflow_id, root_run_id = root_of(state)
+    pause = folded.paused
     return Description(
         info=run_info(state),
         execution_timeout_ms=started.execution_timeout_ms,
@@ -44,6 +46,12 @@ def describe(state: RunState) -> Description:
         parent=started.parent,
         root_workflow_id=root_workflow_id,
         root_run_id=root_run_id,
+        pause_us=pause.time_us if pause is not None else 0,
+        pause_identity=pause.identity if pause is not None else "",
+        pause_reason=pause.reason if pause is not None else "",
+        original_run_id=started.original_run_id,
+        reset_from_run_id=started.reset_from_run_id,
+        reset_run_id=reset_run(folded.closed),
     )
 
 
@@ -83,6 +91,11 @@ def run_info(state: RunState) -> RunInfo:
         stuck_reason=failure.message if failure is not None else "",
         search_attributes=folded.search_attributes,
     )
+
+
+def reset_run(closed: ClosingEvent | None) -> bytes:
+    """The run of the reset that ended a run; b"": something else did, or it is open."""
+    return closed.reset_run_id if isinstance(closed, WorkflowExecutionTerminated) else b""
 
 
 def closed_reply(state: RunState) -> Closed:

@@ -229,6 +229,8 @@ class Draft:
             ready_us=self.env.now_us,
             aside=aside,
         )
+        if self.state.folded.paused is not None:
+            record.state = TaskState.PAUSED
         if aside is not None:
             if aside.pause is not None:
                 record.state = TaskState.PAUSED
@@ -250,6 +252,8 @@ class Draft:
             priority=started.priority,
             ready_us=self.env.now_us,
         )
+        if self.state.folded.paused is not None:
+            record.state = TaskState.PAUSED
         self.put_task(record, key)
         return record
 

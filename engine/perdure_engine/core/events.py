@@ -64,6 +64,8 @@ class EventType(enum.IntEnum):
     SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED = 37
     SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED = 38
     EXTERNAL_WORKFLOW_EXECUTION_SIGNALED = 39
+    WORKFLOW_EXECUTION_PAUSED = 58
+    WORKFLOW_EXECUTION_UNPAUSED = 59
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -76,6 +78,7 @@ class WorkflowTaskFailedCause(enum.IntEnum):
     PAYLOAD_DECODE = 6
     DEADLOCK = 7
     BAD_UPDATE = 8
+    RESET_WORKFLOW = 9
     PENDING_CHILD_WORKFLOWS_LIMIT_EXCEEDED = 12
     PENDING_SIGNALS_LIMIT_EXCEEDED = 13
     PENDING_REQUEST_CANCEL_LIMIT_EXCEEDED = 14
@@ -123,6 +126,8 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     request_ids: tuple[tuple[bytes, bytes, int], ...] = ()
     search_attributes: Attributes = ()
     parent: Parent | None = None
+    original_run_id: bytes = b""  # whose start this was at first; b"": this run's own
+    reset_from_run_id: bytes = b""  # whose history this run's begins with
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
@@ -176,6 +181,9 @@ class WorkflowTaskFailed(EventBase, frozen=True, array_like=True, tag=9):
     cause: WorkflowTaskFailedCause
     failure: Failure | None
     identity: str
+    base_run_id: bytes = b""  # RESET_WORKFLOW: what stands before this event is that run's history
+    new_run_id: bytes = b""  # and the run that began here
+    fork_event_id: int = 0  # the last event that both have
 
 
 class ActivityTaskScheduled(EventBase, frozen=True, array_like=True, tag=10):
@@ -283,6 +291,7 @@ class WorkflowExecutionTerminated(EventBase, frozen=True, array_like=True, tag=2
     identity: str
     request_id: bytes
     body_hash: bytes
+    reset_run_id: bytes = b""  # the run of the reset that ended this one
 
 
 class WorkflowExecutionContinuedAsNew(EventBase, frozen=True, array_like=True, tag=28):
@@ -355,6 +364,22 @@ class UpsertWorkflowSearchAttributes(EventBase, frozen=True, array_like=True, ta
     workflow_task_completed_event_id: int
 
 
+class WorkflowExecutionPaused(EventBase, frozen=True, array_like=True, tag=58):
+    """An operator holds the run back: no task of it is handed out before it is unpaused."""
+
+    reason: str
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+
+
+class WorkflowExecutionUnpaused(EventBase, frozen=True, array_like=True, tag=59):
+    reason: str
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -387,6 +412,8 @@ Event = (
     | WorkflowPropertiesModified
     | UpsertWorkflowSearchAttributes
     | OutsideEvent
+    | WorkflowExecutionPaused
+    | WorkflowExecutionUnpaused
 )
 
 ClosingEvent = (

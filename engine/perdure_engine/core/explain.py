@@ -27,6 +27,7 @@ class WaitKind(enum.IntEnum):
     CHILD_WORKFLOW_START = 20  # its start is on its way
     CHILD_WORKFLOW = 21
     EXTERNAL_WORKFLOW = 22  # a signal or a request to cancel is on its way to another run
+    PAUSED = 13  # an operator holds the whole run back: `worker_identity`, and why in `subject`
 
 
 class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +55,9 @@ def explain(state: RunState) -> Explanation:
     if closed is not None:
         reasons = [WaitReason(kind=WaitKind.CLOSED, since_us=closed.time_us)]
     else:
-        reasons = _of_workflow_task(state) + _of_activities(state) + _of_timers(state)
-        reasons += _of_other_runs(state)
+        reasons = (
+            _of_pause(state) + _of_workflow_task(state) + _of_activities(state) + _of_timers(state)
+        ) + _of_other_runs(state)
     if not reasons:
         reasons = [
             WaitReason(
@@ -65,6 +67,21 @@ def explain(state: RunState) -> Explanation:
             )
         ]
     return Explanation(state.run_id, reasons)
+
+
+def _of_pause(state: RunState) -> list[WaitReason]:
+    pause = state.folded.paused
+    if pause is None:
+        return []
+    return [
+        WaitReason(
+            kind=WaitKind.PAUSED,
+            since_us=pause.time_us,
+            until_us=_first(_due(state, TimerKind.RUN_TIMEOUT), _end(state)),
+            subject=pause.reason,
+            worker_identity=pause.identity,
+        )
+    ]
 
 
 def _of_workflow_task(state: RunState) -> list[WaitReason]:
@@ -80,6 +97,8 @@ def _of_workflow_task(state: RunState) -> list[WaitReason]:
             last_failure=started.last_failure,
         )
         return [delay] if due_us else []
+    if record.state is TaskState.PAUSED:
+        return []  # the run is: said once
     timeout_us = state.folded.started.task_timeout_ms * 1_000
     if _is_out(record):
         kind, since_us = WaitKind.WORKFLOW_TASK, _started_us(record)
@@ -106,7 +125,7 @@ def _of_activities(state: RunState) -> list[WaitReason]:
     reasons = []
     for key, activity in state.folded.activities.items():
         record = state.tasks.get(key)
-        if record is not None:
+        if record is not None and (record.state is not TaskState.PAUSED or record.paused):
             reasons.append(_of_activity(activity, record))
     return reasons
 

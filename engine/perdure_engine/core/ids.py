@@ -40,6 +40,18 @@ def run_id_of(namespace_id: bytes, workflow_id: str, request_id: bytes) -> bytes
     return _version_8(digest.digest())
 
 
+def reset_run_id(namespace_id: bytes, workflow_id: str, request_id: bytes) -> bytes:
+    """The id of the run that a reset begins: a repeat of the request names the same run."""
+    digest = hashlib.blake2b(
+        workflow_id.encode(),
+        digest_size=16,
+        key=namespace_id,
+        salt=request_id[:16],
+        person=b"perdure reset",
+    )
+    return _version_8(digest.digest())
+
+
 def _version_8(digest: bytes) -> bytes:
     raw = bytearray(digest)
     raw[6] = raw[6] & 0x0F | 0x80

@@ -288,6 +288,58 @@ class UpdateActivityOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True)
     reason: str = ""
 
 
+class PauseWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+    identity: str = ""
+    reason: str = ""
+
+
+class UnpauseWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+    identity: str = ""
+    reason: str = ""
+
+
+class ResetType(enum.IntEnum):
+    """Which workflow task a reset goes to, when it names no event."""
+
+    FIRST_WORKFLOW_TASK = 1
+    LAST_WORKFLOW_TASK = 2
+    BUILD_ID = 3  # the first one that this build completed
+
+
+class Reapply(enum.IntEnum):
+    """What came in after the point of a reset, and can be applied again."""
+
+    SIGNAL = 1
+    UPDATE = 2
+
+
+class ResetWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Answered with `Started`: the run that begins with this one's history. Its id follows from the request's."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+    new_run_id: bytes
+    event_id: int = 0  # the end of a workflow task; 0: `reset_type` says which
+    reset_type: ResetType = ResetType.LAST_WORKFLOW_TASK
+    build_id: str = ""
+    reapply_exclude: frozenset[Reapply] = frozenset()
+    identity: str = ""
+    reason: str = ""
+
+
 ClientIntent = (
     StartWorkflow
     | SignalWorkflow
@@ -306,6 +358,9 @@ ClientIntent = (
     | UnpauseActivity
     | ResetActivity
     | UpdateActivityOptions
+    | PauseWorkflow
+    | UnpauseWorkflow
+    | ResetWorkflow
 )
 
 

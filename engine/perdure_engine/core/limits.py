@@ -59,6 +59,10 @@ REQUEST_IDS_HANDED_US = (
 REQUEST_MARK_EVERY = (
     64  # ids between two marks of when they came: hands on at most so many too many
 )
+RESET_BYTES_MAX = (
+    8 * 1024 * 1024
+)  # of a history that is reset: one statement carries it, and CockroachDB takes 16 MiB in all
+HISTORY_BATCH_EVENTS_MAX = 1_000  # of one row of history: readers take rows whole
 CRON_BYTES_MAX = 256  # longer is not written by hand
 
 WORKFLOW_TASK_STUCK_ATTEMPTS = 5  # failed in a row; from then on the run shows as stuck

@@ -119,6 +119,12 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     parent: Parent | None = None
     root_workflow_id: str = ""
     root_run_id: bytes = b""
+    pause_us: int = 0  # 0: not paused
+    pause_identity: str = ""
+    pause_reason: str = ""
+    original_run_id: bytes = b""  # of a run that began with a reset, as the next one
+    reset_from_run_id: bytes = b""
+    reset_run_id: bytes = b""  # of a run that a reset ended: the one that began
 
 
 class UpdateStatus(msgspec.Struct, frozen=True, gc=False):

@@ -15,6 +15,7 @@ from perdure_engine.core.events import (
     BufferedEvent,
     ClosingEvent,
     InboxEvent,
+    WorkflowExecutionPaused,
     WorkflowExecutionStarted,
     WorkflowExecutionUpdateAdmitted,
 )
@@ -46,6 +47,8 @@ class Activity(msgspec.Struct, array_like=True, gc=False):
     scheduled: ActivityTaskScheduled
     phase: ActivityPhase = ActivityPhase.SCHEDULED
     cancel_requested_event_id: int = 0
+    # After a reset: the run that scheduled it, by which it keeps its idempotency key. It may have done its work there.
+    key_run_id: bytes = b""
 
 
 class Timer(msgspec.Struct, array_like=True, gc=False):
@@ -118,6 +121,7 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     # still to be sent of them is in its message rows.
     children: dict[int, Child] | None = None
     externals: dict[int, ExternalInitiated] | None = None
+    paused: WorkflowExecutionPaused | None = None  # since when, by whom and why
 
 
 def memo_of(folded: Folded) -> bytes:
@@ -152,7 +156,7 @@ class RunState(msgspec.Struct, eq=False, gc=False):
 
     @property
     def open(self) -> bool:
-        return self.folded.status is Status.RUNNING
+        return self.folded.closed is None
 
     def waits_in_inbox(self, seq: int, event: InboxEvent) -> bool:
         """Whether what was put into the inbox as `seq` still waits there."""

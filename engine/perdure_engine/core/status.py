@@ -13,3 +13,4 @@ class Status(enum.IntEnum):
     TERMINATED = 5
     CONTINUED_AS_NEW = 6
     TIMED_OUT = 7
+    PAUSED = 8  # open, and held back by an operator

@@ -28,7 +28,7 @@ class TaskState(enum.IntEnum):
     STARTED = 2
     BACKOFF = 3
     ASYNC = 4  # an activity whose worker said that somebody else will report its outcome
-    PAUSED = 5  # an activity that no worker gets before it is unpaused
+    PAUSED = 5  # no worker gets it before it, or its run, is unpaused
     TO_SEND = 6  # a message that has no answer yet
     GONE = 9  # ports.rows.ROW_GONE
 

@@ -213,6 +213,7 @@ def _start_activity(
         token.started_us,
         record.progress,
         record.progress_version,
+        activity.key_run_id,
     )
     if scheduled.retry_policy.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from perdure_engine.core.apply import fold
 from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
 from perdure_engine.core.events import BufferedEvent, Event, WorkflowExecutionUpdateAdmitted
-from perdure_engine.core.intents import StartWorkflow
+from perdure_engine.core.intents import ResetWorkflow, StartWorkflow
 from perdure_engine.core.state import Admitted, Folded, Head, RunState
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import Handout, TaskRecord, TaskState, TimerRecord
@@ -117,17 +117,17 @@ class Loading:
         items = self._parked_runs.pop(run_id, [])
         if run is None:
             assert refusal is not None
-            self._give_up(items, refusal)
+            self._give_up(run_id, items, refusal)
             return
         shard.runs.setdefault(run_id, run)  # its start may have overtaken the read
         shard.put_again(items)
         shard.work_waits()
 
-    def _give_up(self, items: list[Item], refusal: Rejected) -> None:
+    def _give_up(self, run_id: bytes, items: list[Item], refusal: Rejected) -> None:
         """Callers are told. The shard's own work (timers above all) waits for the database to come back."""
         own: list[Item] = []
         for item in items:
-            if refusal.code is Code.NOT_FOUND and isinstance(item.intent, StartWorkflow):
+            if refusal.code is Code.NOT_FOUND and _may_begin(item, run_id):
                 item.looked_up = True
                 self._shard.put_again([item])
             elif item.future is None and refusal.code is Code.UNAVAILABLE:
@@ -170,6 +170,14 @@ class Loading:
         )
         self._shard.currents[key] = current
         return current
+
+
+def _may_begin(item: Item, run_id: bytes) -> bool:
+    """Whether the item is to begin the run: that there is none yet is what it wanted to know."""
+    intent = item.intent
+    return isinstance(intent, StartWorkflow) or (
+        isinstance(intent, ResetWorkflow) and intent.new_run_id == run_id
+    )
 
 
 class CurrentLoader:

@@ -1,7 +1,8 @@
 """Queries: they read a state that includes every write acknowledged before the call, and never write.
 
 A run whose workflow task is scheduled or out answers with that task; any other answers a task that carries only
-the query. Queries live in memory: a caller whose shard moves asks again.
+the query. A run that is paused answers as its code last saw it: what came in since waits for the code, and no query
+sees it. Queries live in memory: a caller whose shard moves asks again.
 """
 
 from __future__ import annotations
@@ -146,11 +147,21 @@ class Queries:
         return HandedQuery(token, query.intent.query_type, query.intent.args, query.intent.header)
 
     def _task_will_carry(self, run: Run) -> bool:
-        return WORKFLOW_TASK_KEY in run.state.tasks
+        task = run.state.tasks.get(WORKFLOW_TASK_KEY)
+        return task is not None and task.state is not TaskState.PAUSED
 
     def _route(self, run: Run, query: PendingQuery) -> None:
         task = run.state.tasks.get(WORKFLOW_TASK_KEY)
-        if task is not None:
+        if run.state.folded.paused is not None and not run.state.folded.previous_started_id:
+            query.item.refuse(
+                Rejected(
+                    Code.FAILED_PRECONDITION,
+                    "WORKFLOW_PAUSED",
+                    "the workflow was paused before its code began: it has no state to query",
+                )
+            )
+            return
+        if task is not None and task.state is not TaskState.PAUSED:
             if task.state is TaskState.BACKOFF:
                 reason = (
                     task.last_failure.message if task.last_failure is not None else "it timed out"

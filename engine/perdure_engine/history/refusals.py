@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.ids import uuid_text
-from perdure_engine.core.intents import StartWorkflow
 
 
-def run_id_in_use(intent: StartWorkflow) -> Rejected:
+def run_id_in_use(run_id: bytes) -> Rejected:
     return Rejected(
         Code.ALREADY_EXISTS,
         "RUN_ID_IN_USE",
-        f"run_id: {uuid_text(intent.run_id)} names another run",
+        f"run_id: {uuid_text(run_id)} names another run",
         field="run_id",
     )
 

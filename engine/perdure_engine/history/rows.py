@@ -5,8 +5,10 @@ from __future__ import annotations
 from perdure_engine.core import audit, limits, search_attributes
 from perdure_engine.core.describe import run_info
 from perdure_engine.core.draft import Draft
+from perdure_engine.core.events import Event
 from perdure_engine.core.replies import RunInfo
 from perdure_engine.core.state import RunState, head_of
+from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.history.run import CurrentRun
 from perdure_engine.ports.codec import Codec
@@ -52,13 +54,18 @@ def add_run(batch: Batch, shard_id: int, draft: Draft, codec: Codec) -> None:
             started.run_id,
             started.namespace_id,
             started.workflow_id,
-            folded.status,
+            _open_or_closed(folded.status),
             folded.next_event_id,
             state.inbox_done,
             codec.encode_head(head_of(state)),
             version_to_send(state.version),
         )
     )
+
+
+def _open_or_closed(status: Status) -> Status:
+    """Of the head row, which says only how a run has ended: one that is paused is open."""
+    return Status.RUNNING if status is Status.PAUSED else status
 
 
 def add_current(batch: Batch, shard_id: int, key: tuple[bytes, str], current: CurrentRun) -> None:
@@ -97,9 +104,19 @@ def saved(draft: Draft) -> None:
 
 def _add_history(batch: Batch, shard_id: int, draft: Draft, codec: Codec) -> None:
     state = draft.state
-    payload = codec.encode_events(draft.events)
+    events = draft.events
+    while len(events) > limits.HISTORY_BATCH_EVENTS_MAX:
+        _add_history_batch(batch, shard_id, state, events[: limits.HISTORY_BATCH_EVENTS_MAX], codec)
+        events = events[limits.HISTORY_BATCH_EVENTS_MAX :]
+    _add_history_batch(batch, shard_id, state, events, codec)
+
+
+def _add_history_batch(
+    batch: Batch, shard_id: int, state: RunState, events: list[Event], codec: Codec
+) -> None:
+    payload = codec.encode_events(events)
     state.history_bytes += len(payload)
-    first = draft.events[0].event_id
+    first = events[0].event_id
     size = limits.HISTORY_PART_BYTES_MAX
     if len(payload) <= size:
         batch.history.append(HistoryRow(shard_id, state.run_id, first, 0, payload))

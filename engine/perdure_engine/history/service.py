@@ -169,7 +169,7 @@ class HistoryService:
         events = await reading.read_events(shard, info.run_id, from_event_id, limit)
         next_event_id = events[-1].event_id + 1 if events else from_event_id
         more = next_event_id <= info.history_events
-        closed = info.status is not Status.RUNNING
+        closed = info.status not in (Status.RUNNING, Status.PAUSED)
         return EventsPage(events, next_event_id if more else 0, closed, info.run_id)
 
     async def read_task_events(

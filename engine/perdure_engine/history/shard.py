@@ -35,6 +35,7 @@ from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
 from perdure_engine.history.refusals import moved, run_id_in_use
 from perdure_engine.history.removing import Removing
+from perdure_engine.history.resetting import Resetting
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.run import CurrentRun, Run
 from perdure_engine.history.sweeping import Sweeping
@@ -79,6 +80,7 @@ class Shard:
         self.timers = ShardTimers(self, timer_mark_us)
         self.sweeping = Sweeping(self)
         self.removing = Removing(self)
+        self.resetting = Resetting(self)
         next_fire_us = rooms.cron.next_fire_us
         self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us, next_fire_us)
 
@@ -210,7 +212,8 @@ class Shard:
 
     def _blamed(self, step: ShardStep) -> list[bytes]:
         """The run the culprit is about. A start has none yet: the run that was there before is innocent."""
-        if any(isinstance(item.intent, intents.StartWorkflow) for item in step.items):
+        begins = (intents.StartWorkflow, intents.ResetWorkflow)
+        if any(isinstance(item.intent, begins) for item in step.items):
             return []
         return [run_id for run_id, (_, draft) in step.drafts.items() if not draft.is_new]
 
@@ -252,6 +255,8 @@ class Shard:
         kind = type(intent)
         if kind in later.READ:
             return later.READ[kind](run.state)
+        if kind is intents.ResetWorkflow:
+            return self.resetting.decide(step, item, run, env)
         if isinstance(intent, intents.FireTimer):  # also when it is refused
             step.after.append(partial(self.timers.fired, intent.wake_us, intent.timer_id))
         reply = None if kind in later.UNDECIDED else self._decided(step, run, intent, env)
@@ -262,14 +267,14 @@ class Shard:
         return LATER
 
     def _decided(self, step: ShardStep, run: Run, intent: intents.Intent, env: Env) -> Reply:
-        draft = self._draft(step, run, env)
+        draft = self.draft_of(step, run, env)
         reply = decide(draft, intent)
         if draft.next_run is not None:
             following, draft.next_run = draft.next_run, None
             follow(self.runs, step, run, following)
         return reply
 
-    def _draft(self, step: ShardStep, run: Run, env: Env) -> Draft:
+    def draft_of(self, step: ShardStep, run: Run, env: Env) -> Draft:
         entry = step.drafts.get(run.state.run_id)
         if entry is None:
             entry = step.drafts[run.state.run_id] = (run, Draft(run.state, env))
@@ -282,13 +287,13 @@ class Shard:
         named = self.runs.get(intent.run_id)
         if named is not None:
             if not _same_start(named, intent):
-                raise run_id_in_use(intent)
+                raise run_id_in_use(intent.run_id)
             if named.current.run_id != intent.run_id:
                 return Started(intent.run_id, True)  # a repeat, after another run has followed
         if replaces(found, intent):
             now_s = self.rooms.clock.monotonic()
             current.pace = paced(current.pace, intent.workflow_id, now_s)
-        existing = self._draft(step, found, env) if isinstance(found, Run) else None
+        existing = self.draft_of(step, found, env) if isinstance(found, Run) else None
         reply, draft = start_workflow.decide(intent, env, existing)
         if draft is not None:
             begin(self.runs, step, current, draft)
@@ -304,7 +309,7 @@ class Shard:
         intent = item.intent
         run_id, key = address_of(intent)
         if key is not None:
-            current = self._current(key)
+            current = self.current_of(key)
             if current is None:
                 self.loading.park_for_current(key, item)
                 return None
@@ -320,6 +325,8 @@ class Shard:
             if key is None:
                 require_same_workflow(run, intent)
             self.runs.move_to_end(run_id)
+            if type(intent) is intents.ResetWorkflow and not self.resetting.is_ready(item, run):
+                return None
             return run
         if run_id in self.quarantined:
             self.quarantined.require_not_in(run_id)
@@ -341,7 +348,7 @@ class Shard:
         self.loading.park_for_run(intent.run_id, item)
         return False
 
-    def _current(self, key: tuple[bytes, str]) -> CurrentRun | None:
+    def current_of(self, key: tuple[bytes, str]) -> CurrentRun | None:
         current = self.currents.get(key)
         if current is not None:
             self.currents.move_to_end(key)
@@ -490,7 +497,8 @@ class Shard:
         self.updates.stop()
         self.sweeping.stop()
         self.rooms.matching.withdraw(self.shard_id)
-        for item in self.inbox.drain() + self.loading.drain() + self.removing.drain():
+        waiting = self.inbox.drain() + self.loading.drain() + self.removing.drain()
+        for item in waiting + self.resetting.drain():
             item.refuse(moved(self.shard_id))
         for run in self.runs.values():
             for item in run.take_waiters() + self.queries.take_back(run):

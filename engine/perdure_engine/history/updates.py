@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure_engine.core import update_status
-from perdure_engine.core.describe import following
+from perdure_engine.core.describe import following, reset_run
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event, WorkflowExecutionUpdateCompleted
@@ -40,6 +40,8 @@ class Updates:
         it.
         """
         update_id, wanted = _asked(item)
+        if not run.state.open:
+            run = self._heir(run, item, update_id) or run
         stage = update_status.stage_of(run.state, update_id)
         if stage is None:
             self._tell_gone(run, item, update_id, draft)
@@ -68,6 +70,20 @@ class Updates:
             item.refuse(moved(self._shard.shard_id))
         self._reading.clear()
 
+    def _heir(self, run: Run, item: Item, update_id: str) -> Run | None:
+        """The run in memory that has an update which went along from a run that has closed."""
+        updates = run.state.folded.updates
+        update = updates.get(update_id) if updates is not None else None
+        if not _asks_the_chain(item) or (update is not None and update.completed_event_id):
+            return None
+        heir: Run | None = run
+        while heir is not None and not heir.state.open:
+            closed = heir.state.folded.closed
+            heir = self._shard.runs.get(following(closed) or reset_run(closed))
+            if heir is not None and update_status.stage_of(heir.state, update_id) is not None:
+                return heir
+        return None
+
     def _tell_gone(self, run: Run, item: Item, update_id: str, draft: Draft | None) -> None:
         """The run does not have it: rejected just now, or dropped with the run's end, or never there."""
         failure = None
@@ -76,7 +92,7 @@ class Updates:
         if failure is not None:
             item.answer(update_status.rejected(run.state, update_id, failure))
         elif following(run.state.folded.closed) and _asks_the_chain(item):
-            self._shard.put_again([item])  # it went along to the run that follows
+            self._shard.put_again([_of_the_current_run(item)])  # it went along
             self._shard.work_waits()
         elif run.state.open or isinstance(item.intent, PollUpdate):
             item.refuse(update_status.unknown(run.state, update_id))
@@ -127,6 +143,22 @@ def _asked(item: Item) -> tuple[str, UpdateStage]:
             return update.update_id, update.wait_stage
         case other:
             raise AssertionError(other)
+
+
+def _of_the_current_run(item: Item) -> Item:
+    """What is asked of whichever run is current. A start names its own, and would come back here for ever."""
+    intent = item.intent
+    if not isinstance(intent, StartWorkflow):
+        return item
+    update_id, wanted = _asked(item)
+    poll = PollUpdate(
+        namespace_id=intent.namespace_id,
+        workflow_id=intent.workflow_id,
+        run_id=b"",
+        update_id=update_id,
+        wait_stage=wanted,
+    )
+    return Item(poll, item.future)
 
 
 def _asks_the_chain(item: Item) -> bool:

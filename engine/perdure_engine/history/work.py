@@ -42,6 +42,7 @@ from perdure_engine.core.intents import (
 from perdure_engine.core.replies import Reply
 
 if TYPE_CHECKING:
+    from perdure_engine.history.resetting import Histories
     from perdure_engine.history.run import CurrentRun, Run
     from perdure_engine.history.shard import Shard
 
@@ -119,13 +120,14 @@ def lane_of(intent: Intent) -> int:
 class Item:
     """An intent and who waits for its answer (None: nobody)."""
 
-    __slots__ = ("future", "intent", "looked_up", "size", "tries")
+    __slots__ = ("future", "histories", "intent", "looked_up", "size", "tries")
 
     def __init__(self, intent: Intent, future: asyncio.Future[Reply] | None) -> None:
         self.intent = intent
         self.future = future
         self.size = size_of(intent)
-        self.looked_up = False  # a start: the run it names does not exist
+        self.looked_up = False  # a start or a reset: the run it names does not exist
+        self.histories: Histories | None = None  # a reset: what has been read for it
         self.tries = 0  # how often it was to blame for what the database or a decision refused
 
     def answer(self, reply: Reply) -> None:

@@ -271,7 +271,7 @@ class Writer:
             # nothing but its run id can be there already: its workflow id's row has just been read
             step.items.clear()
             step.shard.redo(step)
-            item.refuse(run_id_in_use(item.intent))
+            item.refuse(run_id_in_use(item.intent.run_id))
         else:
             step.shard.blame(step, reason)
 

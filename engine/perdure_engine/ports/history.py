@@ -75,6 +75,7 @@ class HandedActivityTask(msgspec.Struct, frozen=True, gc=False):
     started_us: int
     progress: bytes
     progress_version: int = 0  # what the worker counts its own sayings on from
+    key_run_id: bytes = b""  # the run that its idempotency key names; b"": its own
 
 
 Handed = HandedWorkflowTask | HandedActivityTask

@@ -42,6 +42,8 @@ class _WorkflowStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Workfl
     WORKFLOW_STATUS_TERMINATED: _WorkflowStatus.ValueType  # 5
     WORKFLOW_STATUS_CONTINUED_AS_NEW: _WorkflowStatus.ValueType  # 6
     WORKFLOW_STATUS_TIMED_OUT: _WorkflowStatus.ValueType  # 7
+    WORKFLOW_STATUS_PAUSED: _WorkflowStatus.ValueType  # 8
+    """open, and held back by an operator"""
 
 class WorkflowStatus(_WorkflowStatus, metaclass=_WorkflowStatusEnumTypeWrapper): ...
 
@@ -53,6 +55,8 @@ WORKFLOW_STATUS_CANCELED: WorkflowStatus.ValueType  # 4
 WORKFLOW_STATUS_TERMINATED: WorkflowStatus.ValueType  # 5
 WORKFLOW_STATUS_CONTINUED_AS_NEW: WorkflowStatus.ValueType  # 6
 WORKFLOW_STATUS_TIMED_OUT: WorkflowStatus.ValueType  # 7
+WORKFLOW_STATUS_PAUSED: WorkflowStatus.ValueType  # 8
+"""open, and held back by an operator"""
 Global___WorkflowStatus: _TypeAlias = WorkflowStatus  # noqa: Y015
 
 class _TimeoutType:

@@ -62,6 +62,7 @@ class _WorkflowTaskFailedCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrappe
     """to other runs"""
     WORKFLOW_TASK_FAILED_CAUSE_PENDING_REQUEST_CANCEL_LIMIT_EXCEEDED: _WorkflowTaskFailedCause.ValueType  # 14
     """of other runs"""
+    WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW: _WorkflowTaskFailedCause.ValueType  # 9
 
 class WorkflowTaskFailedCause(_WorkflowTaskFailedCause, metaclass=_WorkflowTaskFailedCauseEnumTypeWrapper): ...
 
@@ -79,6 +80,7 @@ WORKFLOW_TASK_FAILED_CAUSE_PENDING_SIGNALS_LIMIT_EXCEEDED: WorkflowTaskFailedCau
 """to other runs"""
 WORKFLOW_TASK_FAILED_CAUSE_PENDING_REQUEST_CANCEL_LIMIT_EXCEEDED: WorkflowTaskFailedCause.ValueType  # 14
 """of other runs"""
+WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW: WorkflowTaskFailedCause.ValueType  # 9
 Global___WorkflowTaskFailedCause: _TypeAlias = WorkflowTaskFailedCause  # noqa: Y015
 
 class _StartChildFailedCause:
@@ -167,6 +169,8 @@ class HistoryEvent(_message.Message):
     SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED_FIELD_NUMBER: _builtins.int
     SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED_FIELD_NUMBER: _builtins.int
     EXTERNAL_WORKFLOW_EXECUTION_SIGNALED_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_PAUSED_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_UNPAUSED_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     """1, 2, 3, … without gap"""
     time_us: _builtins.int
@@ -259,6 +263,10 @@ class HistoryEvent(_message.Message):
     def signal_external_workflow_execution_failed(self) -> Global___SignalExternalWorkflowExecutionFailed: ...
     @_builtins.property
     def external_workflow_execution_signaled(self) -> Global___ExternalWorkflowExecutionSignaled: ...
+    @_builtins.property
+    def workflow_execution_paused(self) -> Global___WorkflowExecutionPaused: ...
+    @_builtins.property
+    def workflow_execution_unpaused(self) -> Global___WorkflowExecutionUnpaused: ...
     def __init__(
         self,
         *,
@@ -308,12 +316,14 @@ class HistoryEvent(_message.Message):
         signal_external_workflow_execution_initiated: Global___SignalExternalWorkflowExecutionInitiated | None = ...,
         signal_external_workflow_execution_failed: Global___SignalExternalWorkflowExecutionFailed | None = ...,
         external_workflow_execution_signaled: Global___ExternalWorkflowExecutionSignaled | None = ...,
+        workflow_execution_paused: Global___WorkflowExecutionPaused | None = ...,
+        workflow_execution_unpaused: Global___WorkflowExecutionUnpaused | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_paused", b"workflow_execution_paused", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_unpaused", b"workflow_execution_unpaused", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "event_id", b"event_id", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "event_id", b"event_id", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_paused", b"workflow_execution_paused", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_unpaused", b"workflow_execution_unpaused", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified", "upsert_workflow_search_attributes", "request_cancel_external_workflow_execution_initiated", "request_cancel_external_workflow_execution_failed", "external_workflow_execution_cancel_requested", "start_child_workflow_execution_initiated", "start_child_workflow_execution_failed", "child_workflow_execution_started", "child_workflow_execution_completed", "child_workflow_execution_failed", "child_workflow_execution_canceled", "child_workflow_execution_timed_out", "child_workflow_execution_terminated", "signal_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", "external_workflow_execution_signaled"]  # noqa: Y015
+    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified", "upsert_workflow_search_attributes", "request_cancel_external_workflow_execution_initiated", "request_cancel_external_workflow_execution_failed", "external_workflow_execution_cancel_requested", "start_child_workflow_execution_initiated", "start_child_workflow_execution_failed", "child_workflow_execution_started", "child_workflow_execution_completed", "child_workflow_execution_failed", "child_workflow_execution_canceled", "child_workflow_execution_timed_out", "child_workflow_execution_terminated", "signal_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", "external_workflow_execution_signaled", "workflow_execution_paused", "workflow_execution_unpaused"]  # noqa: Y015
     _WhichOneofArgType_attributes: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_attributes) -> _WhichOneofReturnType_attributes | None: ...
 
@@ -355,6 +365,8 @@ class WorkflowExecutionStarted(_message.Message):
     PARENT_INITIATED_EVENT_ID_FIELD_NUMBER: _builtins.int
     ROOT_WORKFLOW_ID_FIELD_NUMBER: _builtins.int
     ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
+    ORIGINAL_RUN_ID_FIELD_NUMBER: _builtins.int
+    RESET_FROM_RUN_ID_FIELD_NUMBER: _builtins.int
     workflow_type: _builtins.str
     task_queue: _builtins.str
     input: _builtins.bytes
@@ -393,6 +405,10 @@ class WorkflowExecutionStarted(_message.Message):
     root_workflow_id: _builtins.str
     """of the first parent above it"""
     root_run_id: _builtins.str
+    original_run_id: _builtins.str
+    """whose start this was at first; empty: this run's own"""
+    reset_from_run_id: _builtins.str
+    """whose history this run's begins with"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     @_builtins.property
@@ -436,10 +452,12 @@ class WorkflowExecutionStarted(_message.Message):
         parent_initiated_event_id: _builtins.int = ...,
         root_workflow_id: _builtins.str = ...,
         root_run_id: _builtins.str = ...,
+        original_run_id: _builtins.str = ...,
+        reset_from_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "parent_initiated_event_id", b"parent_initiated_event_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "original_run_id", b"original_run_id", "parent_initiated_event_id", b"parent_initiated_event_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "priority", b"priority", "request_id", b"request_id", "reset_from_run_id", b"reset_from_run_id", "retry_policy", b"retry_policy", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -680,10 +698,19 @@ class WorkflowTaskFailed(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
+    BASE_RUN_ID_FIELD_NUMBER: _builtins.int
+    NEW_RUN_ID_FIELD_NUMBER: _builtins.int
+    FORK_EVENT_ID_FIELD_NUMBER: _builtins.int
     scheduled_event_id: _builtins.int
     started_event_id: _builtins.int
     cause: Global___WorkflowTaskFailedCause.ValueType
     identity: _builtins.str
+    base_run_id: _builtins.str
+    """of a reset: what stands before this event is that run's history"""
+    new_run_id: _builtins.str
+    """and the run that began here"""
+    fork_event_id: _builtins.int
+    """the last event that both have"""
     @_builtins.property
     def failure(self) -> _common_pb2.Failure: ...
     def __init__(
@@ -694,10 +721,13 @@ class WorkflowTaskFailed(_message.Message):
         cause: Global___WorkflowTaskFailedCause.ValueType = ...,
         failure: _common_pb2.Failure | None = ...,
         identity: _builtins.str = ...,
+        base_run_id: _builtins.str = ...,
+        new_run_id: _builtins.str = ...,
+        fork_event_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "failure", b"failure", "identity", b"identity", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_run_id", b"base_run_id", "cause", b"cause", "failure", b"failure", "fork_event_id", b"fork_event_id", "identity", b"identity", "new_run_id", b"new_run_id", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1108,11 +1138,14 @@ class WorkflowExecutionTerminated(_message.Message):
     DETAILS_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    RESET_RUN_ID_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
     details: _builtins.bytes
     """Payloads"""
     identity: _builtins.str
     request_id: _builtins.str
+    reset_run_id: _builtins.str
+    """the run of the reset that ended this one"""
     def __init__(
         self,
         *,
@@ -1120,10 +1153,11 @@ class WorkflowExecutionTerminated(_message.Message):
         details: _builtins.bytes = ...,
         identity: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        reset_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "identity", b"identity", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "identity", b"identity", "reason", b"reason", "request_id", b"request_id", "reset_run_id", b"reset_run_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1854,3 +1888,55 @@ class ExternalWorkflowExecutionCancelRequested(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExternalWorkflowExecutionCancelRequested: _TypeAlias = ExternalWorkflowExecutionCancelRequested  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionPaused(_message.Message):
+    """An operator holds the run back: no task of it is handed out before it is unpaused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    identity: _builtins.str
+    request_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionPaused: _TypeAlias = WorkflowExecutionPaused  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionUnpaused(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    identity: _builtins.str
+    request_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionUnpaused: _TypeAlias = WorkflowExecutionUnpaused  # noqa: Y015

@@ -100,6 +100,8 @@ class _WaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitKind.Val
     WAIT_KIND_CHILD_WORKFLOW: _WaitKind.ValueType  # 21
     WAIT_KIND_EXTERNAL_WORKFLOW: _WaitKind.ValueType  # 22
     """a signal or a request to cancel is on its way to another run"""
+    WAIT_KIND_PAUSED: _WaitKind.ValueType  # 13
+    """… the whole run: worker_identity says who, subject why"""
 
 class WaitKind(_WaitKind, metaclass=_WaitKindEnumTypeWrapper): ...
 
@@ -126,6 +128,8 @@ WAIT_KIND_CHILD_WORKFLOW_START: WaitKind.ValueType  # 20
 WAIT_KIND_CHILD_WORKFLOW: WaitKind.ValueType  # 21
 WAIT_KIND_EXTERNAL_WORKFLOW: WaitKind.ValueType  # 22
 """a signal or a request to cancel is on its way to another run"""
+WAIT_KIND_PAUSED: WaitKind.ValueType  # 13
+"""… the whole run: worker_identity says who, subject why"""
 Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
 
 class _UpdateStage:
@@ -154,6 +158,49 @@ UPDATE_STAGE_ACCEPTED: UpdateStage.ValueType  # 2
 UPDATE_STAGE_COMPLETED: UpdateStage.ValueType  # 3
 """it has one; of a rejected update a failure"""
 Global___UpdateStage: _TypeAlias = UpdateStage  # noqa: Y015
+
+class _ResetType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ResetTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ResetType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RESET_TYPE_UNSPECIFIED: _ResetType.ValueType  # 0
+    """an event is named"""
+    RESET_TYPE_FIRST_WORKFLOW_TASK: _ResetType.ValueType  # 1
+    """that was completed"""
+    RESET_TYPE_LAST_WORKFLOW_TASK: _ResetType.ValueType  # 2
+    RESET_TYPE_BUILD_ID: _ResetType.ValueType  # 3
+    """the first one that this build completed"""
+
+class ResetType(_ResetType, metaclass=_ResetTypeEnumTypeWrapper): ...
+
+RESET_TYPE_UNSPECIFIED: ResetType.ValueType  # 0
+"""an event is named"""
+RESET_TYPE_FIRST_WORKFLOW_TASK: ResetType.ValueType  # 1
+"""that was completed"""
+RESET_TYPE_LAST_WORKFLOW_TASK: ResetType.ValueType  # 2
+RESET_TYPE_BUILD_ID: ResetType.ValueType  # 3
+"""the first one that this build completed"""
+Global___ResetType: _TypeAlias = ResetType  # noqa: Y015
+
+class _ResetReapplyType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ResetReapplyTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ResetReapplyType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RESET_REAPPLY_TYPE_UNSPECIFIED: _ResetReapplyType.ValueType  # 0
+    RESET_REAPPLY_TYPE_SIGNAL: _ResetReapplyType.ValueType  # 1
+    RESET_REAPPLY_TYPE_UPDATE: _ResetReapplyType.ValueType  # 2
+
+class ResetReapplyType(_ResetReapplyType, metaclass=_ResetReapplyTypeEnumTypeWrapper):
+    """What came in after the point of the reset."""
+
+RESET_REAPPLY_TYPE_UNSPECIFIED: ResetReapplyType.ValueType  # 0
+RESET_REAPPLY_TYPE_SIGNAL: ResetReapplyType.ValueType  # 1
+RESET_REAPPLY_TYPE_UPDATE: ResetReapplyType.ValueType  # 2
+Global___ResetReapplyType: _TypeAlias = ResetReapplyType  # noqa: Y015
 
 @_typing.final
 class StartWorkflowRequest(_message.Message):
@@ -638,6 +685,12 @@ class DescribeWorkflowResponse(_message.Message):
     CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
     FIRST_TASK_TIME_US_FIELD_NUMBER: _builtins.int
     EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
+    PAUSE_TIME_US_FIELD_NUMBER: _builtins.int
+    PAUSE_IDENTITY_FIELD_NUMBER: _builtins.int
+    PAUSE_REASON_FIELD_NUMBER: _builtins.int
+    ORIGINAL_RUN_ID_FIELD_NUMBER: _builtins.int
+    RESET_FROM_RUN_ID_FIELD_NUMBER: _builtins.int
+    RESET_RUN_ID_FIELD_NUMBER: _builtins.int
     PENDING_CHILDREN_FIELD_NUMBER: _builtins.int
     PARENT_WORKFLOW_ID_FIELD_NUMBER: _builtins.int
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
@@ -661,6 +714,16 @@ class DescribeWorkflowResponse(_message.Message):
     """a run that waits for its time: when its code begins; 0 otherwise"""
     execution_deadline_us: _builtins.int
     """of the chain; 0: none"""
+    pause_time_us: _builtins.int
+    """0: it is not paused"""
+    pause_identity: _builtins.str
+    pause_reason: _builtins.str
+    original_run_id: _builtins.str
+    """of a run that began with a reset: whose start its own is"""
+    reset_from_run_id: _builtins.str
+    """and whose history its own begins with"""
+    reset_run_id: _builtins.str
+    """of a run that a reset has ended: the run that began"""
     parent_workflow_id: _builtins.str
     """empty: it is nobody's child"""
     parent_run_id: _builtins.str
@@ -696,6 +759,12 @@ class DescribeWorkflowResponse(_message.Message):
         cron_schedule: _builtins.str = ...,
         first_task_time_us: _builtins.int = ...,
         execution_deadline_us: _builtins.int = ...,
+        pause_time_us: _builtins.int = ...,
+        pause_identity: _builtins.str = ...,
+        pause_reason: _builtins.str = ...,
+        original_run_id: _builtins.str = ...,
+        reset_from_run_id: _builtins.str = ...,
+        reset_run_id: _builtins.str = ...,
         pending_children: _abc.Iterable[Global___PendingChildInfo] | None = ...,
         parent_workflow_id: _builtins.str = ...,
         parent_run_id: _builtins.str = ...,
@@ -704,7 +773,7 @@ class DescribeWorkflowResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "original_run_id", b"original_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "reset_from_run_id", b"reset_from_run_id", "reset_run_id", b"reset_run_id", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2398,3 +2467,180 @@ class UpdateActivityOptionsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateActivityOptionsResponse: _TypeAlias = UpdateActivityOptionsResponse  # noqa: Y015
+
+@_typing.final
+class ResetWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    WORKFLOW_TASK_FINISH_EVENT_ID_FIELD_NUMBER: _builtins.int
+    RESET_TYPE_FIELD_NUMBER: _builtins.int
+    BUILD_ID_FIELD_NUMBER: _builtins.int
+    REAPPLY_EXCLUDE_TYPES_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    request_id: _builtins.str
+    """UUID; required: the new run's id follows from it"""
+    identity: _builtins.str
+    reason: _builtins.str
+    workflow_task_finish_event_id: _builtins.int
+    """A WorkflowTaskCompleted, Failed, TimedOut or Started: what its code decided does not happen in the new run.
+    this or reset_type
+    """
+    reset_type: Global___ResetType.ValueType
+    build_id: _builtins.str
+    """with RESET_TYPE_BUILD_ID"""
+    @_builtins.property
+    def reapply_exclude_types(self) -> _containers.RepeatedScalarFieldContainer[Global___ResetReapplyType.ValueType]:
+        """both are applied again unless they stand here"""
+
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        workflow_task_finish_event_id: _builtins.int = ...,
+        reset_type: Global___ResetType.ValueType = ...,
+        build_id: _builtins.str = ...,
+        reapply_exclude_types: _abc.Iterable[Global___ResetReapplyType.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "identity", b"identity", "namespace", b"namespace", "reapply_exclude_types", b"reapply_exclude_types", "reason", b"reason", "request_id", b"request_id", "reset_type", b"reset_type", "run_id", b"run_id", "workflow_id", b"workflow_id", "workflow_task_finish_event_id", b"workflow_task_finish_event_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetWorkflowRequest: _TypeAlias = ResetWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class ResetWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.str
+    """the new run's"""
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetWorkflowResponse: _TypeAlias = ResetWorkflowResponse  # noqa: Y015
+
+@_typing.final
+class PauseWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    request_id: _builtins.str
+    """UUID; required"""
+    identity: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseWorkflowRequest: _TypeAlias = PauseWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class PauseWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseWorkflowResponse: _TypeAlias = PauseWorkflowResponse  # noqa: Y015
+
+@_typing.final
+class UnpauseWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    request_id: _builtins.str
+    """UUID; required"""
+    identity: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnpauseWorkflowRequest: _TypeAlias = UnpauseWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class UnpauseWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnpauseWorkflowResponse: _TypeAlias = UnpauseWorkflowResponse  # noqa: Y015

@@ -164,6 +164,21 @@ class WorkflowServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsResponse.FromString,
                 _registered_method=True)
+        self.ResetWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/ResetWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResetWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResetWorkflowResponse.FromString,
+                _registered_method=True)
+        self.PauseWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/PauseWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.PauseWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.PauseWorkflowResponse.FromString,
+                _registered_method=True)
+        self.UnpauseWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/UnpauseWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowResponse.FromString,
+                _registered_method=True)
 
 
 class WorkflowServiceServicer(object):
@@ -342,6 +357,31 @@ class WorkflowServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResetWorkflow(self, request, context):
+        """Begins a new run of the workflow id with the history of a run, open or closed, up to the end of a workflow task.
+        The run of the id that is open is terminated in the same transaction. INVALID_ARGUMENT: the event is no workflow
+        task's end. FAILED_PRECONDITION: there is no workflow task such as is asked for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PauseWorkflow(self, request, context):
+        """From the answer on no task of the run is handed out, and no workflow task that is out counts any more. What
+        happens to the run is recorded, activities that run already go on, cancel, terminate and its timeouts work.
+        FAILED_PRECONDITION: it is paused already.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnpauseWorkflow(self, request, context):
+        """FAILED_PRECONDITION: it is not paused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_WorkflowServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -474,6 +514,21 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.UpdateActivityOptions,
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsResponse.SerializeToString,
+            ),
+            'ResetWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResetWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResetWorkflowResponse.SerializeToString,
+            ),
+            'PauseWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.PauseWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.PauseWorkflowResponse.SerializeToString,
+            ),
+            'UnpauseWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnpauseWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1178,6 +1233,87 @@ class WorkflowService(object):
             '/perdure_api.v1.WorkflowService/UpdateActivityOptions',
             perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsRequest.SerializeToString,
             perdure__api_dot_v1_dot_workflow__service__pb2.UpdateActivityOptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/ResetWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.ResetWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.ResetWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/PauseWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.PauseWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.PauseWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnpauseWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/UnpauseWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowResponse.FromString,
             options,
             channel_credentials,
             insecure,

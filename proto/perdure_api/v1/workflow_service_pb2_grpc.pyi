@@ -80,6 +80,18 @@ class WorkflowServiceStub:
     UnpauseActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.UnpauseActivityRequest, _workflow_service_pb2.UnpauseActivityResponse]
     ResetActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.ResetActivityRequest, _workflow_service_pb2.ResetActivityResponse]
     UpdateActivityOptions: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.UpdateActivityOptionsRequest, _workflow_service_pb2.UpdateActivityOptionsResponse]
+    ResetWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.ResetWorkflowRequest, _workflow_service_pb2.ResetWorkflowResponse]
+    """Begins a new run of the workflow id with the history of a run, open or closed, up to the end of a workflow task.
+    The run of the id that is open is terminated in the same transaction. INVALID_ARGUMENT: the event is no workflow
+    task's end. FAILED_PRECONDITION: there is no workflow task such as is asked for.
+    """
+    PauseWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.PauseWorkflowRequest, _workflow_service_pb2.PauseWorkflowResponse]
+    """From the answer on no task of the run is handed out, and no workflow task that is out counts any more. What
+    happens to the run is recorded, activities that run already go on, cancel, terminate and its timeouts work.
+    FAILED_PRECONDITION: it is paused already.
+    """
+    UnpauseWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.UnpauseWorkflowRequest, _workflow_service_pb2.UnpauseWorkflowResponse]
+    """FAILED_PRECONDITION: it is not paused."""
 
 @_typing.type_check_only
 class WorkflowServiceAsyncStub(WorkflowServiceStub):
@@ -131,6 +143,18 @@ class WorkflowServiceAsyncStub(WorkflowServiceStub):
     UnpauseActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.UnpauseActivityRequest, _workflow_service_pb2.UnpauseActivityResponse]  # type: ignore[assignment]
     ResetActivity: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ResetActivityRequest, _workflow_service_pb2.ResetActivityResponse]  # type: ignore[assignment]
     UpdateActivityOptions: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.UpdateActivityOptionsRequest, _workflow_service_pb2.UpdateActivityOptionsResponse]  # type: ignore[assignment]
+    ResetWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ResetWorkflowRequest, _workflow_service_pb2.ResetWorkflowResponse]  # type: ignore[assignment]
+    """Begins a new run of the workflow id with the history of a run, open or closed, up to the end of a workflow task.
+    The run of the id that is open is terminated in the same transaction. INVALID_ARGUMENT: the event is no workflow
+    task's end. FAILED_PRECONDITION: there is no workflow task such as is asked for.
+    """
+    PauseWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.PauseWorkflowRequest, _workflow_service_pb2.PauseWorkflowResponse]  # type: ignore[assignment]
+    """From the answer on no task of the run is handed out, and no workflow task that is out counts any more. What
+    happens to the run is recorded, activities that run already go on, cancel, terminate and its timeouts work.
+    FAILED_PRECONDITION: it is paused already.
+    """
+    UnpauseWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.UnpauseWorkflowRequest, _workflow_service_pb2.UnpauseWorkflowResponse]  # type: ignore[assignment]
+    """FAILED_PRECONDITION: it is not paused."""
 
 class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -335,5 +359,35 @@ class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _workflow_service_pb2.UpdateActivityOptionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_workflow_service_pb2.UpdateActivityOptionsResponse, _abc.Awaitable[_workflow_service_pb2.UpdateActivityOptionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ResetWorkflow(
+        self,
+        request: _workflow_service_pb2.ResetWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.ResetWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.ResetWorkflowResponse]]:
+        """Begins a new run of the workflow id with the history of a run, open or closed, up to the end of a workflow task.
+        The run of the id that is open is terminated in the same transaction. INVALID_ARGUMENT: the event is no workflow
+        task's end. FAILED_PRECONDITION: there is no workflow task such as is asked for.
+        """
+
+    @_abc_1.abstractmethod
+    def PauseWorkflow(
+        self,
+        request: _workflow_service_pb2.PauseWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.PauseWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.PauseWorkflowResponse]]:
+        """From the answer on no task of the run is handed out, and no workflow task that is out counts any more. What
+        happens to the run is recorded, activities that run already go on, cancel, terminate and its timeouts work.
+        FAILED_PRECONDITION: it is paused already.
+        """
+
+    @_abc_1.abstractmethod
+    def UnpauseWorkflow(
+        self,
+        request: _workflow_service_pb2.UnpauseWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.UnpauseWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.UnpauseWorkflowResponse]]:
+        """FAILED_PRECONDITION: it is not paused."""
 
 def add_WorkflowServiceServicer_to_server(servicer: WorkflowServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from perdure._client.core import ClientCore
+from perdure._client.handle_operations import HandleOperations, reset_run
 from perdure._client.handle_updates import HandleUpdates
 from perdure._client.history import WorkflowHistory, run_id_of
 from perdure._client.options import NO_ARGUMENT, arguments
@@ -26,7 +27,7 @@ from perdure._wire.explanation import WaitReason
 from perdure._wire.history import HistoryEvent
 from perdure._wire.results import RunResult
 from perdure._wire.workflow_info import WorkflowExecutionDescription
-from perdure.common import WorkflowStatus
+from perdure.common import ResetReapplyExcludeType, ResetType, WorkflowStatus
 from perdure.converter import Payload, PayloadConverter
 from perdure.errors import (
     FailureError,
@@ -48,7 +49,7 @@ _QUERY_FAILED = "QUERY_FAILED"
 _HISTORY_WAIT_MS = 50_000
 
 
-class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
+class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
     """A workflow of the type S, whose run returns R. Making one asks nobody.
 
     Calls go to `run_id`, or when that is None to whatever run of the id is current. `result` waits
@@ -265,6 +266,46 @@ class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
             identity=core.identity,
         )
         await core.call(call, rpc_timeout)
+
+    async def reset(
+        self,
+        *,
+        event_id: int | None = None,
+        reset_type: ResetType | None = None,
+        build_id: str = "",
+        reapply_exclude: Sequence[ResetReapplyExcludeType] = (),
+        reason: str = "",
+        rpc_timeout: timedelta | None = None,
+    ) -> WorkflowHandle[S, R]:
+        """Begins a new run with the history of this one, open or closed, up to a workflow task's end.
+
+        Where to: `event_id`, of a WorkflowTaskCompleted (Failed, TimedOut, Started), or a
+        `reset_type`; `build_id` goes to the first task that this build completed. What the task
+        decided does not happen in the new run; activities that were pending are scheduled again,
+        timers keep their time. Signals and updates that came after it are applied again, unless
+        they are excluded. The open run of the id is terminated: who waits for its result hears
+        that. Returns a handle whose `result` is the new run's.
+
+        Raises ValueError unless exactly one thing says where to, RPCError INVALID_ARGUMENT for an
+        event that is no workflow task's end, FAILED_PRECONDITION when there is no such task.
+        """
+        run_id = await reset_run(
+            self._core,
+            self._target,
+            event_id=event_id,
+            reset_type=reset_type,
+            build_id=build_id,
+            exclude=reapply_exclude,
+            reason=reason,
+            rpc_timeout=rpc_timeout,
+        )
+        return WorkflowHandle(
+            self._core,
+            self._id,
+            result_run_id=run_id,
+            first_execution_run_id=self._first_execution_run_id,
+            result_type=self._result_type,
+        )
 
     async def describe(
         self, *, rpc_timeout: timedelta | None = None

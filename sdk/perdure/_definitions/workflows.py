@@ -119,8 +119,12 @@ def define_workflow(
         updates=update_handlers(cls),
         dynamic=dynamic,
     )
-    setattr(cls, _WORKFLOW, definition)
+    set_workflow_definition(cls, definition)
     setattr(run, _WORKFLOW, definition)
+
+
+def set_workflow_definition(cls: type, definition: WorkflowDefinition) -> None:
+    setattr(cls, _WORKFLOW, definition)
 
 
 def _parameters(function: Function) -> list[tuple[str, Any]]:

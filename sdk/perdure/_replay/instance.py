@@ -236,8 +236,10 @@ class WorkflowInstance:
             self._started = event
         elif kind is WorkflowTaskCompleted:
             self._complete()
-        elif kind is WorkflowTaskFailedOrTimedOut:
+        elif isinstance(event, WorkflowTaskFailedOrTimedOut):
             self._started = None
+            if event.new_run_id:
+                self._run.begin_anew(event.new_run_id)
 
     def _complete(self) -> None:
         if self._started is None:

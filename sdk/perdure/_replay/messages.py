@@ -55,6 +55,8 @@ class WorkflowExecutionStarted(Event, frozen=True, kw_only=True):
     cron_schedule: str = ""
     search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
     parents: Parents | None = None
+    original_run_id: str = ""
+    """Of a run that began with a reset: the run for which its code was begun."""
 
 
 class WorkflowTaskStarted(Event, frozen=True, kw_only=True):
@@ -68,6 +70,9 @@ class WorkflowTaskCompleted(Event, frozen=True, kw_only=True):
 
 class WorkflowTaskFailedOrTimedOut(Event, frozen=True, kw_only=True):
     """A workflow task that came to nothing: its commands never happened."""
+
+    new_run_id: str = ""
+    """It was ended by a reset: from here on the history is this run's own."""
 
 
 class ActivityTaskScheduled(Event, frozen=True, kw_only=True):

@@ -81,6 +81,7 @@ class WorkflowRun:
         "_barred",
         "_context",
         "_random",
+        "_reset_run_id",
         "_timers_made",
         "activities",
         "activity_versions",
@@ -161,6 +162,7 @@ class WorkflowRun:
         # A fresh context: what the worker happens to have in its own must not reach the code.
         self._context = Context()
         self._random: random.Random | None = None
+        self._reset_run_id = ""  # of the last reset in its history
         self._activities_made = 0
         self._timers_made = 0
         self._barred: str | None = None
@@ -220,9 +222,20 @@ class WorkflowRun:
     def random(self) -> random.Random:
         self.check_may_act()
         if self._random is None:
-            assert self.started is not None
-            self._random = random.Random(self.started.run_id)
+            self._random = random.Random(self._seed)
         return self._random
+
+    @property
+    def _seed(self) -> str:
+        assert self.started is not None
+        return self._reset_run_id or self.started.original_run_id or self.started.run_id
+
+    def begin_anew(self, run_id: str) -> None:
+        """After a reset: what was random up to here is the first run's and must be so again, what
+        comes is this run's own (a key that it makes must not be one that the other has used)."""
+        self._reset_run_id = run_id
+        if self._random is not None:
+            self._random.seed(run_id)
 
     # --- the run itself ---------------------------------------------------------------------------
 

@@ -86,6 +86,11 @@ class Updates:
         self._waiting.extend(updates)
         self._run.loop.call_soon(self._next, context=self._run.new_context())
 
+    @property
+    def are_settled(self) -> bool:
+        """Have all that came been taken or refused, and their handlers ended?"""
+        return not self.running and not self._waiting
+
     def take_rejections(self) -> list[RejectUpdate]:
         taken, self._rejections = self._rejections, None
         return taken or []

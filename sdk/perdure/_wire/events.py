@@ -62,6 +62,7 @@ def _workflow_execution_started(event_id: int, time_us: int, message: Any) -> re
         cron_schedule=message.cron_schedule,
         search_attributes=attributes_from_messages(message.search_attributes),
         parents=parents_from_message(message) if message.parent_workflow_id else None,
+        original_run_id=message.original_run_id,
     )
 
 
@@ -80,7 +81,13 @@ def _workflow_task_completed(event_id: int, time_us: int, message: Any) -> repla
     )
 
 
-def _workflow_task_failed_or_timed_out(event_id: int, time_us: int, message: Any) -> replay.Event:
+def _workflow_task_failed(event_id: int, time_us: int, message: Any) -> replay.Event:
+    return replay.WorkflowTaskFailedOrTimedOut(
+        event_id=event_id, time_us=time_us, new_run_id=message.new_run_id
+    )
+
+
+def _workflow_task_timed_out(event_id: int, time_us: int, message: Any) -> replay.Event:
     return replay.WorkflowTaskFailedOrTimedOut(event_id=event_id, time_us=time_us)
 
 
@@ -222,8 +229,8 @@ _READERS: dict[str, _Reader] = {
     "workflow_execution_timed_out": _closed("WorkflowExecutionTimedOut"),
     "workflow_task_started": _workflow_task_started,
     "workflow_task_completed": _workflow_task_completed,
-    "workflow_task_timed_out": _workflow_task_failed_or_timed_out,
-    "workflow_task_failed": _workflow_task_failed_or_timed_out,
+    "workflow_task_timed_out": _workflow_task_timed_out,
+    "workflow_task_failed": _workflow_task_failed,
     "activity_task_scheduled": _activity_task_scheduled,
     "activity_task_completed": _activity_task_completed,
     "activity_task_failed": _activity_task_failed,

@@ -32,6 +32,7 @@ class WaitKind(IntEnum):
     CHILD_WORKFLOW_START = 20
     CHILD_WORKFLOW = 21
     EXTERNAL_WORKFLOW = 22
+    PAUSED = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class WaitReason:
     until: datetime | None
     """When it goes on by itself, at the latest. None: it does not, or that is not known."""
     subject: str
-    """The activity's or the timer's id, or another workflow's."""
+    """The activity's or the timer's id, or another workflow's; of a pause its reason."""
     activity_type: str
     task_queue: str
     attempt: int
@@ -63,6 +64,7 @@ class WaitReason:
             polled="nobody polls it" if not self.pollers else f"{self.pollers} poll it",
             worker=self.worker_identity or "a worker",
             attempt=self.attempt,
+            reason=f": {self.subject}" if self.subject else "",
         )
 
 
@@ -87,6 +89,7 @@ _TEXTS = {
     WaitKind.CHILD_WORKFLOW_START: "for the start of its child {other}, which is on its way",
     WaitKind.CHILD_WORKFLOW: "for its child {other} to close",
     WaitKind.EXTERNAL_WORKFLOW: "for an answer of workflow {other}, which it signals or cancels",
+    WaitKind.PAUSED: "for an operator to unpause it: paused by {worker}{reason}",
 }
 _KINDS = {int(kind): kind for kind in WaitKind}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
@@ -33,13 +33,16 @@ class WorkflowUpdateStage(IntEnum):
     COMPLETED = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UpdateRequest:
     """The update id makes it repeatable: there is one outcome for all who ask with it."""
 
     update_id: str
     name: str
     args: list[Payload]
+    sent: Any = field(default=None, repr=False)
+    """The message, with its payloads as codecs have made them: encrypted once more they would be other
+    bytes, and so another request under the same id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +71,21 @@ class UpdateService:
         wait_ms: int,
         timeout_s: float,
     ) -> UpdateAnswer:
-        message = pb.UpdateWorkflowRequest(
-            namespace=target.namespace,
-            workflow_id=target.workflow_id,
-            run_id=target.run_id,
-            update_id=request.update_id,
-            update_name=request.name,
-            args=payloads_to_bytes(request.args),
-            identity=identity,
-            wait_stage=pb.UpdateStage.ValueType(stage),
-            timeout_ms=wait_ms,
-        )
-        await self._edge.encode(message)
+        message = request.sent
+        if message is None:
+            message = pb.UpdateWorkflowRequest(
+                namespace=target.namespace,
+                workflow_id=target.workflow_id,
+                run_id=target.run_id,
+                update_id=request.update_id,
+                update_name=request.name,
+                args=payloads_to_bytes(request.args),
+                identity=identity,
+            )
+            await self._edge.encode(message)
+            request.sent = message
+        message.wait_stage = pb.UpdateStage.ValueType(stage)
+        message.timeout_ms = wait_ms
         try:
             response = await self._stub.UpdateWorkflow(message, timeout=_limit(wait_ms, timeout_s))
         except grpc.RpcError as error:
@@ -95,15 +101,18 @@ class UpdateService:
         wait_ms: int,
         timeout_s: float,
     ) -> UpdateAnswer:
-        message = pb.UpdateWithStartWorkflowRequest(
-            start=pb.StartWorkflowRequest(**start_fields(start)),
-            update_id=request.update_id,
-            update_name=request.name,
-            args=payloads_to_bytes(request.args),
-            wait_stage=pb.UpdateStage.ValueType(stage),
-            timeout_ms=wait_ms,
-        )
-        await self._edge.encode(message)
+        message = request.sent
+        if message is None:
+            message = pb.UpdateWithStartWorkflowRequest(
+                start=pb.StartWorkflowRequest(**start_fields(start)),
+                update_id=request.update_id,
+                update_name=request.name,
+                args=payloads_to_bytes(request.args),
+            )
+            await self._edge.encode(message)
+            request.sent = message
+        message.wait_stage = pb.UpdateStage.ValueType(stage)
+        message.timeout_ms = wait_ms
         try:
             response = await self._stub.UpdateWithStartWorkflow(
                 message, timeout=_limit(wait_ms, timeout_s)

@@ -135,6 +135,16 @@ class WorkflowExecutionDescription(WorkflowExecution):
     root_id: str | None = None
     """The workflow above all of its parents, or itself."""
     root_run_id: str | None = None
+    pause_time: datetime | None = None
+    """None: it is not paused."""
+    pause_identity: str = ""
+    pause_reason: str = ""
+    original_run_id: str = ""
+    """Of a run that began with a reset: the run whose start its own is."""
+    reset_from_run_id: str = ""
+    """And the run whose history its own begins with."""
+    reset_run_id: str = ""
+    """Of a run that a reset has ended: the run that began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +212,12 @@ def description_from_message(
         cron_schedule=message.cron_schedule,
         first_task_time=instant_from_us(message.first_task_time_us),
         execution_deadline=instant_from_us(message.execution_deadline_us),
+        pause_time=instant_from_us(message.pause_time_us),
+        pause_identity=message.pause_identity,
+        pause_reason=message.pause_reason,
+        original_run_id=message.original_run_id,
+        reset_from_run_id=message.reset_from_run_id,
+        reset_run_id=message.reset_run_id,
         pending_children=[_pending_child(one) for one in message.pending_children],
         parent_id=message.parent_workflow_id or None,
         parent_run_id=message.parent_run_id or None,

@@ -70,6 +70,7 @@ from perdure.workflow._decorators import (
     signal,
     update,
 )
+from perdure.workflow._entities import entity, entity_handler, entity_key, entity_reader
 from perdure.workflow._external import (
     ExternalWorkflowHandle,
     get_external_workflow_handle,
@@ -143,6 +144,10 @@ __all__ = [
     "current_update_info",
     "defn",
     "deprecate_patch",
+    "entity",
+    "entity_handler",
+    "entity_key",
+    "entity_reader",
     "execute_activity",
     "execute_activity_class",
     "execute_activity_method",

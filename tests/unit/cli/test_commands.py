@@ -72,6 +72,19 @@ class FakeHandle:
         self._client.asked.append(("terminate", self.id, reason))
         self._client.answer()
 
+    async def reset(self, **options: Any) -> FakeHandle:
+        self._client.asked.append(("reset", self.id, options))
+        self._client.answer()
+        return FakeHandle(self._client, self.id)
+
+    async def pause(self, *, reason: str, rpc_timeout: timedelta) -> None:
+        self._client.asked.append(("pause", self.id, reason))
+        self._client.answer()
+
+    async def unpause(self, *, reason: str, rpc_timeout: timedelta) -> None:
+        self._client.asked.append(("unpause", self.id, reason))
+        self._client.answer()
+
     async def execute_update(self, name: str, **options: Any) -> Any:
         self._client.asked.append(("execute update", self.id, name, options))
         return self._client.answer()

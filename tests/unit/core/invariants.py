@@ -188,6 +188,8 @@ def _has_seen_all(events: list[ev.Event]) -> bool:
     for event in reversed(events):
         if isinstance(event, ev.WorkflowTaskCompleted):
             return True
+        if isinstance(event, (ev.WorkflowExecutionPaused, ev.WorkflowExecutionUnpaused)):
+            continue  # they are no concern of its code
         if not hasattr(event, "workflow_task_completed_event_id"):
             return False
     return False

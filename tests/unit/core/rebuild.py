@@ -37,6 +37,7 @@ FOLDED = {
     "search_attributes": "history",
     "children": "history",
     "externals": "history",
+    "paused": "history",
 }
 RUN = {
     "folded": "history",

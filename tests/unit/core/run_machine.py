@@ -35,9 +35,11 @@ from tests.unit.core.scenario import (
     done,
     failed,
     frozen,
+    pause,
     put_back,
     reject,
     request_id,
+    reset,
     save_start,
     signal,
     signal_other,
@@ -46,6 +48,7 @@ from tests.unit.core.scenario import (
     terminate,
     timed_out,
     timer,
+    unpause,
     update,
 )
 
@@ -95,6 +98,7 @@ CHAINS: list[dict[str, Any]] = [
     {"retry_policy": RetryPolicy(2_000, maximum_attempts=3)},
     {"retry_policy": RetryPolicy(2_000), "execution_timeout_ms": 40_000},
 ]
+RESETS_MAX = 3  # of one test: each copies a history
 DAY_US = 24 * 3_600 * 1_000_000
 NAMES = "abcde"
 some_name = st.sampled_from(NAMES)
@@ -140,7 +144,7 @@ WORKER = (
     "handed over",
     "checkpoint",
 )
-OPERATOR = ("pause", "unpause")
+OPERATOR = ("pause", "unpause", "hold the run", "let it go", "reset")
 WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings a run forward
     "take": 8,
     "activity failed": 4,
@@ -157,6 +161,9 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "checkpoint": 1,
     "pause": 1,
     "unpause": 2,
+    "hold the run": 1,
+    "let it go": 2,
+    "reset": 1,
     "time passes": 1,
     "take-over": 1,
     "save": 1,
@@ -212,6 +219,7 @@ class RunMachine(RuleBasedStateMachine):
         self.released: set[int] = set()  # … that were put back, uncounted
         self.not_before: dict[tuple[int, int], int] = {}  # (activity, attempt) -> earliest time
         self.named = 0
+        self.resets = 0
         self.remember_timers()
         if not delayed:
             self.take(0)
@@ -310,6 +318,41 @@ class RunMachine(RuleBasedStateMachine):
     # ---- operators
 
     def an_operator_asks(self, what: str, which: int, hold: bool) -> None:
+        match what:
+            case "reset":
+                self.reset(which)
+            case "hold the run":
+                self.do(pause(300 + self.fresh_number()), hold)
+            case "let it go":
+                self.do(unpause(300 + self.fresh_number()), hold)
+            case _:
+                self.an_operator_asks_of_an_activity(what, which, hold)
+
+    def fresh_number(self) -> int:
+        self.named += 1
+        return self.named % 50
+
+    def reset(self, which: int) -> None:
+        """To one of its workflow tasks, open or closed; the test goes on with the new run."""
+        self.run.commit()
+        ends = [e.event_id for e in self.run.events if isinstance(e, invariants.TASK_ENDED)]
+        if not ends or self.resets == RESETS_MAX:
+            return
+        self.resets += 1
+        was_closed = not self.run.state.open
+        begun = self.run.reset(reset(ends[which % len(ends)], 60 + self.resets))
+        assert not begun.refused
+        assert not self.run.state.open, "invariant 5: one open run"
+        for check in invariants.CHECKS:
+            check(self.run)
+        begun.new.rejected_updates = self.run.rejected_updates
+        if was_closed:  # what was only admitted ended with the run
+            self.updates &= {*(self.run.state.folded.updates or ()), *self.run.rejected_updates}
+        self.run = begun.new
+        self.tokens, self.timers = [], {}  # a token, a timer row names its run
+        self.remember_timers()
+
+    def an_operator_asks_of_an_activity(self, what: str, which: int, hold: bool) -> None:
         pending = list(self.run.state.folded.activities.values())
         if not pending:
             return

@@ -100,6 +100,8 @@ STARTED = ev.WorkflowExecutionStarted(
     request_ids=((REQUEST, HASH, TIME_US - 1),),
     search_attributes=ATTRIBUTES,
     parent=Parent("parent-1", REQUEST, 5, "root-1", HASH[:16]),
+    original_run_id=REQUEST,
+    reset_from_run_id=RUN,
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -120,6 +122,7 @@ SCHEDULED = ev.ActivityTaskScheduled(
     version=3,
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
+PAUSED = ev.WorkflowExecutionPaused(5, TIME_US, "provider is down", "cli@host", REQUEST, HASH)
 
 CANCEL_INITIATED = out.RequestCancelExternalWorkflowExecutionInitiated(
     6, TIME_US, "order-18", RUN, True, "unwanted", 4
@@ -162,7 +165,16 @@ EVENTS: list[ev.Event] = [
     ),
     ev.WorkflowTaskTimedOut(4, TIME_US, 2, 3, TimeoutType.START_TO_CLOSE),
     ev.WorkflowTaskFailed(
-        4, TIME_US, 2, 3, ev.WorkflowTaskFailedCause.NON_DETERMINISM, FAILURE, "worker-1@host"
+        4,
+        TIME_US,
+        2,
+        3,
+        ev.WorkflowTaskFailedCause.RESET_WORKFLOW,
+        FAILURE,
+        "worker-1@host",
+        REQUEST,
+        RUN,
+        3,
     ),
     SCHEDULED,
     ev.ActivityTaskStarted(6, TIME_US, 5, "worker-1@host", 3, FAILURE),
@@ -179,7 +191,7 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowExecutionCancelRequested(5, TIME_US, "unwanted", "cli@host", REQUEST, HASH),
     ev.WorkflowExecutionCanceled(9, TIME_US, b"details", 8),
     ev.WorkflowExecutionSignaled(5, TIME_US, "paid", b"input", "cli@host", b"h", REQUEST, HASH),
-    TERMINATED,
+    msgspec.structs.replace(TERMINATED, reset_run_id=RUN),
     ev.WorkflowExecutionContinuedAsNew(
         9,
         TIME_US,
@@ -228,6 +240,8 @@ EVENTS: list[ev.Event] = [
         7, TIME_US, 6, "order-18", RUN, out.ExternalFailedCause.LIMIT
     ),
     out.ExternalWorkflowExecutionSignaled(7, TIME_US, 6, "order-18", RUN),
+    PAUSED,
+    ev.WorkflowExecutionUnpaused(6, TIME_US, "repaired", "cli@host", REQUEST, HASH),
 ]
 
 HEAD = Head(
@@ -276,6 +290,8 @@ FIRST_OF_A_CHAIN = msgspec.structs.replace(
     first_task_backoff_ms=0,
     request_ids=(),
     parent=None,
+    original_run_id=b"",
+    reset_from_run_id=b"",
 )
 FOLDED = Folded(
     FIRST_OF_A_CHAIN,
@@ -287,7 +303,10 @@ FOLDED = Folded(
     # as the forms before it had a version are read
     activities={
         5: Activity(
-            msgspec.structs.replace(SCHEDULED, version=0), ActivityPhase.CANCEL_REQUESTED, 7
+            msgspec.structs.replace(SCHEDULED, version=0),
+            ActivityPhase.CANCEL_REQUESTED,
+            7,
+            REQUEST,
         )
     },
     timers={"t-1": Timer(6, "t-1", TIME_US, TimerPhase.PENDING)},
@@ -305,6 +324,7 @@ FOLDED = Folded(
     search_attributes=ATTRIBUTES,
     children={5: Child(CHILD_INITIATED, ChildPhase.STARTED, RUN, 6)},
     externals={6: SIGNAL_INITIATED, 7: msgspec.structs.replace(CANCEL_INITIATED, event_id=7)},
+    paused=PAUSED,
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

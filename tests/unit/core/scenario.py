@@ -27,7 +27,7 @@ from tests.unit.core.saved import CODEC, SHARD, Saved, new_batch
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
-from perdure_engine.core.decide import decide, start_workflow
+from perdure_engine.core.decide import decide, reset_workflow, start_workflow
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
@@ -121,6 +121,42 @@ def terminate(number: int = 250, **changes: Any) -> intents.TerminateWorkflow:
         workflow_id=WORKFLOW_ID,
         run_id=b"",
         request_id=request_id(number),
+        **(fields | changes),
+    )
+
+
+def pause(number: int = 300, **changes: Any) -> intents.PauseWorkflow:
+    fields: dict[str, Any] = {"body_hash": b"pause", "reason": "provider is down", "identity": "me"}
+    return intents.PauseWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        run_id=b"",
+        request_id=request_id(number - 100),
+        **(fields | changes),
+    )
+
+
+def unpause(number: int = 330, **changes: Any) -> intents.UnpauseWorkflow:
+    fields: dict[str, Any] = {"body_hash": b"unpause", "reason": "it is back", "identity": "me"}
+    return intents.UnpauseWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        run_id=b"",
+        request_id=request_id(number - 100),
+        **(fields | changes),
+    )
+
+
+def reset(event_id: int = 0, number: int = 9, **changes: Any) -> intents.ResetWorkflow:
+    """A reset to the end of a workflow task (0: of the last one), as run `number`."""
+    fields: dict[str, Any] = {"body_hash": b"reset", "reason": "a bug", "identity": "me"}
+    return intents.ResetWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        run_id=b"",
+        request_id=request_id(number),
+        new_run_id=run_id(number),
+        event_id=event_id,
         **(fields | changes),
     )
 
@@ -427,6 +463,36 @@ class Scenario:
             begun.run = Scenario(limits=self.limits, now_us=self.now_us)
             begun.run._numbers = self._numbers
             begun.then = begun.run._adopt(new, None)
+        return begun
+
+    def reset(
+        self,
+        intent: intents.ResetWorkflow,
+        *,
+        current: Scenario | None = None,
+        later: tuple[ev.Event, ...] = (),
+    ) -> Begun:
+        """Reset this run. `current` is the id's current run, when that is another one; `old` is what becomes of it.
+        `later`: what was sent to the runs that this one continued as."""
+        last = current or self
+        base = Draft(self.state, self.env())
+        draft = base if last is self else Draft(last.state, self.env())
+        before = frozen(self.state), frozen(last.state)
+        try:
+            reply, new = reset_workflow.decide(
+                intent, self.env(), base, draft, self.events, later, continues=bool(later)
+            )
+        except Rejected as refusal:
+            assert (frozen(self.state), frozen(last.state)) == before, "a refusal changes nothing"
+            assert draft.empty
+            self.rejected = refusal
+            return Begun(refused=f"{refusal.code.name} {refusal.reason}")
+        assert last is self or base.empty, "a closed run never changes"
+        last.draft = draft
+        begun = Begun(reply, old=last.commit())
+        begun.run = Scenario(limits=self.limits, now_us=self.now_us)
+        begun.run._numbers = self._numbers
+        begun.then = begun.run._adopt(new, None)
         return begun
 
     def fire(self, kind: TimerKind, reference: int = 0) -> Then:

@@ -156,6 +156,8 @@ def test_the_type_numbers_are_those_of_temporal() -> None:
         (37, "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED"),
         (38, "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_FAILED"),
         (39, "EXTERNAL_WORKFLOW_EXECUTION_SIGNALED"),
+        (58, "WORKFLOW_EXECUTION_PAUSED"),
+        (59, "WORKFLOW_EXECUTION_UNPAUSED"),
     ]
 
 

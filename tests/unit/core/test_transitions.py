@@ -165,6 +165,12 @@ EVENT: dict[E, Make] = {
     E.EXTERNAL_WORKFLOW_EXECUTION_SIGNALED: lambda n: out.ExternalWorkflowExecutionSignaled(
         n, TIME_US, SCHEDULED_ID, "order-18", b""
     ),
+    E.WORKFLOW_EXECUTION_PAUSED: lambda n: ev.WorkflowExecutionPaused(
+        n, TIME_US, "", "", b"p", b"h"
+    ),
+    E.WORKFLOW_EXECUTION_UNPAUSED: lambda n: ev.WorkflowExecutionUnpaused(
+        n, TIME_US, "", "", b"u", b"h"
+    ),
 }
 
 CHILD_OPENS = [E.START_CHILD_WORKFLOW_EXECUTION_INITIATED]
@@ -184,6 +190,7 @@ PATHS: dict[str, list[E]] = {
     "Status.TIMED_OUT": [E.WORKFLOW_EXECUTION_TIMED_OUT],
     "Status.CANCELED": [E.WORKFLOW_EXECUTION_CANCELED],
     "Status.TERMINATED": [E.WORKFLOW_EXECUTION_TERMINATED],
+    "Status.PAUSED": [E.WORKFLOW_EXECUTION_PAUSED],
     "WorkflowTaskPhase.NONE": [],
     "WorkflowTaskPhase.SCHEDULED": [W],
     "WorkflowTaskPhase.STARTED": [W, E.WORKFLOW_TASK_STARTED],
@@ -308,7 +315,12 @@ def refused(folded: Folded, event_type: E) -> bool:
     return False
 
 
-CLOSINGS = [event for (_, event), after in WORKFLOW.items() if after is not Status.RUNNING]
+OPEN = (Status.RUNNING, Status.PAUSED)
+CLOSINGS = [
+    event
+    for (before, event), after in WORKFLOW.items()
+    if before is Status.RUNNING and after not in OPEN
+]
 
 
 @pytest.mark.parametrize("event_type", list(E), ids=text)

@@ -42,6 +42,19 @@ def test_what_was_sealed_opens() -> None:
     assert SEALER.open_page("token", SEALER.seal_page(Page(3), b"s"), b"s", Page) == Page(3)
 
 
+def test_what_a_node_sealed_is_for_that_shard_and_those_bytes() -> None:
+    """Invariant 67: nobody else's word reaches a run."""
+    seal = SEALER.seal_of_node(3, b"intent")
+
+    assert SEALER.is_of_node(seal, 3, b"intent")
+    assert not SEALER.is_of_node(seal, 4, b"intent")
+    assert not SEALER.is_of_node(seal, 3, b"another intent")
+    assert not SEALER.is_of_node(b"", 3, b"intent")
+    assert not SEALER.is_of_node(SEALER.seal_task(task_token()), 3, b"intent")
+    other = Sealer([TokenKeyRow(1, b"x" * 32, 0)])
+    assert not other.is_of_node(seal, 3, b"intent")
+
+
 @given(st.binary(max_size=200))
 def test_b16_random_bytes_do_not_open(raw: bytes) -> None:
     refused(lambda: SEALER.open_task("token", raw, NAMESPACE_ID))

@@ -19,6 +19,7 @@ from perdure_engine.core import intents
 from perdure_engine.core.commands import Command
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event
+from perdure_engine.core.ids import reset_run_id
 from perdure_engine.core.replies import Description, Started
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind
@@ -174,6 +175,35 @@ class Node:
             request_id=self.room.ids.new_id(),
             body_hash=BODY,
         )
+        return self.history.submit(shard_id, intent)
+
+    def reset(
+        self, workflow_id: str, event_id: int = 0, shard_id: int = 1, **options: Any
+    ) -> asyncio.Future[Any]:
+        """To the end of the last workflow task, unless it says otherwise."""
+        request_id = options.pop("request_id", None) or self.room.ids.new_id()
+        fields = {"run_id": b"", "body_hash": BODY, "reason": "a bug"} | options
+        intent = intents.ResetWorkflow(
+            namespace_id=NAMESPACE,
+            workflow_id=workflow_id,
+            request_id=request_id,
+            new_run_id=reset_run_id(NAMESPACE, workflow_id, request_id),
+            event_id=event_id,
+            **fields,
+        )
+        return self.history.submit(shard_id, intent)
+
+    def pause(self, workflow_id: str, shard_id: int = 1, **options: Any) -> asyncio.Future[Any]:
+        return self._hold(intents.PauseWorkflow, workflow_id, shard_id, options)
+
+    def unpause(self, workflow_id: str, shard_id: int = 1, **options: Any) -> asyncio.Future[Any]:
+        return self._hold(intents.UnpauseWorkflow, workflow_id, shard_id, options)
+
+    def _hold(
+        self, kind: Any, workflow_id: str, shard_id: int, options: dict[str, Any]
+    ) -> asyncio.Future[Any]:
+        fields = {"run_id": b"", "request_id": self.room.ids.new_id(), "body_hash": BODY} | options
+        intent = kind(namespace_id=NAMESPACE, workflow_id=workflow_id, identity="me", **fields)
         return self.history.submit(shard_id, intent)
 
     # ---- workers

@@ -30,6 +30,7 @@ import pydantic
 import pytest
 from google.protobuf import struct_pb2, timestamp_pb2
 
+from perdure.common import RawValue
 from perdure.converter import (
     CompositePayloadConverter,
     DataConverter,
@@ -398,6 +399,19 @@ class Rot13(EncodingPayloadConverter):
 class Backwards(CompositePayloadConverter):
     def __init__(self) -> None:
         super().__init__(Rot13())
+
+
+class Greedy(Rot13):
+    def to_payload(self, value: Any) -> Payload | None:
+        return Payload(self.encoding, repr(value).encode())
+
+
+def test_a_raw_value_travels_as_it_is_whatever_a_composite_would_take() -> None:
+    composite = CompositePayloadConverter(Greedy())
+    payload = Payload("text/backwards", b"cba")
+
+    assert composite.to_payload(RawValue(payload)) is payload
+    assert composite.from_payload(payload, RawValue) == RawValue(payload)
 
 
 def test_a_composite_asks_its_own_converters_first() -> None:

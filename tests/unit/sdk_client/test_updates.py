@@ -13,10 +13,13 @@ import pytest
 from perdure import workflow
 from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle
+from perdure._client.options import build_start
 from perdure._client.with_start import ClientUpdates
+from perdure._wire.calls import Target
 from perdure._wire.connection import Connection
+from perdure._wire.edge import PayloadEdge
 from perdure._wire.surroundings import Surroundings
-from perdure._wire.updates import UpdateAnswer
+from perdure._wire.updates import UpdateAnswer, UpdateRequest, UpdateService
 from perdure.client import (
     RPCError,
     RPCStatusCode,
@@ -25,9 +28,11 @@ from perdure.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
     WorkflowUpdateStage,
 )
+from perdure.codecs import EncryptionCodec, KeyRing
 from perdure.common import WorkflowIdConflictPolicy
 from perdure.converter import DataConverter
 from perdure.errors import ApplicationInfo, FailureInfo
+from perdure_api.v1 import workflow_service_pb2 as pb
 
 ADMITTED, ACCEPTED, COMPLETED = WorkflowUpdateStage
 RUN_ID = "0199c7d2-1111-7222-8333-444455556666"
@@ -232,3 +237,42 @@ def test_a_dynamic_update_must_be_named() -> None:
     handle: Any = WorkflowHandle(SimpleNamespace(namespace="default"), "w")  # type: ignore[arg-type]  # asks nobody
     with pytest.raises(TypeError, match="give the name"):
         handle.get_update_handle_for(Open.any, "u")
+
+
+async def test_an_encrypted_update_is_sent_again_with_the_same_bytes() -> None:
+    """Invariant: once per request id. Other bytes under one id are refused by the engine, and what is
+    encrypted twice is other bytes."""
+    sent: list[bytes] = []
+
+    class Stub:
+        async def UpdateWorkflow(self, message: Any, **_: Any) -> Any:
+            sent.append(message.SerializeToString(deterministic=True))
+            return pb.UpdateWorkflowResponse(run_id=RUN_ID, stage=message.wait_stage)
+
+        UpdateWithStartWorkflow = UpdateWorkflow
+
+    connection = Connection("localhost:1")
+    codec = EncryptionCodec(KeyRing("k", {"k": b"k" * 32}))
+    service = UpdateService(connection, PayloadEdge(codec))
+    service._stub = Stub()  # type: ignore[assignment]
+    start = build_start(
+        {"id": "w", "task_queue": "q"},
+        workflow_type="Counter",
+        args=["secret"],
+        namespace="default",
+        identity="me",
+        request_id="r",
+        converter=DataConverter.default.payload_converter,
+    )
+
+    for to in (Target("default", "w", ""), start):
+        request = UpdateRequest("u-1", "add one", RESULT)
+        for _ in range(2):
+            if isinstance(to, Target):
+                await service.update(to, request, "me", ACCEPTED, 5, 1.0)
+            else:
+                await service.update_with_start(to, request, ACCEPTED, 5, 1.0)
+        first, second = sent[-2:]
+        assert first == second
+        assert b"secret" not in first
+    await connection.close()

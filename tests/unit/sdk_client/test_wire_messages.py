@@ -182,6 +182,7 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
             parent_run_id="pr",
             root_workflow_id="rw",
             root_run_id="rr",
+            original_run_id="o",
         ),
         replay.WorkflowExecutionStarted(
             event_id=7,
@@ -210,6 +211,7 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
                 root_workflow_id="rw",
                 root_run_id="rr",
             ),
+            original_run_id="o",
         ),
     ),
     "marker_recorded": (
@@ -273,6 +275,14 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
         replay.OtherEvent(event_id=7, time_us=8),
     ),
     **OTHER_EVENTS,
+    "workflow_execution_paused": (
+        event_pb2.WorkflowExecutionPaused(reason="r"),
+        replay.OtherEvent(event_id=7, time_us=8),
+    ),
+    "workflow_execution_unpaused": (
+        event_pb2.WorkflowExecutionUnpaused(reason="r"),
+        replay.OtherEvent(event_id=7, time_us=8),
+    ),
 }
 
 

@@ -73,6 +73,7 @@ def test_every_setting_can_be_set_in_the_environment() -> None:
         "PERDURE_NODE_ROLES": "all",
         "PERDURE_LOG_LEVEL": "error",
         "PERDURE_LOG_FORMAT": "json",
+        "PERDURE_METRICS_OTLP_ENDPOINT": "http://localhost:4317",
     }
 
     config = read(environment=environment)
@@ -157,3 +158,8 @@ def test_showing_the_settings_shows_no_password() -> None:
 def test_names_of_variables_and_options() -> None:
     assert variable("history.offer_again_after_s") == "PERDURE_HISTORY_OFFER_AGAIN_AFTER_S"
     assert option("database.url") == "--database-url"
+
+
+def test_where_figures_are_sent_must_be_an_address() -> None:
+    with pytest.raises(ConfigError, match="must begin with http:// or https://"):
+        read(environment={"PERDURE_METRICS_OTLP_ENDPOINT": "localhost:4317"})

@@ -24,6 +24,17 @@ EVENT_TYPES = get_args(core.Event)
 # What the wire calls otherwise, and what it does not carry.
 RENAMED = {"history_bytes": "history_size_bytes"}
 INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us", "request_ids"}
+UUIDS = {
+    "run_id",
+    "first_run_id",
+    "request_id",
+    "continued_from_run_id",
+    "new_run_id",
+    "base_run_id",
+    "original_run_id",
+    "reset_from_run_id",
+    "reset_run_id",
+}
 PARENT = Parent("parent", b"p" * 16, 5, "root", b"r" * 16)
 ON_THE_WIRE_OF_PARENT = {
     "parent_workflow_id": "parent",

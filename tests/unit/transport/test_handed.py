@@ -129,6 +129,15 @@ def test_an_activity_task_comes_whole() -> None:
     assert task.idempotency_key == f"{uuid_text(RUN_ID)}:5"
 
 
+def test_an_activity_that_was_pending_at_a_reset_keeps_the_key_of_the_run_before() -> None:
+    room = Room()
+    before = bytes(range(16))
+    handed = msgspec.structs.replace(activity_task(), key_run_id=before)
+    (task,) = poll_response(room.frontend, PollAnswer([], [handed])).activity_tasks
+
+    assert (task.run_id, task.idempotency_key) == (uuid_text(RUN_ID), f"{uuid_text(before)}:5")
+
+
 async def test_historys_own_pages_go_on_with_what_is_saved_and_end_with_what_is_not() -> None:
     room = Room()
     events = [signaled(1), signaled(2)]

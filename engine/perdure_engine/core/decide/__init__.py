@@ -1,7 +1,7 @@
 """One module per intent: what it changes of a run, and what it is answered with.
 
-`decide(draft, intent)` is the single door. Starting a run has its own (`start_workflow`), because it concerns two
-runs: the one that may exist and the one that begins.
+`decide(draft, intent)` is the single door. Starting and resetting a run have their own (`start_workflow`,
+`reset_workflow`), because they concern two runs and more: those that may exist and the one that begins.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from perdure_engine.core.decide import (
     hand_over_activity,
     heartbeat_activity,
     pause_activity,
+    pause_workflow,
     put_back_task,
     read_message,
     report_activity,
@@ -32,6 +33,7 @@ from perdure_engine.core.decide import (
     terminate_workflow,
     time_out_task,
     unpause_activity,
+    unpause_workflow,
     update_activity_options,
     update_workflow,
 )
@@ -65,6 +67,8 @@ _DECIDE: dict[type, Callable[[Draft, Any], Reply]] = {
     intents.ReadMessage: read_message.decide,
     intents.AnswerMessage: answer_message.decide,
     intents.CloseChild: close_child.decide,
+    intents.PauseWorkflow: pause_workflow.decide,
+    intents.UnpauseWorkflow: unpause_workflow.decide,
 }
 
 

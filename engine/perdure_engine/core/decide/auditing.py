@@ -40,16 +40,17 @@ def note(
     action: Action,
     intent: Operation,
     *,
+    of: Draft | None = None,
     subject: str = "",
     before: str = "",
     after: str = "",
     reason: str | None = None,
 ) -> None:
-    """`reason` None: the intent's own, if it has one."""
+    """`of`: the run that it was done to, if that is not the draft's. `reason` None: the intent's own, if it has one."""
     if reason is None:
         reason = getattr(intent, "reason", "")
     request_id: bytes = getattr(intent, "request_id", b"")
-    started = draft.state.folded.started
+    started = (of or draft).state.folded.started
     draft.note(
         Entry(
             time_us=draft.env.now_us,

@@ -55,7 +55,7 @@ def _schedule_to_start(draft: Draft, scheduled_event_id: int) -> None:
     record = draft.state.tasks.get(scheduled_event_id)
     if record is None or record.running:
         return
-    if record.attempt > 1 or record.paused:
+    if record.attempt > 1 or record.paused or record.state is TaskState.PAUSED:
         return  # it was started once: the timeout has done its duty; or nobody may start it now
     _timed_out(draft, scheduled_event_id, TimeoutType.SCHEDULE_TO_START, started=False)
 

@@ -218,6 +218,8 @@ def _follow(
         "execution_deadline_us": deadline_us(started),
         "request_ids": handed_on(folded, time_us),
         "search_attributes": folded.search_attributes,  # as they are now
+        "original_run_id": b"",  # its start is its own, also behind a run that was reset
+        "reset_from_run_id": b"",
     }
     event = msgspec.structs.replace(started, **(own | changes))
     admitted = draft.state.admitted

@@ -92,7 +92,9 @@ def handed_on(folded: Folded, now_us: int) -> tuple[tuple[bytes, bytes, int], ..
             continue
         while count <= index:
             count, time_us = next(marks)
-        known.append((request_id, body_hash, time_us))
+        # After a reset, ids of before come again behind those that were handed on: late is never too early.
+        floor_us = handed[-1][2] if handed else 0
+        known.append((request_id, body_hash, max(time_us, floor_us)))
     return tuple(known)
 
 

@@ -26,13 +26,19 @@ def decide(draft: Draft, intent: TerminateWorkflow) -> None:
 
 
 def terminate(
-    draft: Draft, reason: str, details: bytes, identity: str, request_id: bytes, body_hash: bytes
+    draft: Draft,
+    reason: str,
+    details: bytes,
+    identity: str,
+    request_id: bytes,
+    body_hash: bytes,
+    reset_run_id: bytes = b"",
 ) -> None:
     """End an open run. What was acknowledged before stands in history before the end."""
     draft.number_buffered()
     event_id, time_us = draft.stamp()
     draft.close(
         WorkflowExecutionTerminated(
-            event_id, time_us, reason, details, identity, request_id, body_hash
+            event_id, time_us, reason, details, identity, request_id, body_hash, reset_run_id
         )
     )

@@ -28,8 +28,13 @@ def decide(draft: Draft, intent: UnpauseActivity) -> None:
 
 
 def release(draft: Draft, record: TaskRecord) -> None:
-    """Take the pause back. Schedule-to-start did not run while nobody could start it: it begins anew."""
+    """Take the pause back. Schedule-to-start did not run while nobody could start it."""
     record.set_aside(pause=None)
+    wait_anew(draft, record)
+
+
+def wait_anew(draft: Draft, record: TaskRecord) -> None:
+    """Schedule-to-start, of an activity that was held back before its first attempt."""
     key = record.scheduled_event_id
     if record.state is not TaskState.PAUSED or record.attempt > 1:
         return

@@ -26,6 +26,7 @@ INVALID_TEXT = "22P02"
 UNTRANSLATABLE_CHARACTER = "22021"
 
 STATUS_MAX = 7
+LISTED_STATUS_MAX = 8  # a run that is paused has a status of its own in lists only
 STATE_MAX = 9
 BUCKET_MAX = 15
 HASH_BYTES = 32
@@ -69,8 +70,8 @@ def _timer(row: TimerRow) -> bool:
 def _visibility(row: VisibilityRow) -> bool:
     return (
         0 <= row.bucket <= BUCKET_MAX
-        and 1 <= row.status <= STATUS_MAX
-        and (row.status == 1) == (row.close_us is None)
+        and 1 <= row.status <= LISTED_STATUS_MAX
+        and (row.status in (1, 8)) == (row.close_us is None)
     )
 
 

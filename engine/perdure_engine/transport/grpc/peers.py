@@ -16,6 +16,7 @@ from google.rpc import (  # type: ignore[import-untyped]  # ships stubs but no p
 )
 
 from perdure_api.internal.v1 import engine_service_pb2 as pb
+from perdure_engine.core import limits
 from perdure_engine.core.errors import Code, Rejected, unavailable
 from perdure_engine.core.intents import DeliveredIntent
 from perdure_engine.frontend.seal import Sealer
@@ -29,6 +30,8 @@ CALL_LIMIT_S = (
     10.0  # a commit takes milliseconds; a database that is away for longer is asked again
 )
 CLOSE_GRACE_S = 1.0
+# Refused by gRPC without a word of ours. Only a failure of nearly a whole request could come so far: it is an alarm.
+INTENT_BYTES_MAX = limits.REQUEST_BYTES_MAX - 1024
 # What the receiver itself says; all else (no connection, a deadline, a method unknown to an older version) tells
 # nothing of whether it arrived.
 DEFINITE = frozenset(
@@ -61,6 +64,12 @@ class GrpcPeers:
         if owner is None or owner.node_id == self._membership.node_id:
             raise unavailable("SHARD_MOVED", f"shard {shard_id} is on its way to a node")
         payload = encode_intent(intent)
+        if len(payload) > INTENT_BYTES_MAX:
+            raise Rejected(
+                Code.INTERNAL,
+                "MESSAGE_TOO_LARGE",
+                f"{len(payload)} bytes for shard {shard_id}; at most {INTENT_BYTES_MAX} travel between nodes",
+            )
         seal = self._sealer.seal_of_node(shard_id, payload)
         request = pb.DeliverRequest(shard_id=shard_id, intent=payload, seal=seal)
         call = self._channel(owner.address).unary_unary(

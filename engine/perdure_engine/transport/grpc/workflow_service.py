@@ -29,10 +29,11 @@ from perdure_engine.transport.grpc.convert.replies import (
 )
 from perdure_engine.transport.grpc.decode import Context
 from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.run_calls import RunCalls
 from perdure_engine.transport.grpc.wait_results import WaitStream
 
 
-class WorkflowService(ActivityCalls):
+class WorkflowService(ActivityCalls, RunCalls):
     """One function per RPC, by its name: message in, message out, errors raised."""
 
     def __init__(self, frontend: Frontend, errors: Errors) -> None:

@@ -28,6 +28,7 @@ class Status(StrEnum):
     TERMINATED = "terminated"
     CONTINUED_AS_NEW = "continued-as-new"
     TIMED_OUT = "timed-out"
+    PAUSED = "paused"
 
 
 Statuses = Annotated[

@@ -60,6 +60,7 @@ def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
         "search_attributes": attribute_fields(e.search_attributes) if e.search_attributes else (),
         **(_continued(e) if e.execution_deadline_us or e.cron_schedule or e.initiator else {}),
         **(_parent(e.parent) if e.parent is not None else {}),
+        **(_reset(e) if e.reset_from_run_id else {}),
     }
 
 
@@ -70,6 +71,13 @@ def _parent(parent: Parent) -> Fields:
         "parent_initiated_event_id": parent.initiated_event_id,
         "root_workflow_id": parent.root_workflow_id,
         "root_run_id": uuid_text(parent.root_run_id),
+    }
+
+
+def _reset(e: core.WorkflowExecutionStarted) -> Fields:
+    return {
+        "original_run_id": _optional_id(e.original_run_id),
+        "reset_from_run_id": uuid_text(e.reset_from_run_id),
     }
 
 
@@ -149,6 +157,9 @@ def _workflow_task_failed(e: core.WorkflowTaskFailed) -> Fields:
         "cause": e.cause,
         "failure": failure_fields(e.failure),
         "identity": e.identity,
+        "base_run_id": _optional_id(e.base_run_id),
+        "new_run_id": _optional_id(e.new_run_id),
+        "fork_event_id": e.fork_event_id,
     }
 
 
@@ -280,6 +291,7 @@ def _workflow_execution_terminated(e: core.WorkflowExecutionTerminated) -> Field
         "details": e.details,
         "identity": e.identity,
         "request_id": _request_id(e.request_id),
+        "reset_run_id": _optional_id(e.reset_run_id),
     }
 
 
@@ -353,6 +365,14 @@ def _upsert_workflow_search_attributes(e: core.UpsertWorkflowSearchAttributes) -
     }
 
 
+def _held_back(e: core.WorkflowExecutionPaused | core.WorkflowExecutionUnpaused) -> Fields:
+    return {
+        "reason": e.reason,
+        "identity": e.identity,
+        "request_id": _request_id(e.request_id),
+    }
+
+
 ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
     core.WorkflowExecutionCompleted: (
@@ -418,4 +438,6 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
         _upsert_workflow_search_attributes,
     ),
     **OUTSIDE,
+    core.WorkflowExecutionPaused: ("workflow_execution_paused", _held_back),
+    core.WorkflowExecutionUnpaused: ("workflow_execution_unpaused", _held_back),
 }

@@ -51,6 +51,7 @@ def tasks_fields(frontend: Frontend, answer: PollAnswer) -> Fields:
 def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields:
     scheduled = task.scheduled
     run_id = uuid_text(task.run_id)
+    key_run_id = uuid_text(task.key_run_id) if task.key_run_id else run_id
     return {
         "token": frontend.sealer.seal_task(task.token),
         "workflow_id": task.workflow_id,
@@ -68,7 +69,7 @@ def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields
         "heartbeat_timeout_ms": scheduled.heartbeat_timeout_ms,
         "heartbeat_details": task.progress,
         "retry_policy": policy_fields(scheduled.retry_policy),
-        "idempotency_key": f"{run_id}:{scheduled.event_id}",
+        "idempotency_key": f"{key_run_id}:{scheduled.event_id}",
         "priority": scheduled.priority,
         "progress_version": task.progress_version,
         "version": scheduled.version,

@@ -160,6 +160,12 @@ def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
         execution_deadline_us=reply.execution_deadline_us,
         pending_children=[_pending_child(child) for child in reply.children],
         **_relatives(reply),
+        pause_time_us=reply.pause_us,
+        pause_identity=reply.pause_identity,
+        pause_reason=reply.pause_reason,
+        original_run_id=_optional_id(reply.original_run_id),
+        reset_from_run_id=_optional_id(reply.reset_from_run_id),
+        reset_run_id=_optional_id(reply.reset_run_id),
     )
 
 

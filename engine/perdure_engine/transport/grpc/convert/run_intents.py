@@ -1,0 +1,74 @@
+"""Messages that are about a whole run, to intents: reset, pause, unpause."""
+
+from __future__ import annotations
+
+from perdure_api.v1 import workflow_service_pb2 as pb
+from perdure_engine.core.errors import invalid
+from perdure_engine.core.ids import reset_run_id
+from perdure_engine.core.intents import (
+    PauseWorkflow,
+    Reapply,
+    ResetType,
+    ResetWorkflow,
+    UnpauseWorkflow,
+)
+from perdure_engine.frontend.checks import uuid_bytes, uuid_bytes_or_none
+from perdure_engine.transport.grpc.convert.intents import body_hash
+
+RESET_TYPES = {int(one): one for one in ResetType}
+REAPPLY_TYPES = {int(one): one for one in Reapply}
+
+
+def reset_workflow(message: pb.ResetWorkflowRequest, namespace_id: bytes) -> ResetWorkflow:
+    """Either an event or a type says where to."""
+    request_id = uuid_bytes("request_id", message.request_id)
+    event_id, reset_type = message.workflow_task_finish_event_id, message.reset_type
+    if event_id and reset_type:
+        raise invalid("reset_type", "cannot be given with workflow_task_finish_event_id")
+    if not event_id and not reset_type:
+        raise invalid("workflow_task_finish_event_id", "is required, unless reset_type is given")
+    if event_id < 0:
+        raise invalid("workflow_task_finish_event_id", "must not be negative")
+    if reset_type and reset_type not in RESET_TYPES:
+        raise invalid("reset_type", "is not a type of reset")
+    for index, one in enumerate(message.reapply_exclude_types):
+        if one not in REAPPLY_TYPES:
+            raise invalid(f"reapply_exclude_types[{index}]", "is not a type")
+    return ResetWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=request_id,
+        body_hash=body_hash(message),
+        new_run_id=reset_run_id(namespace_id, message.workflow_id, request_id),
+        event_id=event_id,
+        reset_type=RESET_TYPES.get(reset_type, ResetType.LAST_WORKFLOW_TASK),
+        build_id=message.build_id,
+        reapply_exclude=frozenset(REAPPLY_TYPES[one] for one in message.reapply_exclude_types),
+        identity=message.identity,
+        reason=message.reason,
+    )
+
+
+def pause_workflow(message: pb.PauseWorkflowRequest, namespace_id: bytes) -> PauseWorkflow:
+    return PauseWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        identity=message.identity,
+        reason=message.reason,
+    )
+
+
+def unpause_workflow(message: pb.UnpauseWorkflowRequest, namespace_id: bytes) -> UnpauseWorkflow:
+    return UnpauseWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        identity=message.identity,
+        reason=message.reason,
+    )
