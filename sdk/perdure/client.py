@@ -51,6 +51,12 @@ from perdure._client.plugins import (
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import startable_workflow, workflow_definition
+from perdure._wire.audit_service import AuditEntry, AuditHead, AuditVerification, BrokenChain
+from perdure._wire.batch_service import (
+    BatchOperationInfo,
+    BatchOperationState,
+    BatchOperationType,
+)
 from perdure._wire.calls import NO_HEADER
 from perdure._wire.connection import Connection
 from perdure._wire.explanation import WaitKind, WaitReason
@@ -93,6 +99,13 @@ from perdure.errors import (
 __all__ = [
     "AsyncActivityCancelledError",
     "AsyncActivityHandle",
+    "AuditEntry",
+    "AuditHead",
+    "AuditVerification",
+    "BatchOperationInfo",
+    "BatchOperationState",
+    "BatchOperationType",
+    "BrokenChain",
     "Client",
     "ClientConfig",
     "ClusterInfo",

@@ -85,11 +85,20 @@ class CompleteUpdate(msgspec.Struct, frozen=True, gc=False):
     failure: Failure | None
 
 
+class CompensationNote(msgspec.Struct, frozen=True, gc=False):
+    """What became of a saga's compensation, for the audit log."""
+
+    name: str
+    outcome: str
+    reason: str
+
+
 class RecordMarker(msgspec.Struct, frozen=True, gc=False):
     marker_name: str
     details: bytes
     header: bytes
     failure: Failure | None
+    compensation: CompensationNote | None = None
 
 
 class ModifyProperties(msgspec.Struct, frozen=True, gc=False):

@@ -14,6 +14,7 @@ import msgspec
 from perdure_engine.core import events as ev
 from perdure_engine.core import outside_events as out
 from perdure_engine.core.apply import apply
+from perdure_engine.core.audit import Entry
 from perdure_engine.core.closing import tell_relatives
 from perdure_engine.core.events import BufferedEvent, Event, InboxEvent
 from perdure_engine.core.failures import Failure
@@ -51,6 +52,7 @@ class Env(msgspec.Struct):
 
 class Draft:
     __slots__ = (
+        "audit",
         "buffered",
         "env",
         "events",
@@ -87,6 +89,7 @@ class Draft:
         # the run that follows this one, which has closed: saved in the same batch
         self.next_run: Draft | None = None
         self.rejected: dict[str, Failure] | None = None  # updates: told to who waits, kept nowhere
+        self.audit: list[Entry] | None = None  # for the log of what operators did
         self.messages = False  # some of `tasks` are messages to other runs
 
     @property
@@ -99,7 +102,14 @@ class Draft:
             or self.timers
             or self.gone_timers
             or self.is_new
+            or self.audit
         )
+
+    def note(self, entry: Entry) -> None:
+        """Saved with whatever else the draft has."""
+        if self.audit is None:
+            self.audit = []
+        self.audit.append(entry)
 
     # ---- events
 

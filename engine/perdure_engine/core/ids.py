@@ -59,6 +59,14 @@ def _version_8(digest: bytes) -> bytes:
     return bytes(raw)
 
 
+def batch_request_id(namespace_id: bytes, job_id: str, run_id: bytes) -> bytes:
+    """The request id of a batch operation's act on one run: a repeat is the same request."""
+    digest = hashlib.blake2b(
+        job_id.encode() + run_id, digest_size=16, key=namespace_id, person=b"perdure batch op"
+    )
+    return _version_8(digest.digest())
+
+
 def next_run_id(run_id: bytes, number: int) -> bytes:
     """The id of the run that follows `run_id`. `number` is a fresh one of the shard's: no two are the same."""
     digest = hashlib.blake2b(

@@ -250,6 +250,8 @@ class UnpauseActivity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     activity_type: str
     reset_attempts: bool = False
     reset_heartbeat: bool = False
+    identity: str = ""
+    reason: str = ""
 
 
 class ResetActivity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -262,6 +264,8 @@ class ResetActivity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reset_heartbeat: bool = False
     keep_paused: bool = False
     restore_original_options: bool = False
+    identity: str = ""
+    reason: str = ""
 
 
 class UpdateActivityOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -280,6 +284,8 @@ class UpdateActivityOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True)
     heartbeat_timeout_ms: int | None = None
     retry_policy: RetryPolicy | None = None
     priority: int | None = None
+    identity: str = ""
+    reason: str = ""
 
 
 class PauseWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):

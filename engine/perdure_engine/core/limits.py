@@ -40,6 +40,9 @@ POLL_TASKS_MAX = 1_000  # tasks of one kind that one poll may ask for
 POLL_TIMEOUT_MS_MAX = 60_000
 PAGE_SIZE_MAX = 1_000
 PAGE_SIZE_DEFAULT = 100
+AUDIT_KEPT_US = 400 * 24 * 3600 * 1_000_000  # a year and a month: last year's is there for an audit
+BATCH_RPS_DEFAULT = 50  # operations of one batch operation a second; Temporal's
+BATCH_RPS_MAX = 10_000  # more than an installation can do
 
 SNAPSHOT_EVENTS = 64  # a fold of at most this many events stands between a snapshot and the present
 SNAPSHOT_BYTES_MAX = 1024 * 1024  # a larger state is cheaper to fold than to save again and again

@@ -10,6 +10,7 @@ from functools import lru_cache
 from unicodedata import is_normalized
 
 from perdure_engine.core import limits
+from perdure_engine.core.decide.signal_workflow import SAGA_SIGNAL
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import (
@@ -23,7 +24,7 @@ from perdure_engine.core.search_attributes import size as attribute_size
 
 RESERVED_PREFIX = "__"
 # Reserved names that SDKs listen to: an operator's word to a saga whose compensation has failed.
-OWN_SIGNALS = frozenset({"__perdure_saga"})
+OWN_SIGNALS = frozenset({SAGA_SIGNAL})
 WORKER_ID_BYTES = 16
 PRIORITY_MAX = 5
 NON_RETRYABLE_TYPES_MAX = 100  # a list longer than this is a mistake, and it travels with each task

@@ -138,6 +138,11 @@ def _check_said(command: RecordMarker | ModifyProperties) -> None:
         checks.name("record_marker.marker_name", command.marker_name)
         checks.size("record_marker.details", command.details)
         checks.size("record_marker.header", command.header, limits.HEADER_BYTES_MAX)
+        if command.compensation is not None:
+            for name in ("name", "outcome", "reason"):
+                checks.prose(
+                    f"record_marker.compensation.{name}", getattr(command.compensation, name)
+                )
         return
     field = "modify_properties.upserted_memo"
     checks.size(field, command.upserted_memo, limits.MEMO_BYTES_MAX)

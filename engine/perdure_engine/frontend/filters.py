@@ -131,6 +131,19 @@ def parse(field: str, text: str, now_us: int) -> Query:
     return _Reader(field, now_us).query(tree)
 
 
+def condition(field: str, text: str, now_us: int) -> Expression | None:
+    """Of a query that neither groups nor orders. Raises as `parse`."""
+    query = parse(field, text, now_us)
+    if query.group is not None or query.order is not None:
+        raise invalid(field, "has no GROUP BY and no ORDER BY here")
+    return query.expression
+
+
+def read_condition(text: str, now_us: int) -> Expression | None:
+    """One that was checked before. Implements ports.batches.ReadQuery."""
+    return condition("query", text, now_us)
+
+
 @lru_cache(maxsize=1)
 def _grammar() -> Lark:
     return Lark(GRAMMAR, parser="lalr", lexer="basic", maybe_placeholders=False)

@@ -13,6 +13,8 @@ from perdure_engine.core.replies import Reply
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.parking import Parking
 from perdure_engine.frontend.seal import Sealer
+from perdure_engine.ports.audit import AuditStore, Ledger
+from perdure_engine.ports.batches import BatchStore
 from perdure_engine.ports.clock import IdSource
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.history import History
@@ -42,6 +44,10 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True):
     db_now_us: Callable[[], int]
     about: About
     cron: Cron
+    audit: AuditStore
+    ledger: Ledger
+    batches: BatchStore
+    batch_begun: Callable[[], None]  # somebody is to look for a new batch operation at once
     parking: Parking = msgspec.field(default_factory=Parking)
 
     def submit(self, intent: ClientIntent) -> asyncio.Future[Reply]:

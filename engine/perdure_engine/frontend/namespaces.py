@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.errors import Code, Rejected, not_found
 from perdure_engine.frontend import checks
 from perdure_engine.ports.clock import Clock
@@ -59,9 +60,9 @@ class Namespaces:
         await self._read()
         return self._known(name)
 
-    async def create(self, row: NamespaceRow) -> None:
+    async def create(self, row: NamespaceRow, audited: AuditRow) -> None:
         """Raises ALREADY_EXISTS."""
-        if not await self._store.create_namespace(row):
+        if not await self._store.create_namespace(row, audited):
             raise Rejected(
                 Code.ALREADY_EXISTS,
                 "NAMESPACE_ALREADY_EXISTS",
@@ -69,12 +70,12 @@ class Namespaces:
             )
         self._remember(row)
 
-    async def update(self, row: NamespaceRow) -> NamespaceRow:
+    async def update(self, row: NamespaceRow, audited: AuditRow) -> NamespaceRow:
         """Replace the row whose conflict token this one carries.
 
         Raises ABORTED when another came first.
         """
-        if not await self._store.update_namespace(row):
+        if not await self._store.update_namespace(row, audited):
             raise Rejected(
                 Code.ABORTED,
                 "NAMESPACE_CONFLICT",

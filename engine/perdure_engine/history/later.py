@@ -44,6 +44,7 @@ def _delete(shard: Shard, _: ShardStep, run: Run, item: Item) -> None:
             started.workflow_id,
             run.state.history_bytes,
             [item],
+            run.state.folded.status,
         )
     )
 

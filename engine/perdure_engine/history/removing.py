@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from perdure_engine.core import audit
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.intents import DeleteWorkflow
+from perdure_engine.core.status import Status
 from perdure_engine.history.work import Item
 from perdure_engine.ports.store import Removal
 
@@ -31,6 +34,7 @@ class Leaving(msgspec.Struct, eq=False):
     workflow_id: str
     history_bytes: int
     items: list[Item]  # who asked for it; nobody: retention
+    status: Status = Status.COMPLETED  # for the audit log, if somebody asked
 
 
 class Removing:
@@ -40,6 +44,7 @@ class Removing:
         self._held: dict[bytes, Leaving] = {}  # runs that have something to say to others still
         self._idle = asyncio.Event()
         self._idle.set()
+        self._audit_head: audit.Head | None = None  # when the removal that was taken is saved
 
     @property
     def due(self) -> bool:
@@ -84,13 +89,25 @@ class Removing:
             taken.append(leaving)
         for leaving in taken:
             del self._leaving[leaving.run_id]
+        rows, self._audit_head = self._audited(taken)
         removal = Removal(
             batch_id,
             self._shard.fence,
             [leaving.run_id for leaving in taken],
             [(leaving.namespace_id, leaving.workflow_id) for leaving in taken],
+            rows,
         )
         return removal, taken
+
+    def _audited(self, taken: list[Leaving]) -> tuple[list[audit.AuditRow], audit.Head]:
+        """A row for each run that somebody asked to delete: who asked first has deleted it."""
+        rows, head = [], self._shard.audit_head
+        now_us = self._shard.rooms.database_clock.low_us()
+        for leaving in taken:
+            if leaving.items:
+                row, head = audit.append(head, _entry(leaving, now_us))
+                rows.append(row)
+        return rows, head
 
     def removed(self, taken: list[Leaving]) -> None:
         """They are gone from the database: now from memory, and whoever asked hears so.
@@ -98,6 +115,8 @@ class Removing:
         Whoever still waits for one of them (a query, say) is asked again what it wants of a run that is
         not there.
         """
+        assert self._audit_head is not None
+        self._shard.audit_head = self._audit_head
         for leaving in taken:
             run = self._shard.runs.get(leaving.run_id)
             if run is not None:
@@ -140,3 +159,20 @@ class Removing:
     def _settle(self) -> None:
         if not self._leaving:
             self._idle.set()
+
+
+def _entry(leaving: Leaving, now_us: int) -> audit.Entry:
+    asked = leaving.items[0].intent
+    assert isinstance(asked, DeleteWorkflow)
+    return audit.Entry(
+        time_us=now_us,
+        action=audit.Action.DELETE,
+        namespace_id=leaving.namespace_id,
+        workflow_id=leaving.workflow_id,
+        run_id=leaving.run_id,
+        identity=asked.identity,
+        reason=asked.reason,
+        request_id=asked.request_id,
+        before=leaving.status.name,
+        after="DELETED",
+    )

@@ -9,7 +9,7 @@ later) and an index by close time (dearer still).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from perdure_engine.history.removing import Leaving
 from perdure_engine.history.rooms import Rooms
@@ -26,11 +26,17 @@ class Retention:
     """Start it after the controller, stop it before."""
 
     def __init__(
-        self, rooms: Rooms, store: RetentionStore, shards: Callable[[], Iterable[Shard]]
+        self,
+        rooms: Rooms,
+        store: RetentionStore,
+        shards: Callable[[], Iterable[Shard]],
+        others: Iterable[Callable[[], Awaitable[object]]] = (),
     ) -> None:
+        """`others`: what else is over its time, looked for after the runs."""
         self._rooms = rooms
         self._store = store
         self._shards = shards
+        self._others = tuple(others)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -51,6 +57,8 @@ class Retention:
             await self._rooms.clock.sleep(pause_s * (0.75 + self._rooms.ids.jitter() / 2))
             try:
                 await self.run_once()
+                for other in self._others:
+                    await other()
                 pause_s = self._rooms.config.retention_pass_every_s
             except StoreError:
                 pause_s = RETRY_S

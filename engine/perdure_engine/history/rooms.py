@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from perdure_engine.core.audit import Head
 from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
 from perdure_engine.history.database_clock import DatabaseClock
 from perdure_engine.history.loading import CurrentLoader
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 class HistoryStore(CommitStore, RunStore, Protocol):
     """What history needs of the store."""
+
+    async def load_audit_heads(self, chains: list[int]) -> list[Head]:
+        """As ports.audit.AuditStore."""
+        ...
 
 
 class Alarm(Protocol):

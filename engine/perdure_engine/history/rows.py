@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure_engine.core import limits, search_attributes
+from perdure_engine.core import audit, limits, search_attributes
 from perdure_engine.core.describe import run_info
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import Event
@@ -80,6 +80,14 @@ def add_current(batch: Batch, shard_id: int, key: tuple[bytes, str], current: Cu
             version_to_send(current.version),
         )
     )
+
+
+def add_audit(batch: Batch, head: audit.Head, entries: list[audit.Entry]) -> audit.Head:
+    """Append the entries to the chain that `head` ends; where it ends then."""
+    for entry in entries:
+        row, head = audit.append(head, entry)
+        batch.audit.append(row)
+    return head
 
 
 def saved(draft: Draft) -> None:

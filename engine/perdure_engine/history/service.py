@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from perdure_engine.core.audit import Head
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import (
     ClientIntent,
@@ -193,10 +194,12 @@ class HistoryService:
         metrics, began = self._rooms.metrics, self._rooms.clock.monotonic()
         bumped = await self._bump(list(free.values()))
         marks = {row.shard_id: row.timer_mark_us for row in await self._ownership.list_shards()}
+        heads = await self._audit_heads(bumped)
         proven = await self._first_step(bumped)
         for fence in bumped:
             clean = free[fence.shard_id].owner_id == NO_NODE
-            self._begin(fence, marks.get(fence.shard_id, 0), clean=clean, proven=proven)
+            shard = self._begin(fence, marks.get(fence.shard_id, 0), clean=clean, proven=proven)
+            shard.audit_head = heads.get(fence.shard_id, shard.audit_head)
         self._share_memory()
         metrics.shard_moves.inc("taken", by=len(bumped))
         metrics.shard_acquire_seconds.observe(self._rooms.clock.monotonic() - began)
@@ -244,7 +247,17 @@ class HistoryService:
         self._rooms.database_clock.sample(database_us)
         return True
 
-    def _begin(self, fence: FenceState, mark_us: int, *, clean: bool, proven: bool) -> None:
+    async def _audit_heads(self, bumped: list[FenceState]) -> dict[int, Head]:
+        """Where the shards' chains end. Nobody else adds to them any more: the fences are ours."""
+        while True:
+            try:
+                heads = await self._rooms.store.load_audit_heads([f.shard_id for f in bumped])
+            except StoreError:
+                await self._rooms.clock.sleep(RETRY_S)
+            else:
+                return {head.chain: head for head in heads}
+
+    def _begin(self, fence: FenceState, mark_us: int, *, clean: bool, proven: bool) -> Shard:
         ours = Fence(fence.shard_id, fence.range_id, fence.commit_seq + proven, fence.owner_id)
         shard = Shard(ours, self._rooms, mark_us)
         shard.unproven = not proven
@@ -253,6 +266,7 @@ class HistoryService:
             shard.queues.hold_back(self._rooms.config.adopt_ready_s)
         shard.timers.start()
         self._beside(self._scan(shard))
+        return shard
 
     async def _scan(self, shard: Shard) -> None:
         """Read the shard's task rows once, in pages: ready ones are offered, started ones wait to be claimed."""

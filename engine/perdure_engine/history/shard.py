@@ -13,7 +13,7 @@ import asyncio
 from collections import OrderedDict
 from functools import partial
 
-from perdure_engine.core import intents
+from perdure_engine.core import audit, intents
 from perdure_engine.core.decide import decide, start_workflow
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, not_found
@@ -70,6 +70,7 @@ class Shard:
         self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
         self.runs_max = rooms.config.runs_cached_max
         self._sequence = 0
+        self.audit_head = audit.Head(fence.shard_id)  # as saved; whoever takes the shard sets it
         self.loading = Loading(self)
         self.leases = LeaseBook(self)
         self.queues = QueueBooks(self)
@@ -360,6 +361,10 @@ class Shard:
         for _, draft in step.drafts.values():
             if not draft.empty:
                 rows.add_run(batch, self.shard_id, draft, self.rooms.codec)
+                if draft.audit is not None:
+                    step.audit_head = rows.add_audit(
+                        batch, step.audit_head or self.audit_head, draft.audit
+                    )
                 started = draft.state.folded.started
                 if not draft.state.open:
                     self._closed_current(
@@ -384,6 +389,8 @@ class Shard:
 
     def publish(self, step: ShardStep) -> None:
         """The step is saved: what it changed is memory's truth, and goes to whoever waits for it."""
+        if step.audit_head is not None:
+            self.audit_head = step.audit_head
         for key, current in step.currents.items():
             current.version += 1
             self.currents[key] = current

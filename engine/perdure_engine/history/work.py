@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
 
+from perdure_engine.core.audit import Head
 from perdure_engine.core.commands import (
     Command,
     CompleteUpdate,
@@ -141,7 +142,10 @@ class Item:
 class ShardStep:
     """One shard's part of a step: what it took, what it decided, what it will say after the commit."""
 
-    __slots__ = ("after", "answers", "currents", "drafts", "items", "over", "shard", "writes")
+    __slots__ = (
+        *("after", "answers", "audit_head", "currents", "drafts", "items", "over", "shard"),
+        "writes",
+    )
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -152,3 +156,4 @@ class ShardStep:
         self.after: list[Callable[[], None]] = []
         self.writes = False  # something was decided that has to be saved
         self.over = False  # the shard has been freed
+        self.audit_head: Head | None = None  # of the shard's chain, when the step adds to it

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from perdure_engine.core.errors import unavailable
 from perdure_engine.core.intents import StartWorkflow
 from perdure_engine.history.refusals import run_id_in_use
+from perdure_engine.history.removing import Leaving
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
 from perdure_engine.history.work import ShardStep
@@ -392,8 +393,7 @@ class Writer:
             shard.removing.give_back(taken)
             shard.close()
         except OutcomeUnknown:
-            shard.removing.give_back(taken)
-            shard.unproven = True  # the next turn bumps the fence, and so learns its sequence
+            await self._find_out_removal(shard, removal.batch_id, taken)
         except GuardFailed as error:
             self._rooms.alarm("removal_met_an_open_run", shard_id=shard.shard_id, error=error)
             shard.removing.refused(taken)
@@ -404,6 +404,21 @@ class Writer:
             shard.fence.commit_seq += 1
             self._rooms.database_clock.sample(database_us)
             shard.removing.removed(taken)
+
+    async def _find_out_removal(self, shard: Shard, batch_id: bytes, taken: list[Leaving]) -> None:
+        """Whether it landed must be known before anything more is written: it may have added to the audit log,
+        and a place there is taken once."""
+        lapses = shard.lapses
+        fence = (await self._bump([shard])).get(shard.shard_id)
+        if fence is None:
+            shard.removing.give_back(taken)
+            shard.close()
+            return
+        shard.new_range(_as_fence(fence), lapses)
+        if fence.batch_id == batch_id:
+            shard.removing.removed(taken)
+        else:
+            shard.removing.give_back(taken)
 
     async def _sweep(self, shard: Shard) -> None:
         sweep = shard.sweeping.take(self._rooms.ids.new_id())

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.filters import Expression, Group, Order
 from perdure_engine.ports.rows import (
     CurrentRunRow,
@@ -95,6 +96,7 @@ class Batch(msgspec.Struct):
     timers: list[TimerRow]
     visibility: list[VisibilityRow]
     snapshots: list[SnapshotRow]
+    audit: list[AuditRow] = []
 
 
 class Sweep(msgspec.Struct):
@@ -127,6 +129,7 @@ class Removal(msgspec.Struct):
     fence: Fence
     run_ids: list[bytes]
     workflows: list[tuple[bytes, str]]  # namespace id and workflow id of each run
+    audit: list[AuditRow] = []  # for those that somebody asked to delete
 
 
 class ClosedRun(msgspec.Struct, frozen=True):
@@ -328,13 +331,17 @@ class VisibilityStore(Protocol):
 
 
 class NamespaceStore(Protocol):
+    """A change and its row in the audit log (`audited`) are saved together or not at all. BatchRefused 23505
+    when the row's place in its chain is taken.
+    """
+
     async def list_namespaces(self) -> list[NamespaceRow]: ...
 
-    async def create_namespace(self, row: NamespaceRow) -> bool:
+    async def create_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
         """False when the name exists already."""
         ...
 
-    async def update_namespace(self, row: NamespaceRow) -> bool:
+    async def update_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
         """Replace where conflict_token is row.conflict_token; it grows by one. False: another came first."""
         ...
 

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from perdure_engine.frontend import filters
 from perdure_engine.frontend.frontend import About, Frontend
+from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer, load_sealer
+from perdure_engine.history.batches import Batches
 from perdure_engine.history.controller import ShardController
+from perdure_engine.history.expiry import Expiry
 from perdure_engine.history.retention import Retention
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.service import HistoryService
@@ -108,6 +112,7 @@ class Parts(NamedTuple):
     history: HistoryService
     controller: ShardController
     retention: Retention
+    batches: Batches
     matcher: Matcher
     frontend: Frontend
     metrics: Metrics
@@ -135,6 +140,7 @@ async def _start(
     lifecycle.at_stop("history", parts.history.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
+    await lifecycle.begin("batches", parts.batches.start, parts.batches.stop)
     if config.metrics.otlp_endpoint:
         export = _make_export(config, foundation, node_id)
         await lifecycle.begin("otlp", export.start, export.stop)
@@ -212,6 +218,8 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     matcher.connect(history)
     lease.on_lapse(history.lapsed)
     store.sample = rooms.database_clock.sample
+    batches = Batches(rooms, store, history.shards, number_of_shards, filters.read_condition)
+    ledger = InstallationLedger(store)
     frontend = Frontend(
         history=history,
         matching=matcher,
@@ -224,12 +232,18 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         db_now_us=rooms.database_clock.low_us,
         about=about,
         cron=cron,
+        audit=store,
+        ledger=ledger,
+        batches=store,
+        batch_begun=batches.wake,
     )
     controller = ShardController(history, directory, store, number_of_shards)
-    retention = Retention(rooms, store, history.shards)
+    expiry = Expiry(rooms, store, ledger, history.shards)
+    retention = Retention(rooms, store, history.shards, others=(expiry.run_once,))
     read_gauges(metrics, history, matcher, rooms.database_clock.low_us)
     return Parts(
-        lease, directory, writer, history, controller, retention, matcher, frontend, metrics, peers
+        *(lease, directory, writer, history, controller, retention, batches, matcher, frontend),
+        *(metrics, peers),
     )
 
 

@@ -875,6 +875,7 @@ class RecordMarker(_message.Message):
     DETAILS_FIELD_NUMBER: _builtins.int
     HEADER_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    COMPENSATION_FIELD_NUMBER: _builtins.int
     marker_name: _builtins.str
     details: _builtins.bytes
     """Payloads"""
@@ -882,6 +883,10 @@ class RecordMarker(_message.Message):
     """Header"""
     @_builtins.property
     def failure(self) -> _common_pb2.Failure: ...
+    @_builtins.property
+    def compensation(self) -> Global___CompensationNote:
+        """what the marker says, for the audit log"""
+
     def __init__(
         self,
         *,
@@ -889,14 +894,44 @@ class RecordMarker(_message.Message):
         details: _builtins.bytes = ...,
         header: _builtins.bytes = ...,
         failure: _common_pb2.Failure | None = ...,
+        compensation: Global___CompensationNote | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["compensation", b"compensation", "failure", b"failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "failure", b"failure", "header", b"header", "marker_name", b"marker_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compensation", b"compensation", "details", b"details", "failure", b"failure", "header", b"header", "marker_name", b"marker_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecordMarker: _TypeAlias = RecordMarker  # noqa: Y015
+
+@_typing.final
+class CompensationNote(_message.Message):
+    """In clear: no values of the user's."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """that of its activity"""
+    outcome: _builtins.str
+    """completed, parked, retried, skipped"""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompensationNote: _TypeAlias = CompensationNote  # noqa: Y015
 
 @_typing.final
 class ModifyProperties(_message.Message):

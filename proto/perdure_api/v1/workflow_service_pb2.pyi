@@ -2289,6 +2289,7 @@ class UnpauseActivityRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     RESET_ATTEMPTS_FIELD_NUMBER: _builtins.int
     RESET_HEARTBEAT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     run_id: _builtins.str
@@ -2300,6 +2301,8 @@ class UnpauseActivityRequest(_message.Message):
     reset_attempts: _builtins.bool
     reset_heartbeat: _builtins.bool
     """forget the progress"""
+    reason: _builtins.str
+    """for the audit log, as in the two below"""
     def __init__(
         self,
         *,
@@ -2311,10 +2314,11 @@ class UnpauseActivityRequest(_message.Message):
         identity: _builtins.str = ...,
         reset_attempts: _builtins.bool = ...,
         reset_heartbeat: _builtins.bool = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "namespace", b"namespace", "reset_attempts", b"reset_attempts", "reset_heartbeat", b"reset_heartbeat", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "namespace", b"namespace", "reason", b"reason", "reset_attempts", b"reset_attempts", "reset_heartbeat", b"reset_heartbeat", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2349,6 +2353,7 @@ class ResetActivityRequest(_message.Message):
     RESET_HEARTBEAT_FIELD_NUMBER: _builtins.int
     KEEP_PAUSED_FIELD_NUMBER: _builtins.int
     RESTORE_ORIGINAL_OPTIONS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     run_id: _builtins.str
@@ -2362,6 +2367,7 @@ class ResetActivityRequest(_message.Message):
     reset_heartbeat: _builtins.bool
     keep_paused: _builtins.bool
     restore_original_options: _builtins.bool
+    reason: _builtins.str
     def __init__(
         self,
         *,
@@ -2375,10 +2381,11 @@ class ResetActivityRequest(_message.Message):
         reset_heartbeat: _builtins.bool = ...,
         keep_paused: _builtins.bool = ...,
         restore_original_options: _builtins.bool = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "keep_paused", b"keep_paused", "namespace", b"namespace", "request_id", b"request_id", "reset_heartbeat", b"reset_heartbeat", "restore_original_options", b"restore_original_options", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "keep_paused", b"keep_paused", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "reset_heartbeat", b"reset_heartbeat", "restore_original_options", b"restore_original_options", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2411,6 +2418,7 @@ class UpdateActivityOptionsRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     RESTORE_ORIGINAL_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     run_id: _builtins.str
@@ -2421,6 +2429,7 @@ class UpdateActivityOptionsRequest(_message.Message):
     identity: _builtins.str
     restore_original: _builtins.bool
     """back to what it was scheduled with; without options"""
+    reason: _builtins.str
     @_builtins.property
     def options(self) -> Global___ActivityOptions: ...
     def __init__(
@@ -2434,10 +2443,11 @@ class UpdateActivityOptionsRequest(_message.Message):
         identity: _builtins.str = ...,
         options: Global___ActivityOptions | None = ...,
         restore_original: _builtins.bool = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "namespace", b"namespace", "options", b"options", "restore_original", b"restore_original", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "identity", b"identity", "namespace", b"namespace", "options", b"options", "reason", b"reason", "restore_original", b"restore_original", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,7 +12,8 @@ from perdure.common import ActivityOptionsUpdate
 class ActivityOperations:
     """Of the run's pending activities, one by `activity_id` or all of an `activity_type`.
 
-    Each returns when it is saved, and raises RPCError: NOT_FOUND when there is no such activity.
+    Each returns when it is saved (with its `reason`, in the audit log), and raises RPCError: NOT_FOUND
+    when there is no such activity.
     """
 
     _core: ClientCore
@@ -46,6 +47,7 @@ class ActivityOperations:
         run_id: str | None = None,
         reset_attempts: bool = False,
         reset_heartbeat: bool = False,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> None:
         core = self._core
@@ -56,6 +58,7 @@ class ActivityOperations:
                 core.identity,
                 reset_attempts=reset_attempts,
                 reset_heartbeat=reset_heartbeat,
+                reason=reason,
                 timeout_s=timeout_s,
             ),
             rpc_timeout,
@@ -71,6 +74,7 @@ class ActivityOperations:
         reset_heartbeat: bool = False,
         keep_paused: bool = False,
         restore_original_options: bool = False,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> None:
         """Its next attempt is the first one again, at once unless one runs; a pause ends."""
@@ -85,6 +89,7 @@ class ActivityOperations:
                 reset_heartbeat=reset_heartbeat,
                 keep_paused=keep_paused,
                 restore_original_options=restore_original_options,
+                reason=reason,
                 timeout_s=timeout_s,
             ),
             rpc_timeout,
@@ -98,6 +103,7 @@ class ActivityOperations:
         activity_id: str = "",
         activity_type: str = "",
         run_id: str | None = None,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> None:
         """From the next attempt on. None: back to the options it was scheduled with."""
@@ -105,7 +111,7 @@ class ActivityOperations:
         address = self._pending(workflow_id, run_id, activity_id, activity_type)
         await core.unary(
             lambda timeout_s: core.activity_service.update_options(
-                address, core.identity, update, timeout_s
+                address, core.identity, update, reason, timeout_s
             ),
             rpc_timeout,
         )

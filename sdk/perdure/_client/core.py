@@ -11,6 +11,8 @@ from perdure._client.coalescing import Coalescer
 from perdure._client.interceptors import Interceptor, OutboundInterceptor
 from perdure._client.waits import ResultWaits
 from perdure._wire.activity_service import ActivityService
+from perdure._wire.audit_service import AuditService
+from perdure._wire.batch_service import BatchService
 from perdure._wire.batching import PORTION_MIN
 from perdure._wire.calls import Call, Target
 from perdure._wire.connection import Connection
@@ -62,6 +64,8 @@ class ClientCore:
         self.operator_service = OperatorService(connection)
         self.update_service = UpdateService(connection, edge)
         self.activity_service = ActivityService(connection, edge)
+        self.audit_service = AuditService(connection)
+        self.batch_service = BatchService(connection, edge)
         self.run_service = RunService(connection)
         # Queries travel apart, so that one that takes long never holds up a start.
         self._calls = Coalescer(

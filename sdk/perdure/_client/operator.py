@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 from perdure._client.activity_operations import ActivityOperations
+from perdure._client.audit_operations import AuditOperations
+from perdure._client.batch_operations import BatchOperations
 from perdure._client.core import ClientCore
 from perdure._wire.operator_service import ClusterInfo, NamespaceInfo, TaskQueueInfo
 
 
-class Operator(ActivityOperations):
+class Operator(ActivityOperations, BatchOperations, AuditOperations):
     """What operators look at and change. Every method takes `rpc_timeout` and raises RPCError."""
 
     def __init__(self, core: ClientCore) -> None:
@@ -27,7 +29,7 @@ class Operator(ActivityOperations):
         """Closed runs are kept for `retention`: 7 days unless given, at least an hour."""
         return await self._core.unary(
             lambda timeout_s: self._service.create_namespace(
-                name, description, retention, timeout_s
+                name, description, retention, self._core.identity, timeout_s
             ),
             rpc_timeout,
         )
@@ -53,7 +55,7 @@ class Operator(ActivityOperations):
         """Changes what is given. ABORTED when another update came since it was described."""
         return await self._core.unary(
             lambda timeout_s: self._service.update_namespace(
-                name, description, retention, conflict_token, timeout_s
+                name, description, retention, conflict_token, self._core.identity, timeout_s
             ),
             rpc_timeout,
         )

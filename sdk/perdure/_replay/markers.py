@@ -1,4 +1,4 @@
-"""What the SDK keeps in markers: patches, and the outcomes of local activities.
+"""What the SDK keeps in markers: patches, the outcomes of local activities, what became of compensations.
 
 The first value of a marker's details says which one it is, as JSON of our own (no converter or codec of the user's
 is between us and it); a local activity's result follows, as the user's converter made it.
@@ -11,11 +11,17 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure._payload import Payload
-from perdure._replay.messages import LocalActivityOutcome, MarkerRecorded, RecordMarker
+from perdure._replay.messages import (
+    CompensationNote,
+    LocalActivityOutcome,
+    MarkerRecorded,
+    RecordMarker,
+)
 from perdure.errors import HistoryError, RetryState
 
 PATCH = "patch"
 LOCAL_ACTIVITY = "local_activity"
+COMPENSATION = "compensation"
 
 
 class _Data(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,6 +52,17 @@ def patch_marker(patch_id: str, *, deprecated: bool) -> RecordMarker:
 
 def is_deprecated_patch(event: MarkerRecorded) -> bool:
     return event.marker_name == PATCH and _data(event.details).deprecated
+
+
+def compensation_marker(note: CompensationNote) -> RecordMarker:
+    which = f"{note.name} {note.outcome}"
+    return RecordMarker(
+        marker_name=COMPENSATION,
+        marker_id=which,
+        details=[_payload(_Data(which))],
+        failure=None,
+        compensation=note,
+    )
 
 
 def local_marker(outcome: LocalActivityOutcome, activity_type: str) -> RecordMarker:

@@ -287,11 +287,20 @@ class CompleteUpdate(Command, frozen=True, kw_only=True):
     failure: FailureInfo | None
 
 
+class CompensationNote(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """For the engine's audit log, in clear: no values of the user's."""
+
+    name: str
+    outcome: str
+    reason: str
+
+
 class RecordMarker(Command, frozen=True, kw_only=True):
     marker_name: str
     marker_id: str
     details: Payloads
     failure: FailureInfo | None
+    compensation: CompensationNote | None = None
 
 
 class ModifyProperties(Command, frozen=True, kw_only=True):

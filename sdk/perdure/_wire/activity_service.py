@@ -152,12 +152,14 @@ class ActivityService:
         *,
         reset_attempts: bool,
         reset_heartbeat: bool,
+        reason: str,
         timeout_s: float,
     ) -> None:
         request = pb.UnpauseActivityRequest(
             **address.fields(identity),
             reset_attempts=reset_attempts,
             reset_heartbeat=reset_heartbeat,
+            reason=reason,
         )
         await _sent(self._stub.UnpauseActivity, request, timeout_s)
 
@@ -170,6 +172,7 @@ class ActivityService:
         reset_heartbeat: bool,
         keep_paused: bool,
         restore_original_options: bool,
+        reason: str,
         timeout_s: float,
     ) -> None:
         request = pb.ResetActivityRequest(
@@ -178,6 +181,7 @@ class ActivityService:
             reset_heartbeat=reset_heartbeat,
             keep_paused=keep_paused,
             restore_original_options=restore_original_options,
+            reason=reason,
         )
         await _sent(self._stub.ResetActivity, request, timeout_s)
 
@@ -186,6 +190,7 @@ class ActivityService:
         address: PendingAddress,
         identity: str,
         update: ActivityOptionsUpdate | None,
+        reason: str,
         timeout_s: float,
     ) -> None:
         """None: back to what it was scheduled with."""
@@ -193,6 +198,7 @@ class ActivityService:
             **address.fields(identity),
             options=_options_to_message(update),
             restore_original=update is None,
+            reason=reason,
         )
         await _sent(self._stub.UpdateActivityOptions, request, timeout_s)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
+import msgspec
+
 from perdure._replay import external_messages as external
 from perdure._replay import messages as replay
 from perdure._wire.failures import failure_to_message
@@ -93,10 +95,12 @@ def _said(command: replay.RecordMarker | replay.ModifyProperties) -> Fields:
     if isinstance(command, replay.ModifyProperties):
         return {"modify_properties": {"upserted_memo": upsert_to_bytes(command.upserted_memo)}}
     failure = command.failure
-    marker = {
+    note = command.compensation
+    marker: Fields = {
         "marker_name": command.marker_name,
         "details": payloads_to_bytes(command.details),
         "failure": None if failure is None else failure_to_message(failure),
+        "compensation": None if note is None else msgspec.structs.asdict(note),
     }
     return {"record_marker": marker}
 

@@ -69,10 +69,18 @@ class OperatorService:
         self._operator = OperatorServiceStub(connection.channel)
 
     async def create_namespace(
-        self, name: str, description: str, retention: timedelta | None, timeout_s: float
+        self,
+        name: str,
+        description: str,
+        retention: timedelta | None,
+        identity: str,
+        timeout_s: float,
     ) -> NamespaceInfo:
         request = namespace_pb.CreateNamespaceRequest(
-            name=name, description=description, retention_ms=duration_to_ms(retention)
+            name=name,
+            description=description,
+            retention_ms=duration_to_ms(retention),
+            identity=identity,
         )
         try:
             response = await self._namespaces.CreateNamespace(request, timeout=timeout_s)
@@ -94,6 +102,7 @@ class OperatorService:
         description: str | None,
         retention: timedelta | None,
         conflict_token: int,
+        identity: str,
         timeout_s: float,
     ) -> NamespaceInfo:
         request = namespace_pb.UpdateNamespaceRequest(
@@ -101,6 +110,7 @@ class OperatorService:
             description=description,
             retention_ms=None if retention is None else duration_to_ms(retention),
             conflict_token=conflict_token,
+            identity=identity,
         )
         try:
             response = await self._namespaces.UpdateNamespace(request, timeout=timeout_s)

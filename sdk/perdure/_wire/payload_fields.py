@@ -46,7 +46,9 @@ KINDS = {
 # Headers are for interceptors, which have to read them wherever a call passes.
 NOT_ENCODED = frozenset(
     (
+        "content",
         "error",
+        "hash",
         "header",
         "next_page_token",
         "page_token",

@@ -30,6 +30,7 @@ ActivityType = Annotated[
     str | None, typer.Option("--type", help="All pending activities of this type.")
 ]
 ResetHeartbeat = Annotated[bool, typer.Option("--reset-heartbeat", help="Forget its progress.")]
+Why = Annotated[str, typer.Option("--reason", help="Stands in the audit log.")]
 Timeout = Annotated[str | None, typer.Option(metavar="DURATION")]
 
 
@@ -62,6 +63,7 @@ async def unpause(
         bool, typer.Option("--reset-attempts", help="Count its attempts from 1 again.")
     ] = False,
     reset_heartbeat: ResetHeartbeat = False,
+    reason: Why = "",
 ) -> None:
     """Let a paused activity go on."""
     which = _which(activity_id, type)
@@ -72,6 +74,7 @@ async def unpause(
         run_id=run_id,
         reset_attempts=reset_attempts,
         reset_heartbeat=reset_heartbeat,
+        reason=reason,
         rpc_timeout=session.call_timeout,
     )
     session.out.note(f"{activity_id or type} goes on.")
@@ -89,6 +92,7 @@ async def reset(
     restore_original_options: Annotated[
         bool, typer.Option("--restore-original-options", help="As it was scheduled.")
     ] = False,
+    reason: Why = "",
 ) -> None:
     """Count its attempts from 1 again, and try it at once unless an attempt runs."""
     which = _which(activity_id, type)
@@ -100,6 +104,7 @@ async def reset(
         reset_heartbeat=reset_heartbeat,
         keep_paused=keep_paused,
         restore_original_options=restore_original_options,
+        reason=reason,
         rpc_timeout=session.call_timeout,
     )
     session.out.note(f"{activity_id or type} begins anew.")
@@ -127,6 +132,7 @@ async def update_options(
     restore_original: Annotated[
         bool, typer.Option("--restore-original", help="Back to what it was scheduled with.")
     ] = False,
+    reason: Why = "",
 ) -> None:
     """Change the options of its next attempts. What is not given stays, a retry policy as a whole."""
     which = _which(activity_id, type)
@@ -148,6 +154,7 @@ async def update_options(
         None if restore_original else ActivityOptionsUpdate(**changes),
         **which,
         run_id=run_id,
+        reason=reason,
         rpc_timeout=session.call_timeout,
     )
     session.out.note(f"{activity_id or type} has other options.")

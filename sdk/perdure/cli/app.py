@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli import activity, bench, demo, entity, namespace, workflow
+from perdure.cli import activity, audit, batch, bench, demo, entity, namespace, workflow
 from perdure.cli.engine import RootGroup, add_engine_commands
 from perdure.cli.errors import ExitCode
 from perdure.cli.output import Output
@@ -57,6 +57,8 @@ def root(
 app.add_typer(workflow.app)
 app.add_typer(namespace.app)
 app.add_typer(activity.app)
+app.add_typer(batch.app)
+app.add_typer(audit.app)
 app.add_typer(entity.app)
 add_engine_commands(app)
 app.command("demo")(demo.demo)

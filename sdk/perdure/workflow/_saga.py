@@ -19,8 +19,10 @@ from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self
 
 from perdure._definitions import handler_definition, is_workflow, workflow_definition
+from perdure._replay.compensations import note_compensation
 from perdure._replay.run import current_run
 from perdure.common import SAGA_SIGNAL
+from perdure.errors import ActivityError, ApplicationError, ChildWorkflowError
 from perdure.workflow._context import logger
 from perdure.workflow._waiting import wait_condition
 
@@ -50,6 +52,7 @@ class Saga:
     def __init__(self) -> None:
         self._compensations: list[_Compensation] = []
         self._word: Literal["retry", "skip"] | None = None
+        self._why = ""
         self._listens = False
         self.skipped: list[str] = []
         """Names of the compensations that an operator has given up."""
@@ -92,9 +95,14 @@ class Saga:
             try:
                 await compensation.function(*compensation.args, **compensation.kwargs)
             except Exception as error:
-                if await self._ask_operator(compensation, error) == "retry":
+                _note(compensation, "parked", _type_of(error))
+                word = await self._ask_operator(compensation, error)
+                _note(compensation, "retried" if word == "retry" else "skipped", self._why)
+                if word == "retry":
                     continue
                 self.skipped.append(compensation.name)
+            else:
+                _note(compensation, "completed", "")
             self._compensations.pop()
 
     async def _ask_operator(
@@ -114,6 +122,8 @@ class Saga:
 
     def _hear(self, word: Mapping[str, str]) -> None:
         action = word.get("action")
+        if action in ("retry", "skip"):
+            self._why = str(word.get("reason", ""))
         if action == "retry":
             self._word = "retry"
         elif action == "skip":
@@ -125,6 +135,19 @@ class Saga:
 def saga() -> Saga:
     """For `async with`: leaving it with an exception, or cancelled, undoes what was added."""
     return Saga()
+
+
+def _note(compensation: _Compensation, outcome: str, reason: str) -> None:
+    """For the audit log."""
+    note_compensation(current_run(), compensation.name, outcome, reason)
+
+
+def _type_of(error: BaseException) -> str:
+    """Never the message: it may be for nobody but the workflow (encoded failures)."""
+    while isinstance(error, ActivityError | ChildWorkflowError) and error.__cause__ is not None:
+        error = error.__cause__
+    named = error.type if isinstance(error, ApplicationError) else None
+    return named or type(error).__name__
 
 
 async def _beyond_cancellation(work: Awaitable[None]) -> None:

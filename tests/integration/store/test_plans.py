@@ -40,6 +40,11 @@ FILL = (
     " 'order-' || n, 'Type' || n % 50, 'q', n % 2 + 1, to_timestamp(n),"
     " case n % 2 when 1 then to_timestamp(n) end, 9, 900, '', '{{}}'"
     " from generate_series(1, {0}) as s(n)",
+    "insert into audit select n % 4 + 1, n, to_timestamp(n), md5('n')::uuid, 'order-' || n % 1000,"
+    " 'workflow.terminate', 'entry', decode(repeat('ab', 32), 'hex')"
+    " from generate_series(1, {0}) as s(n)",
+    "insert into batch_parts select n % 4 + 1, md5('n')::uuid, 'job-' || n, 2,"
+    " md5(n::text)::uuid, '', 1, 0, '', to_timestamp(n), 1 from generate_series(1, {0}) as s(n)",
 )
 
 # Statement -> the indexes that it may use.
@@ -58,6 +63,12 @@ BY_KEY = {
     "timers.read_window": {"timers_pk"},
     "visibility.list": {"visibility_list"},
     "visibility.read_after": {"visibility_pk"},
+    "visibility.targets": {"visibility_pk"},
+    "audit.heads": {"audit_pk"},
+    "audit.read": {"audit_pk"},
+    "audit.list": {"audit_time"},
+    "audit.list_workflow": {"audit_workflow"},
+    "batch_parts.read_open": {"batch_parts_open"},
 }
 IN_KEY_ORDER = (
     "history.read_tail",
@@ -66,8 +77,15 @@ IN_KEY_ORDER = (
     "tasks.read_queue",
     "timers.read_window",
     "visibility.read_after",
+    "visibility.targets",
+    "audit.read",
+    "audit.list",
+    "audit.list_workflow",
 )
-BATCHES = ("batch.step", "batch.start_close", "batch.everything", "shard_fence.bump")
+BATCHES = (
+    *("batch.step", "batch.start_close", "batch.everything", "batch.audited"),
+    "shard_fence.bump",
+)
 
 
 GENERIC_PLAN_VERSION = 16_00_00

@@ -66,7 +66,7 @@ def run(*words: str) -> Result:
             ["unpause", "w", "a", "--reset-attempts"],
             "unpause_activity",
             ("w",),
-            {**ONE, "reset_attempts": True, "reset_heartbeat": False},
+            {**ONE, "reset_attempts": True, "reset_heartbeat": False, "reason": ""},
         ),
         (
             ["reset", "w", "a", "--keep-paused", "--reset-heartbeat", "--run-id", "r"],
@@ -78,6 +78,7 @@ def run(*words: str) -> Result:
                 "reset_heartbeat": True,
                 "keep_paused": True,
                 "restore_original_options": False,
+                "reason": "",
             },
         ),
         (
@@ -89,19 +90,19 @@ def run(*words: str) -> Result:
                     heartbeat_timeout=timedelta(seconds=5), priority=Priority(priority_key=2)
                 ),
             ),
-            ONE,
+            {**ONE, "reason": ""},
         ),
         (
             ["update-options", "w", "--type", "charge", "--maximum-attempts", "3"],
             "update_activity_options",
             ("w", ActivityOptionsUpdate(retry_policy=RetryPolicy(maximum_attempts=3))),
-            TYPE,
+            {**TYPE, "reason": ""},
         ),
         (
-            ["update-options", "w", "a", "--restore-original"],
+            ["update-options", "w", "a", "--restore-original", "--reason", "r"],
             "update_activity_options",
             ("w", None),
-            ONE,
+            {**ONE, "reason": "r"},
         ),
     ],
 )

@@ -10,12 +10,14 @@ from typing import Any
 
 import msgspec
 
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import ClientIntent, StartWorkflow, WaitResult, WorkerIntent
 from perdure_engine.core.replies import QueryAnswer, Reply, Started
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.frontend.frontend import About, Frontend
+from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.filters import Group, Order
@@ -38,6 +40,7 @@ from perdure_engine.ports.store import (
     VisibilityFilter,
 )
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.store.memory.store import MemoryStore
 
 NAMESPACE_ID = b"namespace-A" + bytes(5)
 OTHER_NAMESPACE_ID = b"namespace-B" + bytes(5)
@@ -252,6 +255,7 @@ class FakeStore:
         self.orders: list[Order] = []
         self.nodes: list[NodeRow] = []
         self.shards: list[ShardRow] = []
+        self.audited: list[AuditRow | None] = []
         self.down = False
         self.broken: Exception | None = None
 
@@ -266,17 +270,19 @@ class FakeStore:
         self.namespace_reads += 1
         return list(self.rows.values())
 
-    async def create_namespace(self, row: NamespaceRow) -> bool:
+    async def create_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
         self._check()
         if row.name in self.rows:
             return False
+        self.audited.append(audited)
         self.rows[row.name] = row
         return True
 
-    async def update_namespace(self, row: NamespaceRow) -> bool:
+    async def update_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
         self._check()
         if self.rows[row.name].conflict_token != row.conflict_token:
             return False
+        self.audited.append(audited)
         self.rows[row.name] = msgspec.structs.replace(row, conflict_token=row.conflict_token + 1)
         return True
 
@@ -360,6 +366,8 @@ class Room:
         self.ids = FakeIds()
         self.sealer = Sealer([TokenKeyRow(1, b"k" * 32, 0)])
         self.namespaces = Namespaces(self.store, self.clock)
+        self.operations = MemoryStore(lambda: 2_000_000)  # the audit log and the batch operations
+        self.woken = 0
         self.frontend = Frontend(
             history=self.history,
             matching=self.matching,
@@ -372,7 +380,14 @@ class Room:
             db_now_us=lambda: 2_000_000,
             about=About("0.1.0", "PostgreSQL 18.6"),
             cron=CronSpecs(),
+            audit=self.operations,
+            ledger=InstallationLedger(self.operations),
+            batches=self.operations,
+            batch_begun=self._batch_begun,
         )
+
+    def _batch_begun(self) -> None:
+        self.woken += 1
 
     @property
     def touched(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,12 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names
 
 from perdure import workflow
-from perdure._replay.messages import ActivityTaskScheduled
+from perdure._replay.messages import (
+    ActivityTaskScheduled,
+    Command,
+    CompensationNote,
+    RecordMarker,
+)
 from perdure.common import SAGA_SIGNAL
 from perdure.errors import ApplicationError, ChildWorkflowError
 
@@ -122,13 +128,16 @@ def test_a_compensation_that_fails_waits_for_an_operator_and_is_tried_again() ->
     run = begin(Careful)
     to(run, "car")
     fail(run, "undo-car", "bank closed")
-    assert names(run.task()) == [], "parked"
+    assert names(run.task()) == ["RecordMarker compensation undo-car parked"]
     run.signal(SAGA_SIGNAL, {"action": "nonsense"})
     assert names(run.task()) == []
     run.signal(SAGA_SIGNAL, {"action": "retry"})
     assert started(names(run.task())) == ["undo-car"]
     last = to(run, "undo-car")
-    assert last == ["CompleteWorkflow ['no license', []]"]
+    assert last == [
+        "RecordMarker compensation undo-car completed",
+        "CompleteWorkflow ['no license', []]",
+    ]
     assert names(run.replay()) == last
 
 
@@ -138,7 +147,44 @@ def test_an_operator_may_give_one_up() -> None:
     fail(run, "undo-car")
     run.task()
     run.signal(SAGA_SIGNAL, {"action": "skip", "reason": "refunded by hand"})
-    assert names(run.task()) == ["CompleteWorkflow ['no license', ['undo-car']]"]
+    assert names(run.task()) == [
+        "RecordMarker compensation undo-car skipped",
+        "CompleteWorkflow ['no license', ['undo-car']]",
+    ]
+
+
+def notes(commands: Sequence[Command]) -> list[CompensationNote]:
+    return [
+        one.compensation for one in commands if isinstance(one, RecordMarker) and one.compensation
+    ]
+
+
+def test_the_audit_log_hears_how_each_compensation_went_and_never_what_an_error_said() -> None:
+    """B8: every compensation in the audit log. An error's message may be for the workflow only."""
+    run = begin(Careful)
+    to(run, "car")
+    run.fail(activity_id(run, "undo-car"), ApplicationError("card 4711", type="BankClosed"))
+    (parked,) = notes(run.task())
+    assert (parked.name, parked.outcome, parked.reason) == ("undo-car", "parked", "BankClosed")
+    run.signal(SAGA_SIGNAL, {"action": "retry", "reason": "bank is open"})
+    (retried,) = notes(run.task())
+    assert (retried.outcome, retried.reason) == ("retried", "bank is open")
+    complete(run, "undo-car")
+    (completed,) = notes(run.task())
+    assert (completed.outcome, completed.reason) == ("completed", "")
+
+
+def test_a_saga_of_before_there_were_notes_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as old:
+        old.setattr("perdure.workflow._saga.note_compensation", lambda *_: None)
+        run = begin()
+        to(run, "car")
+        fail(run, "hotel", "full")
+        run.task()
+        to(run, "undo-hotel")
+        last = to(run, "undo-car")
+    # what no history has yet is live
+    assert names(run.replay()) == ["RecordMarker compensation undo-car completed", *last]
 
 
 @pytest.mark.parametrize("asked", ["retry", "skip"])
@@ -188,8 +234,9 @@ def test_a_child_workflow_is_a_step_and_a_compensation() -> None:
     assert names(run.task()) == ["StartChildWorkflow undo refund"]
     run.child_started("undo")
     run.child_completed("undo")
-    assert names(run.task()) == ["CompleteWorkflow ['do', []]"]
-    assert names(run.replay()) == ["CompleteWorkflow ['do', []]"]
+    last = ["RecordMarker compensation refund completed", "CompleteWorkflow ['do', []]"]
+    assert names(run.task()) == last
+    assert names(run.replay()) == last
 
 
 def test_cancelling_the_run_does_not_reach_a_compensating_child() -> None:
@@ -202,8 +249,9 @@ def test_cancelling_the_run_does_not_reach_a_compensating_child() -> None:
     assert run.task() == []
     run.child_started("undo")
     run.child_completed("undo")
-    assert names(run.task()) == ["CancelWorkflow"]
-    assert names(run.replay()) == ["CancelWorkflow"]
+    last = ["RecordMarker compensation refund completed", "CancelWorkflow"]
+    assert names(run.task()) == last
+    assert names(run.replay()) == last
 
 
 def test_a_compensating_child_that_fails_waits_for_an_operator_under_its_own_name() -> None:
@@ -213,7 +261,11 @@ def test_a_compensating_child_that_fails_waits_for_an_operator_under_its_own_nam
     run.child_failed("do", ApplicationError("sold out"))
     run.task()
     run.child_started("undo")
-    run.child_failed("undo", ApplicationError("no money"))
-    assert run.task() == []
+    run.child_failed("undo", ApplicationError("no money", type="NoMoney"))
+    (parked,) = notes(run.task())
+    assert (parked.name, parked.outcome, parked.reason) == ("refund", "parked", "NoMoney")
     run.signal(SAGA_SIGNAL, {"action": "skip"})
-    assert names(run.task()) == ["CompleteWorkflow ['do', ['refund']]"]
+    assert names(run.task()) == [
+        "RecordMarker compensation refund skipped",
+        "CompleteWorkflow ['do', ['refund']]",
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import asked_for_by_somebody, note, status_of
 from perdure_engine.core.decide.requests import require_child, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionCancelRequested
@@ -18,6 +20,8 @@ def decide(draft: Draft, intent: CancelWorkflow) -> None:
         isinstance(event, WorkflowExecutionCancelRequested) for event in draft.state.buffered
     ):
         return
+    if asked_for_by_somebody(intent):
+        note(draft, Action.CANCEL, intent, before=status_of(draft), after="CANCEL_REQUESTED")
     if draft.state.timer_rows:  # a run that waits for its time is waked: its code is to hear of it
         draft.drop_timer(TimerKind.CRON_OR_RETRY_BACKOFF, 0)
     draft.record(

@@ -12,6 +12,7 @@ from typing import Any
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
+from perdure_engine.core.audit import Action
 from perdure_engine.core.decide import (
     attempts,
     check_commands,
@@ -20,6 +21,7 @@ from perdure_engine.core.decide import (
     settle_updates,
 )
 from perdure_engine.core.decide.activity_outcome import drop_activity_rows
+from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.fail_workflow_task import fail_task, written_schedule
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
@@ -250,7 +252,19 @@ def _continue_as_new(draft: Draft, command: cmd.ContinueAsNew, completed_id: int
     next_run.continue_as_new(draft, command, completed_id)
 
 
-def _record_marker(draft: Draft, command: cmd.RecordMarker, completed_id: int, _: Any) -> None:
+def _record_marker(
+    draft: Draft, command: cmd.RecordMarker, completed_id: int, intent: CompleteWorkflowTask
+) -> None:
+    compensation = command.compensation
+    if compensation is not None:
+        note(
+            draft,
+            Action.COMPENSATION,
+            intent,
+            subject=compensation.name,
+            after=compensation.outcome,
+            reason=compensation.reason,
+        )
     event_id, time_us = draft.stamp()
     draft.emit(
         ev.MarkerRecorded(

@@ -7,6 +7,8 @@ the history it was given is not the history any longer. Cancel, terminate and th
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.requests import require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
@@ -40,6 +42,7 @@ def decide(draft: Draft, intent: PauseWorkflow) -> None:
     for record in state.tasks.values():
         _hold(draft, record)
     draft.listed = True
+    note(draft, Action.PAUSE, intent, before="RUNNING", after="PAUSED")
 
 
 def _hold(draft: Draft, record: TaskRecord) -> None:

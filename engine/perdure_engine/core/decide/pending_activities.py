@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import Operation, note
 from perdure_engine.core.decide.report_activity import named
 from perdure_engine.core.decide.requests import require_open
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import not_found
-from perdure_engine.core.tasks import TaskRecord
+from perdure_engine.core.tasks import TaskRecord, TaskState
 
 
 def pending(draft: Draft, activity_id: str, activity_type: str) -> list[TaskRecord]:
@@ -23,3 +25,19 @@ def pending(draft: Draft, activity_id: str, activity_type: str) -> list[TaskReco
     if not found:
         raise not_found("ACTIVITY", f"no activity of type {activity_type!r} is pending")
     return found
+
+
+def state_of(record: TaskRecord) -> str:
+    """For the audit log."""
+    state = f"{TaskState(record.state).name} attempt {record.attempt}"
+    return f"{state} PAUSED" if record.paused and record.state is not TaskState.PAUSED else state
+
+
+def note_change(
+    draft: Draft, action: Action, intent: Operation, record: TaskRecord, before: str
+) -> None:
+    """`record` as it was named: what it has become is the activity's task of now."""
+    key = record.scheduled_event_id
+    scheduled = draft.state.folded.activities[key].scheduled
+    after = state_of(draft.state.tasks[key])
+    note(draft, action, intent, subject=scheduled.activity_id, before=before, after=after)

@@ -5,8 +5,9 @@ An attempt that runs goes on; if it fails, the next one is the first.
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.activity_outcome import begin_anew
-from perdure_engine.core.decide.pending_activities import pending
+from perdure_engine.core.decide.pending_activities import note_change, pending, state_of
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import ResetActivity
 from perdure_engine.core.tasks import TaskRecord, TimerKind
@@ -16,6 +17,7 @@ def decide(draft: Draft, intent: ResetActivity) -> None:
     for record in pending(draft, intent.activity_id, intent.activity_type):
         if record.aside is not None and record.aside.request_id == intent.request_id:
             continue  # asked again
+        before = state_of(record)
         if not intent.keep_paused:
             record.set_aside(pause=None)
         if intent.restore_original_options:
@@ -24,6 +26,7 @@ def decide(draft: Draft, intent: ResetActivity) -> None:
             record.progress = b""
         record.set_aside(request_id=intent.request_id)
         reset(draft, record)
+        note_change(draft, Action.RESET_ACTIVITY, intent, record, before)
 
 
 def reset(draft: Draft, record: TaskRecord) -> None:

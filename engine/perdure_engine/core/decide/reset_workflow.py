@@ -18,6 +18,8 @@ import msgspec
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
 from perdure_engine.core.apply import fold
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import note, status_of
 from perdure_engine.core.decide.requests import handed_on
 from perdure_engine.core.decide.terminate_workflow import terminate
 from perdure_engine.core.draft import Draft, Env
@@ -52,6 +54,7 @@ def decide(
     Returns the answer and the draft of the new run. Raises Rejected before any change.
     """
     cut = _cut(intent, history)
+    before = status_of(base)
     sent = [*history[cut:], *later]
     waiting: list[Admitted] = []
     if current is not None and current.state.open:
@@ -62,6 +65,9 @@ def decide(
     draft = _begin(intent, env, history[:cut], _known_ids(env, base, current))
     _wait_anew(draft, intent)
     _apply_again(draft, intent, sent, waiting)
+    as_run = uuid_text(intent.new_run_id)
+    after = f"reset to event {cut + 1}"
+    note(draft, Action.RESET, intent, of=base, subject=as_run, before=before, after=after)
     return Started(intent.new_run_id, True), draft
 
 

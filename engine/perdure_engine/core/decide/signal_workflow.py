@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from perdure_engine.core import limits
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import asked_for_by_somebody, note
 from perdure_engine.core.decide.requests import recent_ids, require_child, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import WorkflowExecutionSignaled
 from perdure_engine.core.intents import SignalWorkflow
+
+SAGA_SIGNAL = "__perdure_saga"  # perdure.common has the same: an operator's word to a saga
 
 
 def decide(draft: Draft, intent: SignalWorkflow) -> None:
@@ -16,6 +20,10 @@ def decide(draft: Draft, intent: SignalWorkflow) -> None:
         return
     require_open(draft.state)
     require_room(draft)
+    if intent.signal_name == SAGA_SIGNAL and asked_for_by_somebody(
+        intent
+    ):  # the word itself is the caller's bytes
+        note(draft, Action.SAGA_WORD, intent)
     draft.record(
         WorkflowExecutionSignaled(
             0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import asked_for_by_somebody, note, status_of
 from perdure_engine.core.decide.requests import require_child, require_open, same_body
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionTerminated
@@ -15,9 +17,12 @@ def decide(draft: Draft, intent: TerminateWorkflow) -> None:
         same_body(closed.body_hash, intent.body_hash)
         return
     require_open(draft.state)
+    before = status_of(draft)
     terminate(
         draft, intent.reason, intent.details, intent.identity, intent.request_id, intent.body_hash
     )
+    if asked_for_by_somebody(intent):
+        note(draft, Action.TERMINATE, intent, before=before, after=status_of(draft))
 
 
 def terminate(

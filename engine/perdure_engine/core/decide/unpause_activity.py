@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perdure_engine.core.decide.pending_activities import pending
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.pending_activities import note_change, pending, state_of
 from perdure_engine.core.decide.reset_activity import reset
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import UnpauseActivity
@@ -13,6 +14,7 @@ def decide(draft: Draft, intent: UnpauseActivity) -> None:
     for record in pending(draft, intent.activity_id, intent.activity_type):
         if not record.paused:
             continue
+        before = state_of(record)
         release(draft, record)
         if intent.reset_heartbeat:
             record.progress = b""
@@ -22,6 +24,7 @@ def decide(draft: Draft, intent: UnpauseActivity) -> None:
             draft.ready_again(record.scheduled_event_id)
         else:
             draft.touch(record)
+        note_change(draft, Action.UNPAUSE_ACTIVITY, intent, record, before)
 
 
 def release(draft: Draft, record: TaskRecord) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.requests import require_open, seen
 from perdure_engine.core.decide.unpause_activity import wait_anew
 from perdure_engine.core.draft import Draft
@@ -35,3 +37,4 @@ def decide(draft: Draft, intent: UnpauseWorkflow) -> None:
                 wait_anew(draft, record)
             draft.ready_again(key)
     draft.listed = True
+    note(draft, Action.UNPAUSE, intent, before="PAUSED", after="RUNNING")

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.attempts import options_of
+from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.hand_over_activity import watch
 from perdure_engine.core.decide.pending_activities import pending
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.events import ActivityTaskScheduled
 from perdure_engine.core.intents import UpdateActivityOptions
 from perdure_engine.core.tasks import ActivityOptions, TaskRecord, TaskState, TimerKind
 
@@ -22,7 +25,23 @@ def decide(draft: Draft, intent: UpdateActivityOptions) -> None:
     records = pending(draft, intent.activity_id, intent.activity_type)
     changed = [_changed(draft, record, intent) for record in records]
     for record, options in zip(records, changed, strict=True):
+        activity = draft.state.folded.activities[record.scheduled_event_id]
+        before = _told(options_of(activity, record))
         _apply(draft, record, options)
+        note(
+            draft,
+            Action.UPDATE_ACTIVITY_OPTIONS,
+            intent,
+            subject=activity.scheduled.activity_id,
+            before=before,
+            after=_told(options or activity.scheduled),
+        )
+
+
+def _told(options: ActivityOptions | ActivityTaskScheduled) -> str:
+    """For the audit log."""
+    given = {name: msgspec.to_builtins(getattr(options, name)) for name in _CHANGEABLE}
+    return msgspec.json.encode(given).decode()
 
 
 def _changed(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perdure_engine.core import limits
+from perdure_engine.core.audit import Action, Entry
 from perdure_engine.core.errors import invalid
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
@@ -15,11 +18,12 @@ FIRST_CONFLICT_TOKEN = 1
 
 
 async def create_namespace(
-    frontend: Frontend, name: str, description: str, retention_ms: int
+    frontend: Frontend, name: str, description: str, retention_ms: int, identity: str = ""
 ) -> NamespaceRow:
     """`retention_ms` 0 is a week. Raises ALREADY_EXISTS."""
     checks.namespace_name("name", name)
     checks.prose("description", description)
+    checks.label("identity", identity)
     if retention_ms:
         check_retention(retention_ms)
     row = NamespaceRow(
@@ -29,8 +33,22 @@ async def create_namespace(
         retention_ms or RETENTION_MS_DEFAULT,
         FIRST_CONFLICT_TOKEN,
     )
-    await frontend.namespaces.create(row)
+    entry = Entry(
+        time_us=frontend.db_now_us(),
+        action=Action.CREATE_NAMESPACE,
+        namespace_id=row.namespace_id,
+        identity=identity,
+        subject=name,
+        after=settings(row),
+    )
+    await frontend.ledger.write(entry, lambda audited: frontend.namespaces.create(row, audited))
     return row
+
+
+def settings(row: NamespaceRow) -> str:
+    """For the audit log."""
+    told = {"description": row.description, "retention_ms": row.retention_ms}
+    return msgspec.json.encode(told).decode()
 
 
 def check_retention(retention_ms: int) -> None:

@@ -22,6 +22,8 @@ def update_activity_options(
     frontend: Frontend, intent: UpdateActivityOptions
 ) -> asyncio.Future[Reply]:
     checks.pending_activity(intent.workflow_id, intent.activity_id, intent.activity_type)
+    checks.label("identity", intent.identity)
+    checks.prose("reason", intent.reason)
     given = [name for name in _DURATIONS if getattr(intent, name) is not None]
     others = (intent.task_queue, intent.retry_policy, intent.priority)
     changes = bool(given) or any(one is not None for one in others)

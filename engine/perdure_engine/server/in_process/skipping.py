@@ -16,9 +16,12 @@ from typing import Self
 
 from perdure_engine.core.intents import ClientIntent, WaitResult
 from perdure_engine.core.replies import Reply
+from perdure_engine.frontend import filters
 from perdure_engine.frontend.frontend import About, Frontend
+from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import load_sealer
+from perdure_engine.history.batches import Batches
 from perdure_engine.history.rooms import HistoryConfig, Rooms
 from perdure_engine.history.service import HistoryService
 from perdure_engine.history.writer import Writer
@@ -137,6 +140,9 @@ async def _start_rooms(
     undo.push_async_callback(history.stop)
     shard_ids = list(range(1, NUMBER_OF_SHARDS + 1))
     await history.acquire_many(await store.read_fences(shard_ids))
+    batches = Batches(rooms, store, history.shards, NUMBER_OF_SHARDS, filters.read_condition)
+    await batches.start()
+    undo.push_async_callback(batches.stop)
     frontend = Frontend(
         history=history,
         matching=matcher,
@@ -149,6 +155,10 @@ async def _start_rooms(
         db_now_us=rooms.database_clock.low_us,
         about=About(version=perdure_version(), database=await store.describe()),
         cron=rooms.cron,
+        audit=store,
+        ledger=InstallationLedger(store),
+        batches=store,
+        batch_begun=batches.wake,
     )
     server = GrpcServer(frontend, LISTENER)
 

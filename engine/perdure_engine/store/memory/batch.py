@@ -48,6 +48,7 @@ def apply_batch(tables: Tables, batch: Batch) -> None:
             tables.visibility, "visibility", map(_listed, batch.visibility), shards, _same_listing
         ),
         _replaced(tables.snapshots, "snapshots", batch.snapshots, shards, None),
+        _inserted(tables.audit, "audit", batch.audit, shards),
     ]
     staged: list[tuple[Table[Any], list[Any]]] = [stage() for stage in stages]
     for table, rows in staged:
@@ -92,8 +93,20 @@ def apply_removal(tables: Tables, removal: Removal) -> None:
     heads = [head for run_id in run_ids if (head := tables.executions.get(shard_id, run_id))]
     if any(head.status == STATUS_OPEN for head in heads):
         raise GuardFailed("a run that is open")
+    _, audited = _inserted(tables.audit, "audit", removal.audit, {shard_id})()
+    for entry in audited:
+        tables.audit.put(entry)
     for head in heads:
         tables.executions.delete(head)
+    _remove_rows(tables, shard_id, run_ids)
+    for run_id, workflow in zip(removal.run_ids, removal.workflows, strict=True):
+        current = tables.current_runs.get(shard_id, workflow)
+        if current is not None and current.run_id == run_id:
+            tables.current_runs.delete(current)
+    _advance(tables, [removal.fence], removal.batch_id)
+
+
+def _remove_rows(tables: Tables, shard_id: int, run_ids: set[bytes]) -> None:
     of_many_rows: tuple[Table[Any], ...] = (tables.history, tables.inbox, tables.snapshots)
     for table in of_many_rows:
         for run_id in run_ids:
@@ -102,11 +115,6 @@ def apply_removal(tables: Tables, removal: Removal) -> None:
     for run_id in run_ids:
         if listed := tables.visibility.get(shard_id, run_id):
             tables.visibility.delete(listed)
-    for run_id, workflow in zip(removal.run_ids, removal.workflows, strict=True):
-        current = tables.current_runs.get(shard_id, workflow)
-        if current is not None and current.run_id == run_id:
-            tables.current_runs.delete(current)
-    _advance(tables, [removal.fence], removal.batch_id)
 
 
 def _held(tables: Tables, fences: list[Fence]) -> set[int]:

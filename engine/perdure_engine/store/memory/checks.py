@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.rows import (
     CurrentRunRow,
     ExecutionRow,
@@ -28,6 +29,7 @@ STATUS_MAX = 7
 LISTED_STATUS_MAX = 8  # a run that is paused has a status of its own in lists only
 STATE_MAX = 9
 BUCKET_MAX = 15
+HASH_BYTES = 32
 
 
 def _current_run(row: CurrentRunRow) -> bool:
@@ -73,6 +75,10 @@ def _visibility(row: VisibilityRow) -> bool:
     )
 
 
+def _audit(row: AuditRow) -> bool:
+    return row.shard_id >= 0 and row.seq >= 1 and row.action != "" and len(row.hash) == HASH_BYTES
+
+
 CONSTRAINTS: dict[str, Callable[[Any], bool]] = {
     "current_runs": _current_run,
     "executions": _execution,
@@ -82,6 +88,7 @@ CONSTRAINTS: dict[str, Callable[[Any], bool]] = {
     "tasks": _task,
     "timers": _timer,
     "visibility": _visibility,
+    "audit": _audit,
 }
 
 
@@ -91,6 +98,8 @@ def check_texts(batch: Batch) -> None:
     texts += [row.workflow_id for row in batch.executions]
     for row in batch.visibility:
         texts += [row.workflow_id, row.workflow_type, row.task_queue, row.attrs]
+    for audited in batch.audit:
+        texts += [audited.workflow_id, audited.action]
     for text in texts:
         if "\0" in text:
             raise BatchRefused(UNTRANSLATABLE_CHARACTER, "a text with a zero in it")

@@ -27,6 +27,7 @@ from perdure_engine.ports.filters import (
     Or,
 )
 from perdure_engine.ports.rows import VisibilityRow
+from perdure_engine.ports.store import VisibilityFilter
 
 _OPERATORS: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQ: lambda a, b: bool(a == b),
@@ -47,6 +48,19 @@ _FIELDS = {
     Column.HISTORY_LENGTH: "history_events",
     Column.HISTORY_SIZE_BYTES: "history_bytes",
 }
+
+
+def listed(where: VisibilityFilter, row: VisibilityRow) -> bool:
+    """Whether a list with this filter shows the row."""
+    return (
+        row.namespace_id == where.namespace_id
+        and (not where.statuses or row.status in where.statuses)
+        and where.workflow_type in ("", row.workflow_type)
+        and row.workflow_id.startswith(where.workflow_id_prefix)
+        and row.start_us >= where.start_min_us
+        and (not where.start_max_us or row.start_us < where.start_max_us)
+        and (where.expression is None or matches(where.expression, row))
+    )
 
 
 def matches(expression: Expression, row: VisibilityRow) -> bool:

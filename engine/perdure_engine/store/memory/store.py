@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.rows import (
     CurrentRunRow,
@@ -33,10 +34,12 @@ from perdure_engine.ports.store import (
     TokenKeyRow,
     VisibilityFilter,
 )
+from perdure_engine.store.memory.audit import MemoryAudit, insert_audit
 from perdure_engine.store.memory.batch import apply_batch, apply_removal, apply_sweep
+from perdure_engine.store.memory.batches import MemoryBatches
 from perdure_engine.store.memory.checks import UNIQUE_VIOLATION
 from perdure_engine.store.memory.faults import Faults, Moment
-from perdure_engine.store.memory.filters import matches
+from perdure_engine.store.memory.filters import listed
 from perdure_engine.store.memory.tables import Tables
 
 _NEVER_US = 253_402_214_400_000_000  # 9999-12-31: when an open run closes, for the order
@@ -242,17 +245,7 @@ class MemoryLists:
         return sorted(Counter(found).items(), key=lambda one: str(one[0]))
 
     def _matching(self, where: VisibilityFilter) -> Iterator[VisibilityRow]:
-        for row in self.tables.visibility.all():
-            if (
-                row.namespace_id == where.namespace_id
-                and (not where.statuses or row.status in where.statuses)
-                and where.workflow_type in ("", row.workflow_type)
-                and row.workflow_id.startswith(where.workflow_id_prefix)
-                and row.start_us >= where.start_min_us
-                and (not where.start_max_us or row.start_us < where.start_max_us)
-                and (where.expression is None or matches(where.expression, row))
-            ):
-                yield row
+        return (row for row in self.tables.visibility.all() if listed(where, row))
 
 
 class MemoryNamespaces:
@@ -265,21 +258,23 @@ class MemoryNamespaces:
         await self.faults.meet("list_namespaces", Moment.BEFORE)
         return sorted(self.tables.namespaces.values(), key=lambda row: row.name)
 
-    async def create_namespace(self, row: NamespaceRow) -> bool:
+    async def create_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
         await self.faults.meet("create_namespace", Moment.BEFORE)
         if any(row.name == other.name for other in self.tables.namespaces.values()):
             return False
         if row.namespace_id in self.tables.namespaces:
             raise BatchRefused(UNIQUE_VIOLATION, "the namespace's id exists")
+        insert_audit(self.tables, audited)
         self.tables.namespaces[row.namespace_id] = row
         await self.faults.meet("create_namespace", Moment.AFTER)
         return True
 
-    async def update_namespace(self, row: NamespaceRow) -> bool:
+    async def update_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
         await self.faults.meet("update_namespace", Moment.BEFORE)
         stored = self.tables.namespaces.get(row.namespace_id)
         if stored is None or stored.conflict_token != row.conflict_token:
             return False
+        insert_audit(self.tables, audited)
         self.tables.namespaces[row.namespace_id] = NamespaceRow(
             row.namespace_id,
             row.name,
@@ -361,7 +356,15 @@ class MemoryMembership:
         return True
 
 
-class MemoryStore(MemoryCommits, MemoryRuns, MemoryLists, MemoryNamespaces, MemoryMembership):
+class MemoryStore(
+    MemoryCommits,
+    MemoryRuns,
+    MemoryLists,
+    MemoryNamespaces,
+    MemoryMembership,
+    MemoryAudit,
+    MemoryBatches,
+):
     """ports.store.Store over dicts.
 
     `clock` returns the database's time in µs. `faults` makes calls fail or wait. Several engine

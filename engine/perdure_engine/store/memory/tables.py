@@ -6,6 +6,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from perdure_engine.core.audit import AuditRow, Head
+from perdure_engine.ports.batches import BatchRow, PartRow
 from perdure_engine.ports.rows import (
     CurrentRunRow,
     ExecutionRow,
@@ -76,6 +78,10 @@ class Tables:
         self.tasks = Table[TaskRow](_shard, attrgetter("queue_no", "task_id"))
         self.timers = Table[TimerRow](_shard, attrgetter("wake_us", "timer_id"))
         self.visibility = Table[VisibilityRow](_shard, attrgetter("run_id"))
+        self.audit = Table[AuditRow](_shard, attrgetter("seq"))
+        self.audit_begins: dict[int, Head] = {}
+        self.batch_operations: dict[tuple[bytes, str], BatchRow] = {}
+        self.batch_parts = Table[PartRow](_shard, attrgetter("namespace_id", "job_id"))
         self.namespaces: dict[bytes, NamespaceRow] = {}
         self.nodes: dict[bytes, NodeRow] = {}
         self.token_keys: dict[int, TokenKeyRow] = {}

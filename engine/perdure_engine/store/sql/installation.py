@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.store import (
     FenceLost,
     GuardFailed,
@@ -23,12 +24,12 @@ class SqlNamespaces:
     async def list_namespaces(self) -> list[NamespaceRow]:
         return [NamespaceRow(*row) for row in await self._access.read(namespaces.LIST)]
 
-    async def create_namespace(self, row: NamespaceRow) -> bool:
-        values = namespaces.parameters(row)
+    async def create_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
+        values = namespaces.parameters(row, audited)
         return bool(await self._access.write_repeatedly(namespaces.CREATE, values))
 
-    async def update_namespace(self, row: NamespaceRow) -> bool:
-        values = namespaces.parameters(row)
+    async def update_namespace(self, row: NamespaceRow, audited: AuditRow | None = None) -> bool:
+        values = namespaces.parameters(row, audited)
         try:
             return bool(await self._access.write_repeatedly(namespaces.UPDATE, values))
         except GuardFailed:  # there is no such namespace

@@ -1,7 +1,8 @@
 """The removal: closed runs of one shard deleted under its fence, in one autocommit statement.
 
 Sent by the writer in the shard's turn, like the sweep, and like it planned anew each time. Its guard
-raises (22012) when one of the runs is open. A closed run has no live task and no live timer: their
+raises (22012) when one of the runs is open. Rows of the audit log for those that somebody asked to
+delete are written along. A closed run has no live task and no live timer: their
 dead rows are the sweep's.
 """
 
@@ -11,6 +12,7 @@ from typing import Final, LiteralString
 
 from perdure_engine.ports.store import Removal
 from perdure_engine.store.sql import (
+    audit,
     current_runs,
     executions,
     history,
@@ -36,6 +38,8 @@ REMOVE: Final[LiteralString] = (
     + visibility.REMOVE
     + ",\n"
     + current_runs.REMOVE
+    + ",\n"
+    + audit.REMOVED
     + """
 select clock_timestamp() as db_now,
   case when (select g.held from g)
@@ -43,6 +47,9 @@ select clock_timestamp() as db_now,
       when """
     + executions.STILL_OPEN
     + """ = 0
+        and """
+    + audit.REMOVED_COMPLETE
+    + """
       then 1 else 0 end)::numeric)::int8
     else """
     + shard_fence.LOST
@@ -59,4 +66,5 @@ def parameters(removal: Removal) -> list[object]:
         Uuids(removal.run_ids),
         Uuids([namespace_id for namespace_id, _ in removal.workflows]),
         Texts([workflow_id for _, workflow_id in removal.workflows]),
+        *audit.rows_parameters(removal.audit),
     ]

@@ -25,6 +25,7 @@ from typing import Any, Final, LiteralString
 
 from perdure_engine.ports.store import Batch
 from perdure_engine.store.sql import (
+    audit,
     current_runs,
     executions,
     history,
@@ -46,6 +47,7 @@ _STEP_TABLES: Final = (
 )
 _START_CLOSE_TABLES: Final = (*_STEP_TABLES, current_runs.BATCH, visibility.BATCH)
 _EVERYTHING_TABLES: Final = (*_START_CLOSE_TABLES, snapshots.BATCH)
+_AUDITED_TABLES: Final = (*_EVERYTHING_TABLES, audit.BATCH)
 
 
 class Form:
@@ -90,16 +92,20 @@ def _text(tables: tuple[BatchTable, ...]) -> LiteralString:
 STEP: Final = Form(_STEP_TABLES)
 START_CLOSE: Final = Form(_START_CLOSE_TABLES)
 EVERYTHING: Final = Form(_EVERYTHING_TABLES)
+AUDITED: Final = Form(_AUDITED_TABLES)
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "batch.step": STEP.text,
     "batch.start_close": START_CLOSE.text,
     "batch.everything": EVERYTHING.text,
+    "batch.audited": AUDITED.text,
 }
 
 
 def form_of(batch: Batch) -> Form:
     """The shortest form that carries the batch."""
+    if batch.audit:
+        return AUDITED
     if batch.snapshots:
         return EVERYTHING
     if batch.current_runs or batch.visibility:

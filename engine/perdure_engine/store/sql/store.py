@@ -10,6 +10,8 @@ import msgspec
 
 from perdure_engine.store.sql import checks
 from perdure_engine.store.sql.access import Access
+from perdure_engine.store.sql.auditing import SqlAudit
+from perdure_engine.store.sql.batching import SqlBatches
 from perdure_engine.store.sql.commits import SqlCommits
 from perdure_engine.store.sql.connection import Connect, Session, connect
 from perdure_engine.store.sql.installation import SqlMembership, SqlNamespaces
@@ -32,7 +34,7 @@ class SqlStoreConfig(msgspec.Struct, frozen=True):
     statement_timeout_ms: int = 10_000
 
 
-class SqlStore(SqlCommits, SqlRuns, SqlLists, SqlNamespaces, SqlMembership):
+class SqlStore(SqlCommits, SqlRuns, SqlLists, SqlNamespaces, SqlMembership, SqlAudit, SqlBatches):
     """ports.store.Store on SQL.
 
     `wrap` is given each new session and returns the one to use: the fault-injecting session of the

@@ -26,6 +26,7 @@ from perdure_engine.store.sql.parameters import (
     Instant,
     Instants,
     Int2s,
+    Int4,
     Int4s,
     Int8,
     Int8s,
@@ -163,6 +164,18 @@ from visibility as v
 where v.shard_id = $1::int4 and v.run_id > $2::uuid
 order by v.shard_id, v.run_id limit $3::int8"""
 
+# By key too, for batch operations: $7 shard, $8 the last run seen, $9 rows to look at. Whether the filter finds
+# a row is said of each and conditions none, for the same reason. The reader puts them in order.
+_TARGETS: Final[LiteralString] = """\
+select r.run_id, r.workflow_id, (r.namespace_id = $1::uuid"""
+_TARGETS_OF: Final[LiteralString] = """) as found
+from (
+  select v.shard_id, v.run_id, v.namespace_id, v.workflow_id, v.workflow_type, v.task_queue,
+    v.status, v.start_time, v.close_time, v.history_events, v.history_bytes, v.attrs
+  from visibility as v
+  where v.shard_id = $7::int4 and v.run_id > $8::uuid
+  order by v.shard_id, v.run_id limit $9::int8) as r"""
+
 REMOVE: Final[LiteralString] = """\
 d_visibility as (
   delete from visibility as t
@@ -170,6 +183,7 @@ d_visibility as (
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "visibility.read_after": READ_AFTER,
+    "visibility.targets": _TARGETS + _WHERE + _TARGETS_OF,
     "visibility.list": LIST,
     "visibility.list_oldest": _BUCKETS + _WHERE + _AFTER + _OLDEST_FIRST,
     "visibility.list_closed": _FOUND + _WHERE + _PAGE + _SORTED[Order.CLOSE_DESC],
@@ -211,6 +225,19 @@ def count_statement(
     holds, more = _where(where.expression, len(values))
     head, tail = (_COUNT, "") if group is None else _COUNT_BY[group]
     return head + holds + tail, values + more
+
+
+def targets_statement(
+    where: VisibilityFilter, shard_id: int, after_run_id: bytes, rows: int
+) -> tuple[LiteralString, list[object]]:
+    values = filter_parameters(where)
+    values += [Int4(shard_id), Uuid(after_run_id), Int8(rows)]
+    holds = _WHERE
+    if where.expression is not None:
+        conditions = Conditions(len(values))
+        holds += "\n    and " + conditions.text(where.expression)
+        values += conditions.values
+    return _TARGETS + holds + _TARGETS_OF, values
 
 
 def _where(expression: Expression | None, taken: int) -> tuple[LiteralString, list[object]]:

@@ -22,7 +22,11 @@ class NamespaceService:
         self, request: pb.CreateNamespaceRequest, _: Context
     ) -> pb.CreateNamespaceResponse:
         row = await create_namespace(
-            self._frontend, request.name, request.description, request.retention_ms
+            self._frontend,
+            request.name,
+            request.description,
+            request.retention_ms,
+            request.identity,
         )
         return pb.CreateNamespaceResponse(namespace=namespace_info(row))
 
@@ -41,6 +45,7 @@ class NamespaceService:
             request.description if request.HasField("description") else None,
             request.retention_ms if request.HasField("retention_ms") else None,
             request.conflict_token,
+            request.identity,
         )
         return pb.UpdateNamespaceResponse(namespace=namespace_info(row))
 

@@ -11,6 +11,8 @@ from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  
 
 from perdure_api.internal.v1 import engine_service_pb2
 from perdure_api.v1 import (
+    audit_service_pb2,
+    batch_service_pb2,
     namespace_service_pb2,
     operator_service_pb2,
     worker_service_pb2,
@@ -20,6 +22,8 @@ from perdure_engine.core import limits
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.delivery import Receiver
 from perdure_engine.ports.metrics import Metrics
+from perdure_engine.transport.grpc.audit_service import AuditService
+from perdure_engine.transport.grpc.batch_service import BatchService
 from perdure_engine.transport.grpc.decode import method_handlers
 from perdure_engine.transport.grpc.engine_service import EngineService
 from perdure_engine.transport.grpc.errors import Errors
@@ -119,5 +123,7 @@ class GrpcServer:
             (named(worker_service_pb2, "WorkerService"), WorkerService(frontend, errors)),
             (named(namespace_service_pb2, "NamespaceService"), NamespaceService(frontend)),
             (named(operator_service_pb2, "OperatorService"), OperatorService(frontend)),
+            (named(audit_service_pb2, "AuditService"), AuditService(frontend)),
+            (named(batch_service_pb2, "BatchService"), BatchService(frontend)),
             *engine,
         ]

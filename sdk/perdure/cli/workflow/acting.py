@@ -7,11 +7,17 @@ from typing import Annotated
 
 import typer
 
+from perdure.cli.batch import Operation, begin
+from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.parameters import InputFiles, Inputs, Reason, RunId, WorkflowId
 from perdure.cli.session import Session, connected
 from perdure.cli.workflow.group import app
 from perdure.common import SAGA_SIGNAL
+
+MaybeWorkflowId = Annotated[
+    str | None, typer.Argument(help="The workflow's id, unless --query is given.")
+]
 
 
 @connected(app, "signal")
@@ -44,9 +50,21 @@ async def cancel(
 
 @connected(app, "terminate")
 async def terminate(
-    session: Session, workflow_id: WorkflowId, run_id: RunId = None, reason: Reason = ""
+    session: Session,
+    workflow_id: MaybeWorkflowId = None,
+    run_id: RunId = None,
+    reason: Reason = "",
+    query: Annotated[
+        str, typer.Option("--query", help="All open runs that it finds, as a batch operation.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --query: do not ask.")] = False,
 ) -> None:
-    """End a workflow at once, without its code. This cannot be undone."""
+    """End a workflow at once, without its code, or many. This cannot be undone."""
+    if (workflow_id is None) == (not query) or (query and run_id):
+        raise UsageError("give a workflow's id, or --query")
+    if workflow_id is None:
+        await begin(session, query, Operation.TERMINATE, reason=reason, yes=yes)
+        return
     client = await session.connect()
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     await handle.terminate(reason=reason, rpc_timeout=session.call_timeout)

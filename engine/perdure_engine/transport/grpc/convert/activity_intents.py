@@ -117,6 +117,8 @@ def unpause_activity(message: pb.UnpauseActivityRequest, namespace_id: bytes) ->
         **_which(message, namespace_id),
         reset_attempts=message.reset_attempts,
         reset_heartbeat=message.reset_heartbeat,
+        identity=message.identity,
+        reason=message.reason,
     )
 
 
@@ -127,6 +129,8 @@ def reset_activity(message: pb.ResetActivityRequest, namespace_id: bytes) -> Res
         reset_heartbeat=message.reset_heartbeat,
         keep_paused=message.keep_paused,
         restore_original_options=message.restore_original_options,
+        identity=message.identity,
+        reason=message.reason,
     )
 
 
@@ -138,5 +142,9 @@ def update_activity_options(
     if options.HasField("retry_policy"):
         given["retry_policy"] = policy_of(options.retry_policy)
     return UpdateActivityOptions(
-        **_which(message, namespace_id), restore_original=message.restore_original, **given
+        **_which(message, namespace_id),
+        restore_original=message.restore_original,
+        identity=message.identity,
+        reason=message.reason,
+        **given,
     )

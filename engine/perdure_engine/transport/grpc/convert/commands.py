@@ -106,7 +106,11 @@ def _record_marker(field: str, message: pb.RecordMarker) -> core.RecordMarker:
     failure = None
     if message.HasField("failure"):
         failure = failure_of(f"{field}.record_marker.failure", message.failure)
-    return core.RecordMarker(message.marker_name, message.details, message.header, failure)
+    note = None
+    if message.HasField("compensation"):
+        told = message.compensation
+        note = core.CompensationNote(told.name, told.outcome, told.reason)
+    return core.RecordMarker(message.marker_name, message.details, message.header, failure, note)
 
 
 def _modify_properties(_: str, message: pb.ModifyProperties) -> core.ModifyProperties:

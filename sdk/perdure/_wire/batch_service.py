@@ -1,0 +1,156 @@
+"""Batch operations, as plain calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any
+
+import grpc
+
+from perdure._wire.connection import Connection
+from perdure._wire.edge import PayloadEdge
+from perdure._wire.errors import error_from_call
+from perdure._wire.payloads import payloads_to_bytes
+from perdure.converter import Payload
+from perdure_api.v1 import batch_service_pb2 as pb
+from perdure_api.v1.batch_service_pb2_grpc import BatchServiceStub
+
+
+class BatchOperationType(IntEnum):
+    """What is done to each run. All but DELETE are for the runs that are open."""
+
+    TERMINATE = 1
+    CANCEL = 2
+    SIGNAL = 3
+    DELETE = 4
+
+
+class BatchOperationState(IntEnum):
+    RUNNING = 1
+    COMPLETED = 2
+    STOPPED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOperationInfo:
+    job_id: str
+    operation: BatchOperationType | None
+    """None: one of a newer engine."""
+    state: BatchOperationState | None
+    query: str
+    reason: str
+    identity: str
+    start_time: datetime
+    close_time: datetime | None
+    total: int
+    """Runs that the query found when it began."""
+    done: int
+    failed: int
+    last_failure: str
+    rps: int
+
+
+_OPERATIONS = {
+    BatchOperationType.TERMINATE: pb.BATCH_OPERATION_TYPE_TERMINATE,
+    BatchOperationType.CANCEL: pb.BATCH_OPERATION_TYPE_CANCEL,
+    BatchOperationType.SIGNAL: pb.BATCH_OPERATION_TYPE_SIGNAL,
+    BatchOperationType.DELETE: pb.BATCH_OPERATION_TYPE_DELETE,
+}
+
+
+_TYPES = {number: operation for operation, number in _OPERATIONS.items()}
+_STATES = {
+    pb.BATCH_OPERATION_STATE_RUNNING: BatchOperationState.RUNNING,
+    pb.BATCH_OPERATION_STATE_COMPLETED: BatchOperationState.COMPLETED,
+    pb.BATCH_OPERATION_STATE_STOPPED: BatchOperationState.STOPPED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRequest:
+    namespace: str
+    job_id: str
+    query: str
+    operation: BatchOperationType
+    reason: str
+    identity: str
+    signal_name: str
+    signal_args: list[Payload]
+    rps: int
+    dry_run: bool
+
+
+class BatchService:
+    """Every method raises RPCError, and sends once."""
+
+    def __init__(self, connection: Connection, edge: PayloadEdge) -> None:
+        self._stub = BatchServiceStub(connection.channel)
+        self._edge = edge
+
+    async def start(self, asked: BatchRequest, timeout_s: float) -> int:
+        request = pb.StartBatchOperationRequest(
+            namespace=asked.namespace,
+            job_id=asked.job_id,
+            query=asked.query,
+            operation=_OPERATIONS[asked.operation],
+            reason=asked.reason,
+            identity=asked.identity,
+            signal_name=asked.signal_name,
+            signal_input=payloads_to_bytes(asked.signal_args),
+            rps=asked.rps,
+            dry_run=asked.dry_run,
+        )
+        await self._edge.encode(request)
+        answer = await _sent(self._stub.StartBatchOperation, request, timeout_s)
+        return int(answer.total)
+
+    async def describe(self, namespace: str, job_id: str, timeout_s: float) -> BatchOperationInfo:
+        request = pb.DescribeBatchOperationRequest(namespace=namespace, job_id=job_id)
+        return _info((await _sent(self._stub.DescribeBatchOperation, request, timeout_s)).info)
+
+    async def list(
+        self, namespace: str, page_token: bytes, timeout_s: float
+    ) -> tuple[Sequence[BatchOperationInfo], bytes]:
+        request = pb.ListBatchOperationsRequest(namespace=namespace, page_token=page_token)
+        answer = await _sent(self._stub.ListBatchOperations, request, timeout_s)
+        return [_info(one) for one in answer.operations], answer.next_page_token
+
+    async def stop(
+        self, namespace: str, job_id: str, reason: str, identity: str, timeout_s: float
+    ) -> None:
+        request = pb.StopBatchOperationRequest(
+            namespace=namespace, job_id=job_id, reason=reason, identity=identity
+        )
+        await _sent(self._stub.StopBatchOperation, request, timeout_s)
+
+
+async def _sent(call: Callable[..., Awaitable[Any]], request: Any, timeout_s: float) -> Any:
+    try:
+        return await call(request, timeout=timeout_s)
+    except grpc.RpcError as error:
+        raise error_from_call(error) from None
+
+
+def _info(message: pb.BatchOperationInfo) -> BatchOperationInfo:
+    return BatchOperationInfo(
+        job_id=message.job_id,
+        operation=_TYPES.get(message.operation),
+        state=_STATES.get(message.state),
+        query=message.query,
+        reason=message.reason,
+        identity=message.identity,
+        start_time=_instant(message.start_time_us),
+        close_time=_instant(message.close_time_us) if message.close_time_us else None,
+        total=message.total,
+        done=message.done,
+        failed=message.failed,
+        last_failure=message.last_failure,
+        rps=message.rps,
+    )
+
+
+def _instant(time_us: int) -> datetime:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC)

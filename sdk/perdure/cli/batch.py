@@ -1,0 +1,197 @@
+"""`perdure batch`: one operation on every run that a query finds, done by the engine itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perdure.cli.errors import UsageError
+from perdure.cli.inputs import read_inputs
+from perdure.cli.jsonable import to_jsonable
+from perdure.cli.parameters import InputFiles, Inputs
+from perdure.cli.session import Session, connected
+
+if TYPE_CHECKING:
+    from perdure.client import BatchOperationInfo
+
+app = typer.Typer(
+    name="batch", help="Terminate, cancel, signal or delete many runs.", no_args_is_help=True
+)
+
+LIMIT_DEFAULT = 100
+
+
+class Operation(StrEnum):
+    TERMINATE = "terminate"
+    CANCEL = "cancel"
+    SIGNAL = "signal"
+    DELETE = "delete"
+
+
+Query = Annotated[
+    str,
+    typer.Option("--query", help="Which runs, as in `workflow list`.", show_default=False),
+]
+JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Rps = Annotated[int, typer.Option(min=0, help="At most so many a second; 50 unless given.")]
+
+
+@connected(app, "start")
+async def start(
+    session: Session,
+    query: Query,
+    operation: Annotated[Operation, typer.Option(help="What to do.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Stands in the audit log.")] = "",
+    job_id: Annotated[
+        str | None, typer.Option(help="An id of yours: the same again is the same job.")
+    ] = None,
+    signal: Annotated[str, typer.Option("--signal", help="The signal's name.")] = "",
+    input: Inputs = None,
+    input_file: InputFiles = None,
+    rps: Rps = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the runs.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Begin a batch operation. Of the runs that are open now; delete takes closed ones too."""
+    if (operation is Operation.SIGNAL) != bool(signal):
+        raise UsageError("--signal NAME goes with --operation signal")
+    args = read_inputs(input or (), input_file or ())
+    await begin(
+        session,
+        query,
+        operation,
+        reason=reason,
+        job_id=job_id,
+        signal=signal,
+        args=args,
+        rps=rps,
+        dry_run=dry_run,
+        yes=yes,
+    )
+
+
+async def begin(
+    session: Session,
+    query: str,
+    operation: Operation,
+    *,
+    reason: str,
+    job_id: str | None = None,
+    signal: str = "",
+    args: Sequence[Any] = (),
+    rps: int = 0,
+    dry_run: bool = False,
+    yes: bool = False,
+) -> None:
+    """Counts, asks, and begins. `perdure workflow terminate --query` comes here too."""
+    from perdure.client import BatchOperationType
+
+    kind = BatchOperationType[operation.name]
+    operator = (await session.connect()).operator
+    count = await operator.count_batch_operation(query, kind, rpc_timeout=session.call_timeout)
+    if dry_run:
+        session.out.document({"count": count} if session.out.is_json else count)
+        return
+    if not yes:
+        typer.confirm(f"{operation.value.capitalize()} {count} runs?", abort=True, err=True)
+    job_id = await operator.start_batch_operation(
+        query,
+        kind,
+        reason=reason,
+        job_id=job_id,
+        signal=signal,
+        signal_args=args,
+        rps=rps,
+        rpc_timeout=session.call_timeout,
+    )
+    if session.out.is_json:
+        session.out.document({"job_id": job_id, "count": count})
+    else:
+        session.out.line(job_id)
+    session.out.note(
+        f"Begun for {count} runs: `perdure batch describe {job_id}` shows how far it is."
+    )
+
+
+@connected(app, "describe")
+async def describe(session: Session, job_id: JobId) -> None:
+    """Show how far a batch operation has come."""
+    client = await session.connect()
+    found = await client.operator.describe_batch_operation(job_id, rpc_timeout=session.call_timeout)
+    if session.out.is_json:
+        session.out.document(to_jsonable(found, _keep))
+        return
+    session.out.fields(
+        {
+            "job": found.job_id,
+            "operation": _name(found.operation),
+            "query": found.query,
+            "state": _name(found.state),
+            "total": found.total,
+            "done": found.done,
+            "failed": found.failed,
+            "last failure": found.last_failure or None,
+            "started": found.start_time,
+            "closed": found.close_time,
+            "by": found.identity,
+            "reason": found.reason or None,
+        }
+    )
+
+
+@connected(app, "list")
+async def list_(
+    session: Session,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")] = LIMIT_DEFAULT,
+) -> None:
+    """List batch operations, newest first."""
+    client = await session.connect()
+    found: list[BatchOperationInfo] = []
+    async for one in client.operator.list_batch_operations(rpc_timeout=session.call_timeout):
+        if limit and len(found) == limit:
+            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
+            break
+        found.append(one)
+        if session.out.is_json:
+            session.out.json_line(to_jsonable(one, _keep))
+    if session.out.is_json:
+        return
+    rows = [
+        (
+            one.job_id,
+            _name(one.operation),
+            _name(one.state),
+            f"{one.done}/{one.total}",
+            one.failed,
+            one.start_time,
+            one.query,
+        )
+        for one in found
+    ]
+    columns = ("JOB", "OPERATION", "STATE", "DONE", "FAILED", "STARTED", "QUERY")
+    session.out.table(columns, rows)
+
+
+@connected(app, "stop")
+async def stop(
+    session: Session,
+    job_id: JobId,
+    reason: Annotated[str, typer.Option(help="Stands in the audit log.")] = "",
+) -> None:
+    """Act on no further run. What is done stays done."""
+    client = await session.connect()
+    await client.operator.stop_batch_operation(
+        job_id, reason=reason, rpc_timeout=session.call_timeout
+    )
+    session.out.note(f"{job_id} is stopped.")
+
+
+def _name(choice: Any) -> str | None:
+    return None if choice is None else choice.name.lower()
+
+
+_keep: Callable[[Any], Any] = lambda payload: payload  # noqa: E731 - jobs are shown without payloads
