@@ -66,7 +66,7 @@ CONSTRAINTS: Final = frozenset(
 NAMES_REFUSED: Final = frozenset({"family", "none", "tracing"}) | keywords.RESERVED_KEYWORDS
 
 # Tables whose rows belong to no shard.
-UNSHARDED: Final = frozenset({"namespaces", "nodes", "token_keys", "migration_lock"})
+UNSHARDED: Final = frozenset({"namespaces", "nodes", "token_keys", "migration_lock", "deployments"})
 
 
 def lint(sql: str, keys: Keys | None = None) -> list[str]:

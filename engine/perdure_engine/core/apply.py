@@ -27,6 +27,7 @@ from perdure_engine.core.transitions import (
     WorkflowTaskPhase,
     move,
 )
+from perdure_engine.core.versions import Versioning
 
 
 def begin(event: ev.WorkflowExecutionStarted) -> Folded:
@@ -39,6 +40,8 @@ def begin(event: ev.WorkflowExecutionStarted) -> Folded:
         timers={},
         request_ids=request_ids,
         search_attributes=event.search_attributes,
+        versioning=event.inherited_version,
+        versioning_override=event.versioning_override,
     )
 
 
@@ -119,6 +122,10 @@ def _task_completed(folded: Folded, event: ev.WorkflowTaskCompleted) -> None:
     _task_ended(folded, EventType.WORKFLOW_TASK_COMPLETED)
     folded.previous_started_id = event.started_event_id
     folded.fan_out = FanOut.of(event.wake_rules) if event.wake_rules else None
+    if event.deployment_name:
+        folded.versioning = Versioning(event.behavior, event.deployment_name, event.build_id)
+    elif folded.versioning is not None:
+        folded.versioning = None
 
 
 def _task_failed(folded: Folded, event: ev.WorkflowTaskFailed) -> None:

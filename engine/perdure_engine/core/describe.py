@@ -18,7 +18,13 @@ from perdure_engine.core.replies import (
     PendingWorkflowTask,
     RunInfo,
 )
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState, memo_of
+from perdure_engine.core.state import (
+    WORKFLOW_TASK_KEY,
+    Activity,
+    RunState,
+    memo_of,
+    versioning_of,
+)
 from perdure_engine.core.tasks import NO_ASIDE, TaskRecord, TaskState, TimerKind
 
 
@@ -43,6 +49,7 @@ def describe(state: RunState) -> Description:
         cron_schedule=started.cron_schedule,
         first_task_us=waits.due_us if waits is not None else 0,
         execution_deadline_us=started.execution_deadline_us,
+        versioning_override=folded.versioning_override,
     )
 
 
@@ -65,6 +72,7 @@ def run_info(state: RunState) -> RunInfo:
         stuck=stuck,
         stuck_reason=failure.message if failure is not None else "",
         search_attributes=folded.search_attributes,
+        versioning=versioning_of(folded),
     )
 
 

@@ -17,8 +17,9 @@ from perdure_engine.core.events import BufferedEvent, Event, InboxEvent
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.limits import RunLimits
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, RunState
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, RunState, pinned_version
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind, TimerRecord
+from perdure_engine.core.versions import bucket
 
 
 def no_cron(schedule: str, after_us: int) -> int:
@@ -193,7 +194,9 @@ class Draft:
         if aside is not None and aside.options is not None:
             queue = aside.options.task_queue
         if queue and queue != old.queue:
-            queue_no = queue_number(self.state.folded.started.namespace_id, old.kind, queue)
+            queue_no = queue_number(
+                self.state.folded.started.namespace_id, old.kind, bucket(queue, old.pinned)
+            )
         record = TaskRecord(
             old.kind,
             queue or old.queue,
@@ -208,6 +211,7 @@ class Draft:
             progress_version=old.progress_version,
             ready_us=self.env.now_us,
             aside=aside,
+            pinned=old.pinned,
         )
         if aside is not None:
             if aside.pause is not None:
@@ -220,15 +224,17 @@ class Draft:
         self, kind: TaskKind, queue: str, key: int, scheduled_event_id: int, attempt: int = 1
     ) -> TaskRecord:
         started = self.state.folded.started
+        pinned = pinned_version(self.state.folded)
         record = TaskRecord(
             kind,
             queue,
-            queue_number(started.namespace_id, kind, queue),
+            queue_number(started.namespace_id, kind, bucket(queue, pinned)),
             self.env.new_number(),
             scheduled_event_id,
             attempt=attempt,
             priority=started.priority,
             ready_us=self.env.now_us,
+            pinned=pinned,
         )
         self.put_task(record, key)
         return record

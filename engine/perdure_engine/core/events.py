@@ -16,6 +16,7 @@ from perdure_engine.core.failures import Failure, RetryState, TimeoutType
 from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import Attributes
+from perdure_engine.core.versions import Behavior, Versioning
 
 
 class EventType(enum.IntEnum):
@@ -111,6 +112,8 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     # Known to the runs before, with a time that they came before: (id, body hash, µs), oldest first.
     request_ids: tuple[tuple[bytes, bytes, int], ...] = ()
     search_attributes: Attributes = ()
+    versioning_override: Versioning | None = None  # whatever the code says
+    inherited_version: Versioning | None = None  # of the run before, which was pinned
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
@@ -150,6 +153,8 @@ class WorkflowTaskCompleted(EventBase, frozen=True, array_like=True, tag=7):
     identity: str
     build_id: str
     wake_rules: tuple[WakeRule, ...] = ()
+    deployment_name: str = ""  # "": the worker is of no version
+    behavior: Behavior = Behavior.UNSPECIFIED
 
 
 class WorkflowTaskTimedOut(EventBase, frozen=True, array_like=True, tag=8):

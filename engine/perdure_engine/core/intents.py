@@ -17,6 +17,7 @@ from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.versions import Behavior, Versioning
 
 
 class IdReusePolicy(enum.IntEnum):
@@ -86,6 +87,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     signal: StartSignal | None = None
     update: StartUpdate | None = None
     search_attributes: Attributes = ()
+    versioning_override: Versioning | None = None
 
 
 class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -315,6 +317,8 @@ class CompleteWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     build_id: str
     wake_rules: tuple[WakeRule, ...] = ()
     force_new_task: bool = False  # the worker is not done: the next one at once
+    deployment_name: str = ""
+    behavior: Behavior = Behavior.UNSPECIFIED
 
 
 class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):

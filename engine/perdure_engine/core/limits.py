@@ -55,6 +55,10 @@ REQUEST_MARK_EVERY = (
     64  # ids between two marks of when they came: hands on at most so many too many
 )
 CRON_BYTES_MAX = 256  # longer is not written by hand
+DEPLOYMENTS_MAX = 100  # of a namespace; Temporal's, and every node reads them all each second
+VERSIONS_OF_DEPLOYMENT_MAX = 100
+QUEUES_OF_VERSION_MAX = 100
+VERSION_GRACE_MS = 24 * 3600 * 1000  # after a version's last run, before it may be retired (B16)
 
 WORKFLOW_TASK_STUCK_ATTEMPTS = 5  # failed in a row; from then on the run shows as stuck
 WORKFLOW_TASK_BACKOFF_MS_FIRST = 1_000

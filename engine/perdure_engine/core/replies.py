@@ -11,6 +11,7 @@ from perdure_engine.core.intents import UpdateStage
 from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import ActivityOptions
+from perdure_engine.core.versions import Versioning
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +85,7 @@ class RunInfo(msgspec.Struct, frozen=True, gc=False):
     stuck: bool = False
     stuck_reason: str = ""
     search_attributes: Attributes = ()
+    versioning: Versioning | None = None
 
 
 class Description(msgspec.Struct, frozen=True, gc=False):
@@ -103,6 +105,7 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     cron_schedule: str = ""
     first_task_us: int = 0  # a run that waits for its time: when its code begins
     execution_deadline_us: int = 0
+    versioning_override: Versioning | None = None
 
 
 class UpdateStatus(msgspec.Struct, frozen=True, gc=False):

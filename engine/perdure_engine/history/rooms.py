@@ -15,6 +15,7 @@ from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.store import CommitStore, RunStore
+from perdure_engine.ports.versions import NoRouting, Routing
 
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
@@ -76,6 +77,7 @@ class Rooms:
         config: HistoryConfig,
         cron: Cron,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
+        routing: Routing | None = None,
     ) -> None:
         self.node_id = node_id  # whose fences these are
         self.store = store
@@ -87,6 +89,7 @@ class Rooms:
         self.config = config
         self.cron = cron
         self.run_limits = run_limits
+        self.routing = routing or NoRouting()
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
         self.matching: Matching

@@ -58,6 +58,7 @@ class HistoryService:
         self._address = address
         self._shards: dict[int, Shard] = {}
         self._background: set[asyncio.Task[None]] = set()
+        rooms.routing.on_change(self.reroute)
 
     # ---- History
 
@@ -312,6 +313,11 @@ class HistoryService:
     def shards(self) -> list[Shard]:
         """Those that are served now."""
         return [shard for shard in self._shards.values() if not shard.closed]
+
+    def reroute(self) -> None:
+        """Versions of workers get other runs from now on."""
+        for shard in self.shards():
+            shard.queues.reroute()
 
     def lapsed(self) -> None:
         for shard in self._shards.values():

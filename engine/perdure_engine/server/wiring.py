@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
+from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer, load_sealer
@@ -118,6 +119,7 @@ class Parts(NamedTuple):
     retention: Retention
     matcher: Matcher
     frontend: Frontend
+    deployments: Deployments
 
 
 async def _start(
@@ -138,6 +140,7 @@ async def _start(
     await lifecycle.begin("directory", parts.directory.start, parts.directory.stop)
     await lifecycle.begin("writer", _at_once(parts.writer.start), parts.writer.stop)
     lifecycle.at_stop("history", parts.history.stop)
+    await lifecycle.begin("deployments", parts.deployments.start, parts.deployments.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
 
@@ -191,6 +194,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     lease = NodeLease(identity, store, clock, ids)
     directory = NodeDirectory(lease, store, clock)
     cron = CronSpecs()
+    deployments = Deployments(store)
     rooms = Rooms(
         node_id=identity.node_id,
         store=store,
@@ -201,6 +205,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         alarm=raise_alarm,
         config=config.history,
         cron=cron,
+        routing=deployments,
     )
     rooms.writer = writer = Writer(rooms)
     rooms.matching = matcher = Matcher()
@@ -222,10 +227,13 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         db_now_us=rooms.database_clock.low_us,
         about=about,
         cron=cron,
+        deployments=deployments,
     )
     controller = ShardController(history, directory, store, number_of_shards)
     retention = Retention(rooms, store, history.shards)
-    return Parts(lease, directory, writer, history, controller, retention, matcher, frontend)
+    return Parts(
+        lease, directory, writer, history, controller, retention, matcher, frontend, deployments
+    )
 
 
 async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:

@@ -248,6 +248,8 @@ class WorkflowExecutionStarted(_message.Message):
     EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
     FIRST_TASK_BACKOFF_MS_FIELD_NUMBER: _builtins.int
     SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    VERSIONING_OVERRIDE_FIELD_NUMBER: _builtins.int
+    INHERITED_VERSION_FIELD_NUMBER: _builtins.int
     workflow_type: _builtins.str
     task_queue: _builtins.str
     input: _builtins.bytes
@@ -287,6 +289,14 @@ class WorkflowExecutionStarted(_message.Message):
 
     @_builtins.property
     def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]: ...
+    @_builtins.property
+    def versioning_override(self) -> _common_pb2.Versioning:
+        """whatever the code says"""
+
+    @_builtins.property
+    def inherited_version(self) -> _common_pb2.Versioning:
+        """of the run before, which was pinned"""
+
     def __init__(
         self,
         *,
@@ -317,10 +327,12 @@ class WorkflowExecutionStarted(_message.Message):
         execution_deadline_us: _builtins.int = ...,
         first_task_backoff_ms: _builtins.int = ...,
         search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        versioning_override: _common_pb2.Versioning | None = ...,
+        inherited_version: _common_pb2.Versioning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["inherited_version", b"inherited_version", "last_failure", b"last_failure", "retry_policy", b"retry_policy", "versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "inherited_version", b"inherited_version", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -502,10 +514,15 @@ class WorkflowTaskCompleted(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     BUILD_ID_FIELD_NUMBER: _builtins.int
     WAKE_RULES_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_NAME_FIELD_NUMBER: _builtins.int
+    VERSIONING_BEHAVIOR_FIELD_NUMBER: _builtins.int
     scheduled_event_id: _builtins.int
     started_event_id: _builtins.int
     identity: _builtins.str
     build_id: _builtins.str
+    deployment_name: _builtins.str
+    """empty: the worker is of no version"""
+    versioning_behavior: _common_pb2.VersioningBehavior.ValueType
     @_builtins.property
     def wake_rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___WakeRule]:
         """in force until the next workflow task is completed"""
@@ -518,10 +535,12 @@ class WorkflowTaskCompleted(_message.Message):
         identity: _builtins.str = ...,
         build_id: _builtins.str = ...,
         wake_rules: _abc.Iterable[Global___WakeRule] | None = ...,
+        deployment_name: _builtins.str = ...,
+        versioning_behavior: _common_pb2.VersioningBehavior.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "identity", b"identity", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id", "wake_rules", b"wake_rules"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "deployment_name", b"deployment_name", "identity", b"identity", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id", "versioning_behavior", b"versioning_behavior", "wake_rules", b"wake_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -192,6 +192,7 @@ class StartWorkflowRequest(_message.Message):
     STATIC_DETAILS_FIELD_NUMBER: _builtins.int
     CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
     SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    VERSIONING_OVERRIDE_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     workflow_type: _builtins.str
@@ -226,6 +227,10 @@ class StartWorkflowRequest(_message.Message):
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     @_builtins.property
     def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]: ...
+    @_builtins.property
+    def versioning_override(self) -> _common_pb2.Versioning:
+        """instead of the behaviour that its code declares"""
+
     def __init__(
         self,
         *,
@@ -251,10 +256,11 @@ class StartWorkflowRequest(_message.Message):
         static_details: _builtins.bytes = ...,
         cron_schedule: _builtins.str = ...,
         search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        versioning_override: _common_pb2.Versioning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy", "versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_conflict_policy", b"id_conflict_policy", "id_reuse_policy", b"id_reuse_policy", "identity", b"identity", "input", b"input", "memo", b"memo", "namespace", b"namespace", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_conflict_policy", b"id_conflict_policy", "id_reuse_policy", b"id_reuse_policy", "identity", b"identity", "input", b"input", "memo", b"memo", "namespace", b"namespace", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -649,6 +655,7 @@ class DescribeWorkflowResponse(_message.Message):
     CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
     FIRST_TASK_TIME_US_FIELD_NUMBER: _builtins.int
     EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
+    VERSIONING_OVERRIDE_FIELD_NUMBER: _builtins.int
     execution_timeout_ms: _builtins.int
     run_timeout_ms: _builtins.int
     task_timeout_ms: _builtins.int
@@ -675,6 +682,8 @@ class DescribeWorkflowResponse(_message.Message):
     def pending_timers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingTimerInfo]: ...
     @_builtins.property
     def pending_workflow_task(self) -> Global___PendingWorkflowTaskInfo: ...
+    @_builtins.property
+    def versioning_override(self) -> _common_pb2.Versioning: ...
     def __init__(
         self,
         *,
@@ -694,10 +703,11 @@ class DescribeWorkflowResponse(_message.Message):
         cron_schedule: _builtins.str = ...,
         first_task_time_us: _builtins.int = ...,
         execution_deadline_us: _builtins.int = ...,
+        versioning_override: _common_pb2.Versioning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task", "versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "pending_activities", b"pending_activities", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "pending_activities", b"pending_activities", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -720,6 +730,7 @@ class WorkflowInfo(_message.Message):
     STUCK_FIELD_NUMBER: _builtins.int
     STUCK_REASON_FIELD_NUMBER: _builtins.int
     SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    VERSIONING_FIELD_NUMBER: _builtins.int
     workflow_id: _builtins.str
     run_id: _builtins.str
     workflow_type: _builtins.str
@@ -738,6 +749,10 @@ class WorkflowInfo(_message.Message):
     def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]:
         """by name"""
 
+    @_builtins.property
+    def versioning(self) -> _common_pb2.Versioning:
+        """not set: no version has run it"""
+
     def __init__(
         self,
         *,
@@ -754,10 +769,11 @@ class WorkflowInfo(_message.Message):
         stuck: _builtins.bool = ...,
         stuck_reason: _builtins.str = ...,
         search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        versioning: _common_pb2.Versioning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["versioning", b"versioning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time_us", b"close_time_us", "history_events", b"history_events", "history_size_bytes", b"history_size_bytes", "memo", b"memo", "run_id", b"run_id", "search_attributes", b"search_attributes", "start_time_us", b"start_time_us", "status", b"status", "stuck", b"stuck", "stuck_reason", b"stuck_reason", "task_queue", b"task_queue", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time_us", b"close_time_us", "history_events", b"history_events", "history_size_bytes", b"history_size_bytes", "memo", b"memo", "run_id", b"run_id", "search_attributes", b"search_attributes", "start_time_us", b"start_time_us", "status", b"status", "stuck", b"stuck", "stuck_reason", b"stuck_reason", "task_queue", b"task_queue", "versioning", b"versioning", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

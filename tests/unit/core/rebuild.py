@@ -35,6 +35,8 @@ FOLDED = {
     "updates_running": "history",
     "memo": "history",
     "search_attributes": "history",
+    "versioning": "history",
+    "versioning_override": "history",
 }
 RUN = {
     "folded": "history",
@@ -71,6 +73,7 @@ TASK = {
     "version": "rows",
     "handout": "memory",
     "aside": "rows",
+    "pinned": "rows",
 }
 TIMER = {
     "kind": "head",

@@ -21,6 +21,7 @@ from perdure_engine.core.tasks import (
 )
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.core.transitions import ActivityPhase, TimerPhase, WorkflowTaskPhase
+from perdure_engine.core.versions import Behavior, Versioning
 
 TIME_US = 1_800_000_000_123_456
 NAMESPACE = bytes(range(16))
@@ -91,6 +92,8 @@ STARTED = ev.WorkflowExecutionStarted(
     first_task_backoff_ms=2_000,
     request_ids=((REQUEST, HASH, TIME_US - 1),),
     search_attributes=ATTRIBUTES,
+    versioning_override=Versioning(Behavior.PINNED, "orders", "build-2"),
+    inherited_version=Versioning(Behavior.PINNED, "orders", "build-1"),
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -120,7 +123,15 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowTaskScheduled(2, TIME_US, "orders", 10_000, 3),
     ev.WorkflowTaskStarted(3, TIME_US, 2, "worker-1@host", 65_537, True),
     ev.WorkflowTaskCompleted(
-        4, TIME_US, 2, 3, "worker-1@host", "build-1", (WakeRule(["1", "2"], 3, 2, 1),)
+        4,
+        TIME_US,
+        2,
+        3,
+        "worker-1@host",
+        "build-1",
+        (WakeRule(["1", "2"], 3, 2, 1),),
+        "orders",
+        Behavior.AUTO_UPGRADE,
     ),
     ev.WorkflowTaskTimedOut(4, TIME_US, 2, 3, TimeoutType.START_TO_CLOSE),
     ev.WorkflowTaskFailed(
@@ -201,6 +212,7 @@ TASK = TaskPayload(
         TIME_US + 2,
         TIME_US + 3,
     ),
+    pinned="orders.build-1",
 )
 # What a record holds of another type is in the form that every version has read.
 FIRST_OF_A_CHAIN = msgspec.structs.replace(
@@ -213,6 +225,8 @@ FIRST_OF_A_CHAIN = msgspec.structs.replace(
     execution_deadline_us=0,
     first_task_backoff_ms=0,
     request_ids=(),
+    versioning_override=None,
+    inherited_version=None,
 )
 FOLDED = Folded(
     FIRST_OF_A_CHAIN,
@@ -240,6 +254,8 @@ FOLDED = Folded(
     updates_running=1,
     memo=b"changed memo",
     search_attributes=ATTRIBUTES,
+    versioning=Versioning(Behavior.AUTO_UPGRADE, "orders", "build-1"),
+    versioning_override=Versioning(Behavior.PINNED, "orders", "build-2"),
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

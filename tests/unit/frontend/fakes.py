@@ -15,6 +15,7 @@ from perdure_engine.core.intents import ClientIntent, StartWorkflow, WaitResult,
 from perdure_engine.core.replies import QueryAnswer, Reply, Started
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
+from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer
@@ -29,6 +30,7 @@ from perdure_engine.ports.history import (
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import (
+    DeploymentRow,
     NamespaceRow,
     NodeRow,
     PageKey,
@@ -211,7 +213,9 @@ class FakeMatching:
         self.takers.append(taker)
         return taker
 
-    def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
+    def has_pollers(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
+    ) -> bool:
         return True
 
     def forget_worker(self, worker_id: bytes) -> None:
@@ -254,6 +258,23 @@ class FakeStore:
         self.shards: list[ShardRow] = []
         self.down = False
         self.broken: Exception | None = None
+
+        self.deployments: dict[tuple[bytes, str], DeploymentRow] = {}
+
+    async def list_deployments(self) -> list[DeploymentRow]:
+        self._check()
+        return list(self.deployments.values())
+
+    async def put_deployment(self, row: DeploymentRow) -> bool:
+        self._check()
+        stored = self.deployments.get((row.namespace_id, row.name))
+        if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
+            return False
+        token = row.conflict_token + 1
+        self.deployments[row.namespace_id, row.name] = msgspec.structs.replace(
+            row, conflict_token=token
+        )
+        return True
 
     def _check(self) -> None:
         if self.down:
@@ -360,6 +381,7 @@ class Room:
         self.ids = FakeIds()
         self.sealer = Sealer([TokenKeyRow(1, b"k" * 32, 0)])
         self.namespaces = Namespaces(self.store, self.clock)
+        self.deployments = Deployments(self.store)
         self.frontend = Frontend(
             history=self.history,
             matching=self.matching,
@@ -372,6 +394,7 @@ class Room:
             db_now_us=lambda: 2_000_000,
             about=About("0.1.0", "PostgreSQL 18.6"),
             cron=CronSpecs(),
+            deployments=self.deployments,
         )
 
     @property

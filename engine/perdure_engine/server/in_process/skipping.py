@@ -16,6 +16,7 @@ from typing import Self
 
 from perdure_engine.core.intents import ClientIntent, WaitResult
 from perdure_engine.core.replies import Reply
+from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import load_sealer
@@ -85,12 +86,13 @@ class SkippingEngine:
             clock = SystemClock()
             virtual = VirtualTime(clock, time.time_ns() // 1_000)
             store = Store(virtual.now_us, NUMBER_OF_SHARDS)
-            rooms = _make_rooms(store, clock)
+            deployments = Deployments(store)  # of the only node: it need not look what others do
+            rooms = _make_rooms(store, clock, deployments)
             history = History(rooms, store, number_of_shards=NUMBER_OF_SHARDS, address=NODE_ADDRESS)
             skipper = Skipper(virtual, clock, rooms.database_clock, store.tables, history.shards)
             store.changed = skipper.changed
             history.skipper = skipper
-            server = await _start_rooms(store, rooms, history, undo)
+            server = await _start_rooms(store, rooms, history, deployments, undo)
             skipper.start()
             undo.push_async_callback(skipper.stop)
             return cls(f"127.0.0.1:{server.port}", virtual, skipper, undo.pop_all())
@@ -108,7 +110,7 @@ class SkippingEngine:
         await self._undo.aclose()
 
 
-def _make_rooms(store: Store, clock: SystemClock) -> Rooms:
+def _make_rooms(store: Store, clock: SystemClock, deployments: Deployments) -> Rooms:
     return Rooms(
         node_id=SystemIds().new_id(),
         store=store,
@@ -119,11 +121,16 @@ def _make_rooms(store: Store, clock: SystemClock) -> Rooms:
         alarm=raise_alarm,
         config=CONFIG,
         cron=CronSpecs(),
+        routing=deployments,
     )
 
 
 async def _start_rooms(
-    store: Store, rooms: Rooms, history: History, undo: AsyncExitStack
+    store: Store,
+    rooms: Rooms,
+    history: History,
+    deployments: Deployments,
+    undo: AsyncExitStack,
 ) -> GrpcServer:
     """Each part is stopped before those that it needs."""
     rooms.writer = writer = Writer(rooms)
@@ -149,6 +156,7 @@ async def _start_rooms(
         db_now_us=rooms.database_clock.low_us,
         about=About(version=perdure_version(), database=await store.describe()),
         cron=rooms.cron,
+        deployments=deployments,
     )
     server = GrpcServer(frontend, LISTENER)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.rows import (
     CurrentRunRow,
@@ -18,6 +20,7 @@ from perdure_engine.ports.store import (
     BatchRefused,
     ClosedPage,
     ClosedRun,
+    DeploymentRow,
     Fence,
     FenceLost,
     FenceState,
@@ -291,6 +294,28 @@ class MemoryNamespaces:
         return True
 
 
+class MemoryDeployments:
+    """`DeploymentStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+
+    async def list_deployments(self) -> list[DeploymentRow]:
+        await self.faults.meet("list_deployments", Moment.BEFORE)
+        return list(self.tables.deployments.values())
+
+    async def put_deployment(self, row: DeploymentRow) -> bool:
+        await self.faults.meet("put_deployment", Moment.BEFORE)
+        key = (row.namespace_id, row.name)
+        stored = self.tables.deployments.get(key)
+        if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
+            return False
+        token = row.conflict_token + 1
+        self.tables.deployments[key] = msgspec.structs.replace(row, conflict_token=token)
+        await self.faults.meet("put_deployment", Moment.AFTER)
+        return True
+
+
 class MemoryMembership:
     """`MembershipStore` in memory."""
 
@@ -361,7 +386,14 @@ class MemoryMembership:
         return True
 
 
-class MemoryStore(MemoryCommits, MemoryRuns, MemoryLists, MemoryNamespaces, MemoryMembership):
+class MemoryStore(
+    MemoryCommits,
+    MemoryRuns,
+    MemoryLists,
+    MemoryNamespaces,
+    MemoryMembership,
+    MemoryDeployments,
+):
     """ports.store.Store over dicts.
 
     `clock` returns the database's time in µs. `faults` makes calls fail or wait. Several engine

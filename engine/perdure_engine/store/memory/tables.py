@@ -18,6 +18,7 @@ from perdure_engine.ports.rows import (
 )
 from perdure_engine.ports.store import (
     NO_NODE,
+    DeploymentRow,
     FenceState,
     NamespaceRow,
     NodeRow,
@@ -77,6 +78,7 @@ class Tables:
         self.timers = Table[TimerRow](_shard, attrgetter("wake_us", "timer_id"))
         self.visibility = Table[VisibilityRow](_shard, attrgetter("run_id"))
         self.namespaces: dict[bytes, NamespaceRow] = {}
+        self.deployments: dict[tuple[bytes, str], DeploymentRow] = {}
         self.nodes: dict[bytes, NodeRow] = {}
         self.token_keys: dict[int, TokenKeyRow] = {}
         self.fences: dict[int, FenceState] = {}

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  
 from perdure_api.v1 import (
     namespace_service_pb2,
     operator_service_pb2,
+    version_service_pb2,
     worker_service_pb2,
     workflow_service_pb2,
 )
@@ -21,6 +22,7 @@ from perdure_engine.transport.grpc.decode import method_handlers
 from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.namespace_service import NamespaceService
 from perdure_engine.transport.grpc.operator_service import OperatorService
+from perdure_engine.transport.grpc.version_service import VersionService
 from perdure_engine.transport.grpc.worker_service import WorkerService
 from perdure_engine.transport.grpc.workflow_service import WorkflowService
 
@@ -102,4 +104,5 @@ class GrpcServer:
             (named(worker_service_pb2, "WorkerService"), WorkerService(frontend, errors)),
             (named(namespace_service_pb2, "NamespaceService"), NamespaceService(frontend)),
             (named(operator_service_pb2, "OperatorService"), OperatorService(frontend)),
+            (named(version_service_pb2, "VersionService"), VersionService(frontend)),
         ]

@@ -14,6 +14,7 @@ from perdure_engine.transport.grpc.convert.failures import failure_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
+from perdure_engine.transport.grpc.convert.versions import versioning_fields
 
 
 def event_message(event: core.Event) -> event_pb2.HistoryEvent:
@@ -56,6 +57,8 @@ def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
         "static_summary": e.static_summary,
         "static_details": e.static_details,
         "search_attributes": attribute_fields(e.search_attributes) if e.search_attributes else (),
+        "versioning_override": versioning_fields(e.versioning_override),
+        "inherited_version": versioning_fields(e.inherited_version),
         **(_continued(e) if e.execution_deadline_us or e.cron_schedule or e.initiator else {}),
     }
 
@@ -118,6 +121,8 @@ def _workflow_task_completed(e: core.WorkflowTaskCompleted) -> Fields:
         "identity": e.identity,
         "build_id": e.build_id,
         "wake_rules": [msgspec.structs.asdict(rule) for rule in e.wake_rules],
+        "deployment_name": e.deployment_name,
+        "versioning_behavior": e.behavior,
     }
 
 

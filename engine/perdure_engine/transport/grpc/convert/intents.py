@@ -34,6 +34,7 @@ from perdure_engine.core.limits import TASK_TIMEOUT_MS_DEFAULT
 from perdure_engine.frontend.checks import under, uuid_bytes, uuid_bytes_or_none
 from perdure_engine.transport.grpc.convert.retries import policy_of
 from perdure_engine.transport.grpc.convert.search_attributes import attributes_of
+from perdure_engine.transport.grpc.convert.versions import versioning_of
 
 PRIORITY_DEFAULT = 3
 BODY_HASH_BYTES = 8
@@ -112,6 +113,9 @@ def _start(
         search_attributes=attributes_of("search_attributes", message.search_attributes)
         if message.search_attributes
         else (),
+        versioning_override=versioning_of("versioning_override", message.versioning_override)
+        if message.HasField("versioning_override")
+        else None,
     )
 
 
