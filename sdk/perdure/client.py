@@ -38,6 +38,7 @@ from perdure._client.options import (
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import startable_workflow, workflow_definition
+from perdure._versioning import WorkflowVersioningInfo
 from perdure._wire.calls import signal_with_start_workflow, start_workflow
 from perdure._wire.connection import Connection
 from perdure._wire.errors import EngineError
@@ -52,6 +53,12 @@ from perdure._wire.operator_service import (
 )
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import WorkflowUpdateStage
+from perdure._wire.version_service import (
+    WorkerDeployment,
+    WorkerVersion,
+    WorkerVersionReachability,
+    WorkerVersionStatus,
+)
 from perdure._wire.workflow_info import (
     PendingActivity,
     PendingActivityState,
@@ -99,6 +106,10 @@ __all__ = [
     "WaitKind",
     "WaitReason",
     "WithStartWorkflowOperation",
+    "WorkerDeployment",
+    "WorkerVersion",
+    "WorkerVersionReachability",
+    "WorkerVersionStatus",
     "WorkflowAlreadyStartedError",
     "WorkflowContinuedAsNewError",
     "WorkflowExecution",
@@ -114,6 +125,7 @@ __all__ = [
     "WorkflowUpdateHandle",
     "WorkflowUpdateRPCTimeoutOrCancelledError",
     "WorkflowUpdateStage",
+    "WorkflowVersioningInfo",
 ]
 
 S = TypeVar("S")

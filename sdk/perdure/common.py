@@ -15,10 +15,19 @@ from perdure._search_attributes import (
     SearchAttributeUpdate,
     TypedSearchAttributes,
 )
+from perdure._versioning import (
+    AutoUpgradeVersioningOverride,
+    PinnedVersioningOverride,
+    VersioningBehavior,
+    VersioningOverride,
+    WorkerDeploymentVersion,
+)
 
 __all__ = [
     "SAGA_SIGNAL",
     "ActivityOptionsUpdate",
+    "AutoUpgradeVersioningOverride",
+    "PinnedVersioningOverride",
     "Priority",
     "RawValue",
     "RetryPolicy",
@@ -27,6 +36,9 @@ __all__ = [
     "SearchAttributePair",
     "SearchAttributeUpdate",
     "TypedSearchAttributes",
+    "VersioningBehavior",
+    "VersioningOverride",
+    "WorkerDeploymentVersion",
     "WorkflowIdConflictPolicy",
     "WorkflowIdReusePolicy",
     "WorkflowStatus",

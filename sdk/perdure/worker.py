@@ -20,11 +20,12 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from perdure._definitions import ActivityRegistry, WorkflowRegistry
+from perdure._definitions import ActivityRegistry, WorkflowRegistry, workflow_definition
 from perdure._replay.guard import guard_workflows
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
+from perdure._versioning import VersioningBehavior, WorkerDeploymentConfig, WorkerDeploymentVersion
 from perdure._wire.worker_service import WorkerIdentity
 from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings
@@ -33,6 +34,8 @@ from perdure.client import Client
 __all__ = [
     "Replayer",
     "Worker",
+    "WorkerDeploymentConfig",
+    "WorkerDeploymentVersion",
     "WorkflowReplayResult",
     "WorkflowReplayResults",
     "tune_garbage_collector",
@@ -66,6 +69,8 @@ class Worker:
     start method "forkserver" or "spawn": gRPC does not survive a fork.
     `workflow_failure_exception_types` are, for all workflows of this worker, exceptions that fail
     the run although by their kind they would only fail the workflow task and have it retried.
+    `deployment_config` says of which version the worker is, and whether it takes the tasks of that
+    version only. When its version is retired, `run` ends with RPCError FAILED_PRECONDITION.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Worker:
         graceful_shutdown_timeout: timedelta = timedelta(seconds=10),
         identity: str | None = None,
         build_id: str = "",
+        deployment_config: WorkerDeploymentConfig | None = None,
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
         if not workflows and not activities:
@@ -93,8 +99,14 @@ class Worker:
             max_concurrent_activities,
             max_concurrent_local_activities,
         )
+        if build_id and deployment_config is not None:
+            raise ValueError("give build_id or deployment_config, not both")
+        self._deployment = deployment_config
+        version = deployment_config.version if deployment_config is not None else None
         self._client = client
         self._workflows = WorkflowRegistry(workflows)
+        if self._is_versioned:
+            _check_behaviors(workflows, self._default_behavior)
         self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._activities = ActivityRegistry(activities)
         if isinstance(activity_executor, ProcessPoolExecutor):
@@ -110,7 +122,10 @@ class Worker:
                 namespace=client.namespace,
                 worker_id=os.urandom(_WORKER_ID_BYTES),
                 identity=identity or client.identity,
-                build_id=build_id,
+                build_id=version.build_id if version is not None else build_id,
+                deployment_name=version.deployment_name
+                if version is not None and self._is_versioned
+                else "",
             ),
             activities=self._activities.newest,
             activity_versions=self._activities.others,
@@ -213,14 +228,41 @@ class Worker:
         if failed and self._body is not None:
             self._body.cancel()
 
+    @property
+    def _is_versioned(self) -> bool:
+        return self._deployment is not None and self._deployment.use_worker_versioning
+
+    @property
+    def _default_behavior(self) -> VersioningBehavior:
+        if self._deployment is None:
+            return VersioningBehavior.UNSPECIFIED
+        return self._deployment.default_versioning_behavior
+
     def _make_instance(self, task: Task) -> WorkflowInstance:
+        definition = self._workflows.find(task.workflow_type)
+        behavior = VersioningBehavior.UNSPECIFIED
+        if self._is_versioned:
+            behavior = definition.versioning_behavior or self._default_behavior
+        identity = self._settings.identity
         return WorkflowInstance(
-            self._workflows.find(task.workflow_type),
+            definition,
             namespace=self._client.namespace,
             data_converter=self._client.data_converter,
             failure_exception_types=self._failure_exception_types,
             newest_activities=self._activities.versions,
+            version=(identity.deployment_name, identity.build_id),
+            versioning_behavior=behavior,
         )
+
+
+def _check_behaviors(workflows: Sequence[type], default: VersioningBehavior) -> None:
+    for workflow in workflows:
+        definition = workflow_definition(workflow)
+        if not definition.versioning_behavior and not default:
+            raise ValueError(
+                f"{definition.name} says no versioning_behavior, which a worker with a version "
+                "needs: give it to @workflow.defn, or default_versioning_behavior to the worker"
+            )
 
 
 def _check_places(*places: int) -> None:

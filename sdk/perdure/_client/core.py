@@ -19,6 +19,7 @@ from perdure._wire.results import RunResult, decoded_result
 from perdure._wire.retry import retry_delay_s
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import UpdateService
+from perdure._wire.version_service import VersionService
 from perdure._wire.workflow_service import WorkflowService
 from perdure.converter import DataConverter, Payload, PayloadConverter
 from perdure.errors import PayloadDecodeError, RPCError, RPCStatusCode
@@ -55,6 +56,7 @@ class ClientCore:
         self.surroundings = surroundings
         self.workflow_service = WorkflowService(connection, edge)
         self.operator_service = OperatorService(connection)
+        self.version_service = VersionService(connection)
         self.update_service = UpdateService(connection, edge)
         self.activity_service = ActivityService(connection, edge)
         # Queries travel apart, so that one that takes long never holds up a start.

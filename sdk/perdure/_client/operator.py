@@ -6,10 +6,11 @@ from datetime import timedelta
 
 from perdure._client.activity_operations import ActivityOperations
 from perdure._client.core import ClientCore
+from perdure._client.version_operations import VersionOperations
 from perdure._wire.operator_service import ClusterInfo, NamespaceInfo, TaskQueueInfo
 
 
-class Operator(ActivityOperations):
+class Operator(ActivityOperations, VersionOperations):
     """What operators look at and change. Every method takes `rpc_timeout` and raises RPCError."""
 
     def __init__(self, core: ClientCore) -> None:

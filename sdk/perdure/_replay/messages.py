@@ -54,6 +54,7 @@ class WorkflowTaskStarted(Event, frozen=True, kw_only=True):
 
 class WorkflowTaskCompleted(Event, frozen=True, kw_only=True):
     build_id: str
+    deployment_name: str = ""
 
 
 class WorkflowTaskFailedOrTimedOut(Event, frozen=True, kw_only=True):
@@ -346,6 +347,7 @@ class TaskSuccess(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     query_results: list[QueryResult]
     wake_rules: tuple[WakeRule, ...] = ()
     local: LocalWork | None = None  # None: no local activities are in play
+    versioning_behavior: int = 0  # of workers with a version; the numbers are the wire's
 
 
 class TaskFailure(msgspec.Struct, frozen=True, gc=False, kw_only=True):
