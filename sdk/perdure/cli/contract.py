@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -174,8 +174,6 @@ def _data_converter(text: str) -> DataConverter:
 
     module, _, attribute = text.partition(":")
     found: Any = getattr(load_module(module), attribute, None)
-    if isinstance(found, Callable) and not isinstance(found, DataConverter):
-        found = found()
     if not isinstance(found, DataConverter):
         raise UsageError(f"{text} is no DataConverter (MODULE:NAME)")
     return found

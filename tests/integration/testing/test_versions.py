@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
@@ -12,15 +13,26 @@ import pytest
 from tests.integration.testing.versioned import (
     DEPLOYMENT,
     QUEUE,
+    Chain,
     Following,
     Pinned,
     version,
     worker,
 )
+from typer.testing import CliRunner, Result
 
+from perdure import workflow
+from perdure.cli.app import app
 from perdure.client import Client, WorkerVersionStatus, WorkflowHandle
+from perdure.common import (
+    AutoUpgradeVersioningOverride,
+    PinnedVersioningOverride,
+    VersioningBehavior,
+    WorkerDeploymentVersion,
+)
 from perdure.errors import RPCError, RPCStatusCode
 from perdure.testing import WorkflowEnvironment
+from perdure.worker import Worker, WorkerDeploymentConfig
 from perdure_engine.core.deployments import WHOLE, share_of
 
 HOUR = timedelta(hours=1)
@@ -132,3 +144,164 @@ async def test_the_share_of_a_ramp_is_what_was_asked_for() -> None:
     on = sum(share_of(uuid.uuid4().bytes) < WHOLE // 4 for _ in range(20_000))
 
     assert 4_500 < on < 5_500  # ±7 standard deviations
+
+
+# ---- overrides, chains, workers without a version
+
+
+@pytest.fixture
+async def two(env: WorkflowEnvironment) -> AsyncIterator[Client]:
+    """Both versions have workers, and the second is current."""
+    async with worker(env.client, "1"), worker(env.client, "2"):
+        await seen(env.client, "1", "2")
+        await env.client.operator.set_current_worker_version(DEPLOYMENT, "2")
+        yield env.client
+
+
+async def test_a_start_can_choose_the_version(two: Client) -> None:
+    on_one = PinnedVersioningOverride(version("1"))
+
+    [pinned] = await results(await begin(two, Following.run, 1, 0, versioning_override=on_one))
+
+    assert pinned == ["1", "1"]
+
+
+async def test_a_start_can_have_a_pinned_workflow_follow(two: Client) -> None:
+    handles = await begin(
+        two, Pinned.run, 1, 1, versioning_override=AutoUpgradeVersioningOverride()
+    )
+    await two.operator.set_current_worker_version(DEPLOYMENT, "1")
+    await tell(handles)
+
+    assert await results(handles) == [["2", "2", "1", "1"]]
+
+
+async def test_a_start_on_a_version_that_nobody_knows_is_refused(two: Client) -> None:
+    with pytest.raises(RPCError, match="was ever seen"):
+        await begin(
+            two, Pinned.run, 1, 0, versioning_override=PinnedVersioningOverride(version("9"))
+        )
+
+
+async def test_continue_as_new_stays_on_the_version(two: Client) -> None:
+    await two.operator.set_current_worker_version(DEPLOYMENT, "1")
+    handle = await two.start_workflow(Chain.run, [], id="c", task_queue=QUEUE)
+    while not (await handle.describe()).versioning_info:
+        pass
+    await two.operator.set_current_worker_version(DEPLOYMENT, "2")
+
+    assert await handle.result() == ["1", "1"]
+
+
+async def test_lists_and_describe_say_which_version_runs_what(two: Client) -> None:
+    [pinned] = await begin(two, Pinned.run, 1, 1)
+    await begin(two, Following.run, 2, 1)
+
+    described = await pinned.describe()
+    found = [
+        one
+        async for one in two.list_workflows(
+            f"DeploymentName = '{DEPLOYMENT}' AND BuildId = '2' AND VersioningBehavior = 'Pinned'"
+        )
+    ]
+
+    assert described.versioning_info is not None
+    assert described.versioning_info.behavior is VersioningBehavior.PINNED
+    assert described.versioning_info.deployment_version == version("2")
+    assert [one.id for one in found] == [pinned.id]
+    assert found[0].versioning_info == described.versioning_info
+    assert len(found[0].typed_search_attributes) == 0, "they are no attributes of the user's"
+    assert (await two.count_workflows("VersioningBehavior = 'AutoUpgrade'")).count == 2
+
+
+async def test_workers_without_a_version_get_what_goes_to_none(env: WorkflowEnvironment) -> None:
+    """A version that polls takes nothing before it is current; then everything new."""
+    async with worker(env.client, ""), worker(env.client, "1"):
+        await seen(env.client, "1")
+        before = await results(await begin(env.client, Pinned.run, 3, 0))
+        await env.client.operator.set_current_worker_version(DEPLOYMENT, "1")
+        after = await results(await begin(env.client, Pinned.run, 3, 0))
+        await env.client.operator.set_current_worker_version(DEPLOYMENT, None)
+        again = await results(await begin(env.client, Pinned.run, 3, 0))
+
+    assert before == again == [["", ""]] * 3
+    assert after == [["1", "1"]] * 3
+
+
+def test_a_worker_with_a_version_needs_to_know_what_its_runs_do(env: WorkflowEnvironment) -> None:
+    @workflow.defn
+    class Undecided:
+        @workflow.run
+        async def run(self) -> None: ...
+
+    def made(build_id: str = "", **options: Any) -> Worker:
+        config = WorkerDeploymentConfig(version("1"), True, **options)
+        return Worker(
+            env.client,
+            task_queue=QUEUE,
+            workflows=[Undecided],
+            deployment_config=config,
+            build_id=build_id,
+        )
+
+    with pytest.raises(ValueError, match="Undecided says no versioning_behavior"):
+        made()
+    made(default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE)
+    with pytest.raises(ValueError, match="not both"):
+        made("1")
+
+
+@pytest.mark.parametrize(("name", "build_id"), [("a.b", "1"), ("", "1"), ("a", "")])
+def test_a_version_that_is_none(name: str, build_id: str) -> None:
+    with pytest.raises(ValueError, match="deployment name"):
+        WorkerDeploymentVersion(name, build_id)
+
+
+# ---- the command line
+
+
+async def cli(client: Client, *arguments: str) -> Result:
+    """In a thread of its own: the engine runs on this loop."""
+    target = client.core.connection.target
+    asked = [*arguments, "--address", target]
+    return await asyncio.to_thread(CliRunner().invoke, app, asked)
+
+
+async def test_versions_are_rolled_out_by_the_command_line(two: Client) -> None:
+    handles = await begin(two, Pinned.run, 2, 1)
+
+    ramped = await cli(two, "version", "ramp", "shop.1", "12.5", "-o", "json")
+    assert json.loads(ramped.stdout)["ramping_percentage"] == 12.5
+    listed = await cli(two, "version", "list")
+    assert "shop.1" in listed.stdout
+    assert "87.5 %" in listed.stdout
+    assert (await cli(two, "version", "ramp", "shop", "--end")).exit_code == 0
+    assert (await cli(two, "version", "set-current", "shop.1")).exit_code == 0
+    reach = await cli(two, "version", "reachability", "shop.2", "-o", "json")
+    assert json.loads(reach.stdout)["version"]["pinned_runs"] == 2
+    in_use = await cli(two, "version", "retire", "shop.2")
+    assert (in_use.exit_code, "2 open runs are pinned" in in_use.stderr) == (1, True)
+
+    await tell(handles)
+    await results(handles)
+    too_soon = await cli(two, "version", "retire", "shop.2")
+    assert (too_soon.exit_code, "may be retired in" in too_soon.stderr) == (1, True)
+    assert (await cli(two, "version", "retire", "shop.2", "--grace", "0s")).exit_code == 0
+    assert "RETIRED" in (await cli(two, "version", "describe", "shop")).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("set-current", "shop"),
+        ("set-current", "shop.1", "--unversioned"),
+        ("ramp", "shop.1"),
+        ("ramp", "shop", "5", "--end"),
+        ("ramp", "shop.1", "101"),
+        ("retire", "shop.1", "--grace", "soon"),
+    ],
+)
+async def test_the_command_line_refuses_what_makes_no_sense(
+    two: Client, arguments: tuple[str, ...]
+) -> None:
+    assert (await cli(two, "version", *arguments)).exit_code == 2

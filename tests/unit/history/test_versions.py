@@ -260,3 +260,18 @@ async def test_without_deployments_nobody_asks_for_a_version(room: Room) -> None
 
     assert not room.tasks(TaskKind.WORKFLOW)
     assert msgspec.structs.asdict(worker)["version"] == ""
+
+
+@in_room(seeds=(0,))
+async def test_what_another_node_changes_counts_here_within_two_seconds(room: Room) -> None:
+    node, here = await fleet(room)
+    await here.start()
+    elsewhere = Deployments(room.store)
+    await elsewhere.refresh()
+    await node.start("o")
+
+    await make_current(elsewhere, "2")
+    await node.nothing(TWO)
+    assert (await node.workflow_task(TWO, timeout_s=2)).workflow_id == "o"
+    await here.stop()
+    await here.stop()
