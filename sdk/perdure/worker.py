@@ -99,14 +99,10 @@ class Worker:
             max_concurrent_activities,
             max_concurrent_local_activities,
         )
-        if build_id and deployment_config is not None:
-            raise ValueError("give build_id or deployment_config, not both")
-        self._deployment = deployment_config
-        version = deployment_config.version if deployment_config is not None else None
         self._client = client
+        who = _identity(client, identity, build_id, deployment_config)
         self._workflows = WorkflowRegistry(workflows)
-        if self._is_versioned:
-            _check_behaviors(workflows, self._default_behavior)
+        self._default_behavior = _default_behavior(deployment_config, workflows)
         self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._activities = ActivityRegistry(activities)
         if isinstance(activity_executor, ProcessPoolExecutor):
@@ -118,15 +114,7 @@ class Worker:
             )
         self._settings = WorkerSettings(
             task_queue=task_queue,
-            identity=WorkerIdentity(
-                namespace=client.namespace,
-                worker_id=os.urandom(_WORKER_ID_BYTES),
-                identity=identity or client.identity,
-                build_id=version.build_id if version is not None else build_id,
-                deployment_name=version.deployment_name
-                if version is not None and self._is_versioned
-                else "",
-            ),
+            identity=who,
             activities=self._activities.newest,
             activity_versions=self._activities.others,
             make_instance=self._make_instance,
@@ -228,22 +216,12 @@ class Worker:
         if failed and self._body is not None:
             self._body.cancel()
 
-    @property
-    def _is_versioned(self) -> bool:
-        return self._deployment is not None and self._deployment.use_worker_versioning
-
-    @property
-    def _default_behavior(self) -> VersioningBehavior:
-        if self._deployment is None:
-            return VersioningBehavior.UNSPECIFIED
-        return self._deployment.default_versioning_behavior
-
     def _make_instance(self, task: Task) -> WorkflowInstance:
         definition = self._workflows.find(task.workflow_type)
-        behavior = VersioningBehavior.UNSPECIFIED
-        if self._is_versioned:
-            behavior = definition.versioning_behavior or self._default_behavior
         identity = self._settings.identity
+        behavior = VersioningBehavior.UNSPECIFIED
+        if identity.deployment_name:
+            behavior = definition.versioning_behavior or self._default_behavior
         return WorkflowInstance(
             definition,
             namespace=self._client.namespace,
@@ -255,7 +233,31 @@ class Worker:
         )
 
 
-def _check_behaviors(workflows: Sequence[type], default: VersioningBehavior) -> None:
+def _identity(
+    client: Client,
+    identity: str | None,
+    build_id: str,
+    config: WorkerDeploymentConfig | None,
+) -> WorkerIdentity:
+    if build_id and config is not None:
+        raise ValueError("give build_id or deployment_config, not both")
+    versioned = config is not None and config.use_worker_versioning
+    return WorkerIdentity(
+        namespace=client.namespace,
+        worker_id=os.urandom(_WORKER_ID_BYTES),
+        identity=identity or client.identity,
+        build_id=build_id if config is None else config.version.build_id,
+        deployment_name=config.version.deployment_name if config is not None and versioned else "",
+    )
+
+
+def _default_behavior(
+    config: WorkerDeploymentConfig | None, workflows: Sequence[type]
+) -> VersioningBehavior:
+    """Raises ValueError for a workflow that says none where one is needed."""
+    if config is None or not config.use_worker_versioning:
+        return VersioningBehavior.UNSPECIFIED
+    default = config.default_versioning_behavior
     for workflow in workflows:
         definition = workflow_definition(workflow)
         if not definition.versioning_behavior and not default:
@@ -263,6 +265,7 @@ def _check_behaviors(workflows: Sequence[type], default: VersioningBehavior) -> 
                 f"{definition.name} says no versioning_behavior, which a worker with a version "
                 "needs: give it to @workflow.defn, or default_versioning_behavior to the worker"
             )
+    return default
 
 
 def _check_places(*places: int) -> None:
