@@ -94,8 +94,17 @@ def _cancel_requested(folded: Folded, event: ev.WorkflowExecutionCancelRequested
     _remember(folded, event)
 
 
+def _options_updated(folded: Folded, event: ev.WorkflowExecutionOptionsUpdated) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_OPTIONS_UPDATED)
+    folded.versioning_override = event.versioning_override
+    _remember(folded, event)
+
+
 def _remember(
-    folded: Folded, event: ev.WorkflowExecutionSignaled | ev.WorkflowExecutionCancelRequested
+    folded: Folded,
+    event: ev.WorkflowExecutionSignaled
+    | ev.WorkflowExecutionCancelRequested
+    | ev.WorkflowExecutionOptionsUpdated,
 ) -> None:
     """The caller's request id is known from now on; every so often, since when (`core.decide.requests`)."""
     known = folded.request_ids
@@ -270,4 +279,5 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ev.MarkerRecorded: _marker_recorded,
     ev.WorkflowPropertiesModified: _properties_modified,
     ev.UpsertWorkflowSearchAttributes: _search_attributes,
+    ev.WorkflowExecutionOptionsUpdated: _options_updated,
 }

@@ -118,6 +118,7 @@ class Draft:
         waiting, state.buffered = state.buffered, []
         self.mark_inbox()
         started: dict[int, int] = {}
+        override = state.folded.versioning_override
         for event in waiting:
             event_id, _ = self.stamp()
             numbered = _numbered(
@@ -125,6 +126,8 @@ class Draft:
             )
             wakes = wakes or self._wakes(event)
             self.emit(numbered)
+        if state.folded.versioning_override is not override:
+            self.pin_anew()
         return wakes or self._rule_is_met()
 
     def drop_buffered(self) -> None:
@@ -193,13 +196,15 @@ class Draft:
         queue_no, aside = old.queue_no, old.aside
         if aside is not None and aside.options is not None:
             queue = aside.options.task_queue
-        if queue and queue != old.queue:
+        queue = queue or old.queue
+        pinned = pinned_version(self.state.folded)
+        if queue != old.queue or pinned != old.pinned:
             queue_no = queue_number(
-                self.state.folded.started.namespace_id, old.kind, bucket(queue, old.pinned)
+                self.state.folded.started.namespace_id, old.kind, bucket(queue, pinned)
             )
         record = TaskRecord(
             old.kind,
-            queue or old.queue,
+            queue,
             queue_no,
             self.env.new_number(),
             old.scheduled_event_id,
@@ -211,7 +216,7 @@ class Draft:
             progress_version=old.progress_version,
             ready_us=self.env.now_us,
             aside=aside,
-            pinned=old.pinned,
+            pinned=pinned,
         )
         if aside is not None:
             if aside.pause is not None:
@@ -219,6 +224,16 @@ class Draft:
             if aside.options is not None:
                 record.priority = aside.options.priority
         self.put_task(record, key)
+
+    def pin_anew(self) -> None:
+        """The run has another override: its ready tasks go where that says. Whoever has one keeps it."""
+        self.listed = True
+        state = self.state
+        pinned = pinned_version(state.folded)
+        for key, record in list(state.tasks.items()):
+            ready = record.state is TaskState.READY and record.handout is None
+            if ready and record.pinned != pinned:
+                self.ready_again(key)
 
     def new_task(
         self, kind: TaskKind, queue: str, key: int, scheduled_event_id: int, attempt: int = 1
@@ -295,6 +310,8 @@ class Draft:
 
         An activity's Started comes with its outcome, which is asked for itself.
         """
+        if type(event) is ev.WorkflowExecutionOptionsUpdated:
+            return False
         fan_out = self.state.folded.fan_out
         if fan_out is None:
             return True

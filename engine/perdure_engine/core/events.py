@@ -50,6 +50,7 @@ class EventType(enum.IntEnum):
     MARKER_RECORDED = 25
     WORKFLOW_PROPERTIES_MODIFIED = 46
     UPSERT_WORKFLOW_SEARCH_ATTRIBUTES = 40
+    WORKFLOW_EXECUTION_OPTIONS_UPDATED = 54
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -348,6 +349,15 @@ class UpsertWorkflowSearchAttributes(EventBase, frozen=True, array_like=True, ta
     workflow_task_completed_event_id: int
 
 
+class WorkflowExecutionOptionsUpdated(EventBase, frozen=True, array_like=True, tag=54):
+    """`versioning_override` None: from now on it is what the code says."""
+
+    versioning_override: Versioning | None
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -379,6 +389,7 @@ Event = (
     | MarkerRecorded
     | WorkflowPropertiesModified
     | UpsertWorkflowSearchAttributes
+    | WorkflowExecutionOptionsUpdated
 )
 
 ClosingEvent = (
@@ -399,6 +410,7 @@ BufferedEvent = (
     | TimerFired
     | WorkflowExecutionCancelRequested
     | WorkflowExecutionSignaled
+    | WorkflowExecutionOptionsUpdated
 )
 """What may wait in the inbox, with event_id 0, while a workflow task is started."""
 

@@ -284,6 +284,18 @@ class UpdateActivityOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True)
     priority: int | None = None
 
 
+class UpdateWorkflowOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """`versioning_override` None: what the code says."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+    versioning_override: Versioning | None
+    identity: str = ""
+
+
 ClientIntent = (
     StartWorkflow
     | SignalWorkflow
@@ -302,6 +314,7 @@ ClientIntent = (
     | UnpauseActivity
     | ResetActivity
     | UpdateActivityOptions
+    | UpdateWorkflowOptions
 )
 
 

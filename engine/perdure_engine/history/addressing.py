@@ -79,6 +79,7 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
             intents.UnpauseActivity,
             intents.ResetActivity,
             intents.UpdateActivityOptions,
+            intents.UpdateWorkflowOptions,
         ),
         _by_workflow,
     ),

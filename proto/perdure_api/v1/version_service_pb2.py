@@ -22,45 +22,50 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from perdure_api.v1 import common_pb2 as perdure__api_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$perdure_api/v1/version_service.proto\x12\x0eperdure_api.v1\"\xda\x01\n\nDeployment\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x63onflict_token\x18\x02 \x01(\x03\x12\x18\n\x10\x63urrent_build_id\x18\x03 \x01(\t\x12\x18\n\x10ramping_build_id\x18\x04 \x01(\t\x12\x1a\n\x12ramping_percentage\x18\x05 \x01(\x01\x12)\n\x08versions\x18\x06 \x03(\x0b\x32\x17.perdure_api.v1.Version\x12\x12\n\nchanged_by\x18\x07 \x01(\t\x12\x17\n\x0f\x63hanged_time_us\x18\x08 \x01(\x03\"\xd7\x01\n\x07Version\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\t\x12-\n\x06status\x18\x02 \x01(\x0e\x32\x1d.perdure_api.v1.VersionStatus\x12\x17\n\x0f\x63reated_time_us\x18\x03 \x01(\x03\x12\x17\n\x0fstopped_time_us\x18\x04 \x01(\x03\x12\x17\n\x0fretired_time_us\x18\x05 \x01(\x03\x12\x13\n\x0btask_queues\x18\x06 \x03(\t\x12\x13\n\x0bpinned_runs\x18\x07 \x01(\x03\x12\x16\n\x0eupgrading_runs\x18\x08 \x01(\x03\"+\n\x16ListDeploymentsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"J\n\x17ListDeploymentsResponse\x12/\n\x0b\x64\x65ployments\x18\x01 \x03(\x0b\x32\x1a.perdure_api.v1.Deployment\"G\n\x19\x44\x65scribeDeploymentRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\"L\n\x1a\x44\x65scribeDeploymentResponse\x12.\n\ndeployment\x18\x01 \x01(\x0b\x32\x1a.perdure_api.v1.Deployment\"V\n\x16GetReachabilityRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\"\x8c\x01\n\x17GetReachabilityResponse\x12(\n\x07version\x18\x01 \x01(\x0b\x32\x17.perdure_api.v1.Version\x12\x10\n\x08new_runs\x18\x02 \x01(\x08\x12\x1a\n\x12last_close_time_us\x18\x03 \x01(\x03\x12\x19\n\x11retirable_time_us\x18\x04 \x01(\x03\"\xc0\x01\n\x18SetCurrentVersionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\x12\x16\n\x0e\x63onflict_token\x18\x04 \x01(\x03\x12\x10\n\x08identity\x18\x05 \x01(\t\x12\"\n\x1aignore_missing_task_queues\x18\x06 \x01(\x08\x12\x18\n\x10\x61llow_no_pollers\x18\x07 \x01(\x08\"f\n\x19SetCurrentVersionResponse\x12.\n\ndeployment\x18\x01 \x01(\x0b\x32\x1a.perdure_api.v1.Deployment\x12\x19\n\x11previous_build_id\x18\x02 \x01(\t\"\xd4\x01\n\x18SetRampingVersionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\x12\x12\n\npercentage\x18\x04 \x01(\x01\x12\x16\n\x0e\x63onflict_token\x18\x05 \x01(\x03\x12\x10\n\x08identity\x18\x06 \x01(\t\x12\"\n\x1aignore_missing_task_queues\x18\x07 \x01(\x08\x12\x18\n\x10\x61llow_no_pollers\x18\x08 \x01(\x08\"\x83\x01\n\x19SetRampingVersionResponse\x12.\n\ndeployment\x18\x01 \x01(\x0b\x32\x1a.perdure_api.v1.Deployment\x12\x19\n\x11previous_build_id\x18\x02 \x01(\t\x12\x1b\n\x13previous_percentage\x18\x03 \x01(\x01\"\xa2\x01\n\x14RetireVersionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\x12\x16\n\x0e\x63onflict_token\x18\x04 \x01(\x03\x12\x10\n\x08identity\x18\x05 \x01(\t\x12\x15\n\x08grace_ms\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_grace_ms\"A\n\x15RetireVersionResponse\x12(\n\x07version\x18\x01 \x01(\x0b\x32\x17.perdure_api.v1.Version*\xd9\x01\n\rVersionStatus\x12\x1e\n\x1aVERSION_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17VERSION_STATUS_INACTIVE\x10\x01\x12\x1a\n\x16VERSION_STATUS_CURRENT\x10\x02\x12\x1a\n\x16VERSION_STATUS_RAMPING\x10\x03\x12\x1b\n\x17VERSION_STATUS_DRAINING\x10\x04\x12\x1a\n\x16VERSION_STATUS_DRAINED\x10\x05\x12\x1a\n\x16VERSION_STATUS_RETIRED\x10\x06\x32\xf7\x04\n\x0eVersionService\x12\x62\n\x0fListDeployments\x12&.perdure_api.v1.ListDeploymentsRequest\x1a\'.perdure_api.v1.ListDeploymentsResponse\x12k\n\x12\x44\x65scribeDeployment\x12).perdure_api.v1.DescribeDeploymentRequest\x1a*.perdure_api.v1.DescribeDeploymentResponse\x12\x62\n\x0fGetReachability\x12&.perdure_api.v1.GetReachabilityRequest\x1a\'.perdure_api.v1.GetReachabilityResponse\x12h\n\x11SetCurrentVersion\x12(.perdure_api.v1.SetCurrentVersionRequest\x1a).perdure_api.v1.SetCurrentVersionResponse\x12h\n\x11SetRampingVersion\x12(.perdure_api.v1.SetRampingVersionRequest\x1a).perdure_api.v1.SetRampingVersionResponse\x12\\\n\rRetireVersion\x12$.perdure_api.v1.RetireVersionRequest\x1a%.perdure_api.v1.RetireVersionResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$perdure_api/v1/version_service.proto\x12\x0eperdure_api.v1\x1a\x1bperdure_api/v1/common.proto\"\xda\x01\n\nDeployment\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x63onflict_token\x18\x02 \x01(\x03\x12\x18\n\x10\x63urrent_build_id\x18\x03 \x01(\t\x12\x18\n\x10ramping_build_id\x18\x04 \x01(\t\x12\x1a\n\x12ramping_percentage\x18\x05 \x01(\x01\x12)\n\x08versions\x18\x06 \x03(\x0b\x32\x17.perdure_api.v1.Version\x12\x12\n\nchanged_by\x18\x07 \x01(\t\x12\x17\n\x0f\x63hanged_time_us\x18\x08 \x01(\x03\"\xd7\x01\n\x07Version\x12\x10\n\x08\x62uild_id\x18\x01 \x01(\t\x12-\n\x06status\x18\x02 \x01(\x0e\x32\x1d.perdure_api.v1.VersionStatus\x12\x17\n\x0f\x63reated_time_us\x18\x03 \x01(\x03\x12\x17\n\x0fstopped_time_us\x18\x04 \x01(\x03\x12\x17\n\x0fretired_time_us\x18\x05 \x01(\x03\x12\x13\n\x0btask_queues\x18\x06 \x03(\t\x12\x13\n\x0bpinned_runs\x18\x07 \x01(\x03\x12\x16\n\x0eupgrading_runs\x18\x08 \x01(\x03\"+\n\x16ListDeploymentsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"J\n\x17ListDeploymentsResponse\x12/\n\x0b\x64\x65ployments\x18\x01 \x03(\x0b\x32\x1a.perdure_api.v1.Deployment\"G\n\x19\x44\x65scribeDeploymentRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\"L\n\x1a\x44\x65scribeDeploymentResponse\x12.\n\ndeployment\x18\x01 \x01(\x0b\x32\x1a.perdure_api.v1.Deployment\"V\n\x16GetReachabilityRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\"\x8c\x01\n\x17GetReachabilityResponse\x12(\n\x07version\x18\x01 \x01(\x0b\x32\x17.perdure_api.v1.Version\x12\x10\n\x08new_runs\x18\x02 \x01(\x08\x12\x1a\n\x12last_close_time_us\x18\x03 \x01(\x03\x12\x19\n\x11retirable_time_us\x18\x04 \x01(\x03\"\xc0\x01\n\x18SetCurrentVersionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\x12\x16\n\x0e\x63onflict_token\x18\x04 \x01(\x03\x12\x10\n\x08identity\x18\x05 \x01(\t\x12\"\n\x1aignore_missing_task_queues\x18\x06 \x01(\x08\x12\x18\n\x10\x61llow_no_pollers\x18\x07 \x01(\x08\"f\n\x19SetCurrentVersionResponse\x12.\n\ndeployment\x18\x01 \x01(\x0b\x32\x1a.perdure_api.v1.Deployment\x12\x19\n\x11previous_build_id\x18\x02 \x01(\t\"\xd4\x01\n\x18SetRampingVersionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\x12\x12\n\npercentage\x18\x04 \x01(\x01\x12\x16\n\x0e\x63onflict_token\x18\x05 \x01(\x03\x12\x10\n\x08identity\x18\x06 \x01(\t\x12\"\n\x1aignore_missing_task_queues\x18\x07 \x01(\x08\x12\x18\n\x10\x61llow_no_pollers\x18\x08 \x01(\x08\"\x83\x01\n\x19SetRampingVersionResponse\x12.\n\ndeployment\x18\x01 \x01(\x0b\x32\x1a.perdure_api.v1.Deployment\x12\x19\n\x11previous_build_id\x18\x02 \x01(\t\x12\x1b\n\x13previous_percentage\x18\x03 \x01(\x01\"\xa2\x01\n\x14RetireVersionRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x17\n\x0f\x64\x65ployment_name\x18\x02 \x01(\t\x12\x10\n\x08\x62uild_id\x18\x03 \x01(\t\x12\x16\n\x0e\x63onflict_token\x18\x04 \x01(\x03\x12\x10\n\x08identity\x18\x05 \x01(\t\x12\x15\n\x08grace_ms\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_grace_ms\"A\n\x15RetireVersionResponse\x12(\n\x07version\x18\x01 \x01(\x0b\x32\x17.perdure_api.v1.Version\"\xb5\x01\n\x1cUpdateWorkflowOptionsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x13\n\x0bworkflow_id\x18\x02 \x01(\t\x12\x0e\n\x06run_id\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x10\n\x08identity\x18\x05 \x01(\t\x12\x37\n\x13versioning_override\x18\x06 \x01(\x0b\x32\x1a.perdure_api.v1.Versioning\"\x1f\n\x1dUpdateWorkflowOptionsResponse*\xd9\x01\n\rVersionStatus\x12\x1e\n\x1aVERSION_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17VERSION_STATUS_INACTIVE\x10\x01\x12\x1a\n\x16VERSION_STATUS_CURRENT\x10\x02\x12\x1a\n\x16VERSION_STATUS_RAMPING\x10\x03\x12\x1b\n\x17VERSION_STATUS_DRAINING\x10\x04\x12\x1a\n\x16VERSION_STATUS_DRAINED\x10\x05\x12\x1a\n\x16VERSION_STATUS_RETIRED\x10\x06\x32\xed\x05\n\x0eVersionService\x12\x62\n\x0fListDeployments\x12&.perdure_api.v1.ListDeploymentsRequest\x1a\'.perdure_api.v1.ListDeploymentsResponse\x12k\n\x12\x44\x65scribeDeployment\x12).perdure_api.v1.DescribeDeploymentRequest\x1a*.perdure_api.v1.DescribeDeploymentResponse\x12\x62\n\x0fGetReachability\x12&.perdure_api.v1.GetReachabilityRequest\x1a\'.perdure_api.v1.GetReachabilityResponse\x12h\n\x11SetCurrentVersion\x12(.perdure_api.v1.SetCurrentVersionRequest\x1a).perdure_api.v1.SetCurrentVersionResponse\x12h\n\x11SetRampingVersion\x12(.perdure_api.v1.SetRampingVersionRequest\x1a).perdure_api.v1.SetRampingVersionResponse\x12\\\n\rRetireVersion\x12$.perdure_api.v1.RetireVersionRequest\x1a%.perdure_api.v1.RetireVersionResponse\x12t\n\x15UpdateWorkflowOptions\x12,.perdure_api.v1.UpdateWorkflowOptionsRequest\x1a-.perdure_api.v1.UpdateWorkflowOptionsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'perdure_api.v1.version_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VERSIONSTATUS']._serialized_start=1879
-  _globals['_VERSIONSTATUS']._serialized_end=2096
-  _globals['_DEPLOYMENT']._serialized_start=57
-  _globals['_DEPLOYMENT']._serialized_end=275
-  _globals['_VERSION']._serialized_start=278
-  _globals['_VERSION']._serialized_end=493
-  _globals['_LISTDEPLOYMENTSREQUEST']._serialized_start=495
-  _globals['_LISTDEPLOYMENTSREQUEST']._serialized_end=538
-  _globals['_LISTDEPLOYMENTSRESPONSE']._serialized_start=540
-  _globals['_LISTDEPLOYMENTSRESPONSE']._serialized_end=614
-  _globals['_DESCRIBEDEPLOYMENTREQUEST']._serialized_start=616
-  _globals['_DESCRIBEDEPLOYMENTREQUEST']._serialized_end=687
-  _globals['_DESCRIBEDEPLOYMENTRESPONSE']._serialized_start=689
-  _globals['_DESCRIBEDEPLOYMENTRESPONSE']._serialized_end=765
-  _globals['_GETREACHABILITYREQUEST']._serialized_start=767
-  _globals['_GETREACHABILITYREQUEST']._serialized_end=853
-  _globals['_GETREACHABILITYRESPONSE']._serialized_start=856
-  _globals['_GETREACHABILITYRESPONSE']._serialized_end=996
-  _globals['_SETCURRENTVERSIONREQUEST']._serialized_start=999
-  _globals['_SETCURRENTVERSIONREQUEST']._serialized_end=1191
-  _globals['_SETCURRENTVERSIONRESPONSE']._serialized_start=1193
-  _globals['_SETCURRENTVERSIONRESPONSE']._serialized_end=1295
-  _globals['_SETRAMPINGVERSIONREQUEST']._serialized_start=1298
-  _globals['_SETRAMPINGVERSIONREQUEST']._serialized_end=1510
-  _globals['_SETRAMPINGVERSIONRESPONSE']._serialized_start=1513
-  _globals['_SETRAMPINGVERSIONRESPONSE']._serialized_end=1644
-  _globals['_RETIREVERSIONREQUEST']._serialized_start=1647
-  _globals['_RETIREVERSIONREQUEST']._serialized_end=1809
-  _globals['_RETIREVERSIONRESPONSE']._serialized_start=1811
-  _globals['_RETIREVERSIONRESPONSE']._serialized_end=1876
-  _globals['_VERSIONSERVICE']._serialized_start=2099
-  _globals['_VERSIONSERVICE']._serialized_end=2730
+  _globals['_VERSIONSTATUS']._serialized_start=2125
+  _globals['_VERSIONSTATUS']._serialized_end=2342
+  _globals['_DEPLOYMENT']._serialized_start=86
+  _globals['_DEPLOYMENT']._serialized_end=304
+  _globals['_VERSION']._serialized_start=307
+  _globals['_VERSION']._serialized_end=522
+  _globals['_LISTDEPLOYMENTSREQUEST']._serialized_start=524
+  _globals['_LISTDEPLOYMENTSREQUEST']._serialized_end=567
+  _globals['_LISTDEPLOYMENTSRESPONSE']._serialized_start=569
+  _globals['_LISTDEPLOYMENTSRESPONSE']._serialized_end=643
+  _globals['_DESCRIBEDEPLOYMENTREQUEST']._serialized_start=645
+  _globals['_DESCRIBEDEPLOYMENTREQUEST']._serialized_end=716
+  _globals['_DESCRIBEDEPLOYMENTRESPONSE']._serialized_start=718
+  _globals['_DESCRIBEDEPLOYMENTRESPONSE']._serialized_end=794
+  _globals['_GETREACHABILITYREQUEST']._serialized_start=796
+  _globals['_GETREACHABILITYREQUEST']._serialized_end=882
+  _globals['_GETREACHABILITYRESPONSE']._serialized_start=885
+  _globals['_GETREACHABILITYRESPONSE']._serialized_end=1025
+  _globals['_SETCURRENTVERSIONREQUEST']._serialized_start=1028
+  _globals['_SETCURRENTVERSIONREQUEST']._serialized_end=1220
+  _globals['_SETCURRENTVERSIONRESPONSE']._serialized_start=1222
+  _globals['_SETCURRENTVERSIONRESPONSE']._serialized_end=1324
+  _globals['_SETRAMPINGVERSIONREQUEST']._serialized_start=1327
+  _globals['_SETRAMPINGVERSIONREQUEST']._serialized_end=1539
+  _globals['_SETRAMPINGVERSIONRESPONSE']._serialized_start=1542
+  _globals['_SETRAMPINGVERSIONRESPONSE']._serialized_end=1673
+  _globals['_RETIREVERSIONREQUEST']._serialized_start=1676
+  _globals['_RETIREVERSIONREQUEST']._serialized_end=1838
+  _globals['_RETIREVERSIONRESPONSE']._serialized_start=1840
+  _globals['_RETIREVERSIONRESPONSE']._serialized_end=1905
+  _globals['_UPDATEWORKFLOWOPTIONSREQUEST']._serialized_start=1908
+  _globals['_UPDATEWORKFLOWOPTIONSREQUEST']._serialized_end=2089
+  _globals['_UPDATEWORKFLOWOPTIONSRESPONSE']._serialized_start=2091
+  _globals['_UPDATEWORKFLOWOPTIONSRESPONSE']._serialized_end=2122
+  _globals['_VERSIONSERVICE']._serialized_start=2345
+  _globals['_VERSIONSERVICE']._serialized_end=3094
 # @@protoc_insertion_point(module_scope)

@@ -64,6 +64,11 @@ class VersionServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_version__service__pb2.RetireVersionRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_version__service__pb2.RetireVersionResponse.FromString,
                 _registered_method=True)
+        self.UpdateWorkflowOptions = channel.unary_unary(
+                '/perdure_api.v1.VersionService/UpdateWorkflowOptions',
+                request_serializer=perdure__api_dot_v1_dot_version__service__pb2.UpdateWorkflowOptionsRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_version__service__pb2.UpdateWorkflowOptionsResponse.FromString,
+                _registered_method=True)
 
 
 class VersionServiceServicer(object):
@@ -109,6 +114,13 @@ class VersionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateWorkflowOptions(self, request, context):
+        """Pins an open run to a version, has it upgrade, or leaves it to its code again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_VersionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -141,6 +153,11 @@ def add_VersionServiceServicer_to_server(servicer, server):
                     servicer.RetireVersion,
                     request_deserializer=perdure__api_dot_v1_dot_version__service__pb2.RetireVersionRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_version__service__pb2.RetireVersionResponse.SerializeToString,
+            ),
+            'UpdateWorkflowOptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateWorkflowOptions,
+                    request_deserializer=perdure__api_dot_v1_dot_version__service__pb2.UpdateWorkflowOptionsRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_version__service__pb2.UpdateWorkflowOptionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -305,6 +322,33 @@ class VersionService(object):
             '/perdure_api.v1.VersionService/RetireVersion',
             perdure__api_dot_v1_dot_version__service__pb2.RetireVersionRequest.SerializeToString,
             perdure__api_dot_v1_dot_version__service__pb2.RetireVersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateWorkflowOptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.VersionService/UpdateWorkflowOptions',
+            perdure__api_dot_v1_dot_version__service__pb2.UpdateWorkflowOptionsRequest.SerializeToString,
+            perdure__api_dot_v1_dot_version__service__pb2.UpdateWorkflowOptionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

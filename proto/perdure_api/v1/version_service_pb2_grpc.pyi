@@ -43,6 +43,8 @@ class VersionServiceStub:
     """A share of them goes to this version, chosen by their run ids: a run stays on its side."""
     RetireVersion: _grpc.UnaryUnaryMultiCallable[_version_service_pb2.RetireVersionRequest, _version_service_pb2.RetireVersionResponse]
     """FAILED_PRECONDITION while something needs it or may need it yet. Afterwards its polls are refused."""
+    UpdateWorkflowOptions: _grpc.UnaryUnaryMultiCallable[_version_service_pb2.UpdateWorkflowOptionsRequest, _version_service_pb2.UpdateWorkflowOptionsResponse]
+    """Pins an open run to a version, has it upgrade, or leaves it to its code again."""
 
 @_typing.type_check_only
 class VersionServiceAsyncStub(VersionServiceStub):
@@ -57,6 +59,8 @@ class VersionServiceAsyncStub(VersionServiceStub):
     """A share of them goes to this version, chosen by their run ids: a run stays on its side."""
     RetireVersion: _aio.UnaryUnaryMultiCallable[_version_service_pb2.RetireVersionRequest, _version_service_pb2.RetireVersionResponse]  # type: ignore[assignment]
     """FAILED_PRECONDITION while something needs it or may need it yet. Afterwards its polls are refused."""
+    UpdateWorkflowOptions: _aio.UnaryUnaryMultiCallable[_version_service_pb2.UpdateWorkflowOptionsRequest, _version_service_pb2.UpdateWorkflowOptionsResponse]  # type: ignore[assignment]
+    """Pins an open run to a version, has it upgrade, or leaves it to its code again."""
 
 class VersionServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -104,5 +108,13 @@ class VersionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_version_service_pb2.RetireVersionResponse, _abc.Awaitable[_version_service_pb2.RetireVersionResponse]]:
         """FAILED_PRECONDITION while something needs it or may need it yet. Afterwards its polls are refused."""
+
+    @_abc_1.abstractmethod
+    def UpdateWorkflowOptions(
+        self,
+        request: _version_service_pb2.UpdateWorkflowOptionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_version_service_pb2.UpdateWorkflowOptionsResponse, _abc.Awaitable[_version_service_pb2.UpdateWorkflowOptionsResponse]]:
+        """Pins an open run to a version, has it upgrade, or leaves it to its code again."""
 
 def add_VersionServiceServicer_to_server(servicer: VersionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

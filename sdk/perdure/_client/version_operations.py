@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from perdure._client.core import ClientCore
-from perdure._versioning import WorkerDeploymentVersion
+from perdure._versioning import VersioningOverride, WorkerDeploymentVersion
 from perdure._wire.version_service import (
     VersionService,
     WorkerDeployment,
@@ -130,6 +130,35 @@ class VersionOperations:
                 grace,
                 conflict_token,
                 self._core.identity,
+                timeout_s,
+            ),
+            rpc_timeout,
+        )
+
+    async def update_workflow_versioning_override(
+        self,
+        workflow_id: str,
+        override: VersioningOverride | None,
+        *,
+        run_id: str | None = None,
+        rpc_timeout: timedelta | None = None,
+    ) -> None:
+        """Pins an open run to a version, has it upgrade, or (None) leaves it to its code again.
+
+        What waits for a worker goes where that says at once; a task that a worker has, ends there.
+        The workflow is not woken. Code that cannot replay what the run has done fails its next
+        workflow task, until the override is another one.
+        """
+        core = self._core
+        request_id = core.surroundings.new_uuid()
+        await core.unary(
+            lambda timeout_s: self._versions.update_workflow_options(
+                core.namespace,
+                workflow_id,
+                run_id or "",
+                override,
+                core.identity,
+                request_id,
                 timeout_s,
             ),
             rpc_timeout,

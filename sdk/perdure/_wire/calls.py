@@ -15,7 +15,7 @@ from perdure._wire.payloads import (
 )
 from perdure._wire.policies import retry_policy_to_message
 from perdure._wire.search_attributes import attributes_to_fields
-from perdure._wire.version_service import override_fields
+from perdure._wire.version_service import override_message
 from perdure._wire.workflow_info import WorkflowExecutionDescription, description_from_message
 from perdure.common import (
     RetryPolicy,
@@ -238,7 +238,7 @@ def start_fields(start: Start) -> dict[str, Any]:
         "search_attributes": attributes_to_fields(start.search_attributes)
         if start.search_attributes
         else (),
-        "versioning_override": override_fields(start.versioning_override),
+        "versioning_override": override_message(start.versioning_override),
     }
 
 

@@ -156,6 +156,26 @@ class VersionService:
         response = await _answer(self._stub.RetireVersion(request, timeout=timeout_s))
         return _version(name, response.version)
 
+    async def update_workflow_options(
+        self,
+        namespace: str,
+        workflow_id: str,
+        run_id: str,
+        override: VersioningOverride | None,
+        identity: str,
+        request_id: str,
+        timeout_s: float,
+    ) -> None:
+        request = pb.UpdateWorkflowOptionsRequest(
+            namespace=namespace,
+            workflow_id=workflow_id,
+            run_id=run_id,
+            request_id=request_id,
+            identity=identity,
+            versioning_override=override_message(override),
+        )
+        await _answer(self._stub.UpdateWorkflowOptions(request, timeout=timeout_s))
+
 
 async def _answer(call: Awaitable[T]) -> T:
     try:
@@ -164,17 +184,17 @@ async def _answer(call: Awaitable[T]) -> T:
         raise error_from_call(error) from None
 
 
-def override_fields(override: VersioningOverride | None) -> dict[str, Any] | None:
+def override_message(override: VersioningOverride | None) -> common_pb2.Versioning | None:
     if override is None:
         return None
     if isinstance(override, PinnedVersioningOverride):
         version = override.version
-        return {
-            "behavior": int(VersioningBehavior.PINNED),
-            "deployment_name": version.deployment_name,
-            "build_id": version.build_id,
-        }
-    return {"behavior": int(VersioningBehavior.AUTO_UPGRADE)}
+        return common_pb2.Versioning(
+            behavior=common_pb2.VERSIONING_BEHAVIOR_PINNED,
+            deployment_name=version.deployment_name,
+            build_id=version.build_id,
+        )
+    return common_pb2.Versioning(behavior=common_pb2.VERSIONING_BEHAVIOR_AUTO_UPGRADE)
 
 
 def versioning_from_message(message: common_pb2.Versioning) -> WorkflowVersioningInfo:

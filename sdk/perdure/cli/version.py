@@ -14,11 +14,12 @@ from perdure.cli.durations import parse_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.jsonable import to_jsonable
 from perdure.cli.output import Output, shown_instant
+from perdure.cli.parameters import RunId, WorkflowId
 from perdure.cli.session import Session, connected
 from perdure.cli.settings import OutputFormat
 
 if TYPE_CHECKING:
-    from perdure._versioning import WorkerDeploymentVersion
+    from perdure._versioning import VersioningOverride, WorkerDeploymentVersion
     from perdure.client import WorkerDeployment, WorkerVersion
 
 app = typer.Typer(
@@ -198,6 +199,36 @@ async def retire(
         session.out.document(_plain(found))
     else:
         session.out.line(f"{version} is retired.")
+
+
+@connected(app, "override")
+async def override(
+    session: Session,
+    workflow_id: WorkflowId,
+    version: Annotated[
+        str | None,
+        typer.Argument(metavar="DEPLOYMENT.BUILD", help="Pins it to this.", show_default=False),
+    ] = None,
+    auto_upgrade: Annotated[
+        bool, typer.Option("--auto-upgrade", help="It follows the current version.")
+    ] = False,
+    unset: Annotated[bool, typer.Option("--unset", help="As its code says.")] = False,
+    run_id: RunId = None,
+) -> None:
+    """Move one open run: to a version, to the current one, or back to what its code says."""
+    from perdure.common import AutoUpgradeVersioningOverride, PinnedVersioningOverride
+
+    if (version is not None) + auto_upgrade + unset != 1:
+        raise UsageError("give a version, --auto-upgrade or --unset")
+    wanted: VersioningOverride | None = None
+    if version is not None:
+        wanted = PinnedVersioningOverride(_version(version))
+    elif auto_upgrade:
+        wanted = AutoUpgradeVersioningOverride()
+    client = await session.connect()
+    await client.operator.update_workflow_versioning_override(
+        workflow_id, wanted, run_id=run_id, rpc_timeout=session.call_timeout
+    )
 
 
 def _version(text: str) -> WorkerDeploymentVersion:

@@ -305,3 +305,25 @@ async def test_the_command_line_refuses_what_makes_no_sense(
     two: Client, arguments: tuple[str, ...]
 ) -> None:
     assert (await cli(two, "version", *arguments)).exit_code == 2
+
+
+async def test_an_open_run_is_moved_to_another_version_and_back(two: Client) -> None:
+    """So the last runs of an old version can be taken along before it is retired."""
+    [handle] = await begin(two, Pinned.run, 1, 3)
+
+    assert (await cli(two, "version", "override", handle.id, "shop.1")).exit_code == 0
+    await tell([handle])
+    while len(await handle.query("so_far")) < 4:
+        pass
+    assert (await cli(two, "version", "override", handle.id, "--auto-upgrade")).exit_code == 0
+    await tell([handle])
+    while len(await handle.query("so_far")) < 6:
+        pass
+    assert (await cli(two, "version", "override", handle.id, "--unset")).exit_code == 0
+    await tell([handle])
+
+    # Without an override it is pinned to where its code ran last.
+    assert await handle.result() == ["2", "2", "1", "1", "2", "2", "2", "2"]
+    unknown = await cli(two, "version", "override", handle.id, "shop.9")
+    assert (unknown.exit_code, "was ever seen" in unknown.stderr) == (3, True)
+    assert (await cli(two, "version", "override", handle.id)).exit_code == 2

@@ -146,6 +146,8 @@ def _has_seen_all(events: list[ev.Event]) -> bool:
     for event in reversed(events):
         if isinstance(event, ev.WorkflowTaskCompleted):
             return True
+        if isinstance(event, ev.WorkflowExecutionOptionsUpdated):
+            continue  # it is nothing to the code
         if not hasattr(event, "workflow_task_completed_event_id"):
             return False
     return False

@@ -177,6 +177,9 @@ EVENTS: list[ev.Event] = [
     ev.MarkerRecorded(5, TIME_US, "patch", b"details", 4, b"header", FAILURE),
     ev.WorkflowPropertiesModified(5, TIME_US, 4, b"memo"),
     ev.UpsertWorkflowSearchAttributes(5, TIME_US, ATTRIBUTES, 4),
+    ev.WorkflowExecutionOptionsUpdated(
+        9, TIME_US, Versioning(Behavior.PINNED, "orders", "build-2"), "operator@host", REQUEST, HASH
+    ),
 ]
 
 HEAD = Head(

@@ -142,6 +142,7 @@ def test_the_type_numbers_are_those_of_temporal() -> None:
         (25, "MARKER_RECORDED"),
         (46, "WORKFLOW_PROPERTIES_MODIFIED"),
         (40, "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES"),
+        (54, "WORKFLOW_EXECUTION_OPTIONS_UPDATED"),
     ]
 
 

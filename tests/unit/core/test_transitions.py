@@ -110,6 +110,9 @@ EVENT: dict[E, Make] = {
     E.UPSERT_WORKFLOW_SEARCH_ATTRIBUTES: lambda n: ev.UpsertWorkflowSearchAttributes(
         n, TIME_US, samples.ATTRIBUTES, 4
     ),
+    E.WORKFLOW_EXECUTION_OPTIONS_UPDATED: lambda n: ev.WorkflowExecutionOptionsUpdated(
+        n, TIME_US, None, "", b"request", b"hash"
+    ),
 }
 
 # The events that bring a new run into each phase of each automaton.

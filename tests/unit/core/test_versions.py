@@ -7,11 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.core.scenario import (
+    COMPLETE,
     NAMESPACE,
     Scenario,
     activity,
     continue_as_new,
     done,
+    options,
+    put_back,
     signal,
     start,
 )
@@ -148,6 +151,69 @@ def test_a_start_can_have_a_pinned_run_upgrade() -> None:
 
     assert run.task("a").pinned == ""
     assert versioning_of(run.state.folded) == Versioning(AUTO, "shop", "1")
+
+
+# ---- another override for an open run
+
+
+TO_TWO = Versioning(PINNED, "shop", "2")
+
+
+def test_what_is_ready_goes_where_the_override_says_and_nobody_is_woken() -> None:
+    run = Scenario(start())
+    turn(run, activity("a"), activity("b"), behavior=PINNED)
+    run.hand_out("b")
+
+    then = run.when(options(90, TO_TWO))
+
+    assert then.events == ["7 WorkflowExecutionOptionsUpdated"]
+    assert run.task("a").pinned == "shop.2"
+    assert run.task("b").pinned == "shop.1", "a worker has it: it ends there"
+    assert versioning_of(run.state.folded) == TO_TWO
+    assert run.names.count("WorkflowTaskScheduled") == 1
+
+
+def test_an_attempt_that_is_tried_again_goes_where_the_run_goes_by_then() -> None:
+    run = Scenario(start())
+    turn(run, activity("a"), behavior=PINNED)
+    token = run.hand_out("a")
+    run.when(options(90, TO_TWO))
+    run.when(put_back(token))
+
+    assert run.task("a").pinned == "shop.2"
+
+
+def test_while_a_worker_has_the_workflow_task_the_override_waits() -> None:
+    """Nothing stands between Started and Completed; then all that is ready moves."""
+    run = Scenario(start())
+    turn(run, activity("a"), behavior=PINNED)
+    run.when(signal())
+    intent = by_version(run, activity("b"), behavior=PINNED)
+
+    waits = run.when(options(90, TO_TWO))
+    run.when(intent)
+
+    assert (waits.events, waits.buffered) == ([], ["WorkflowExecutionOptionsUpdated"])
+    assert run.task("a").pinned == run.task("b").pinned == "shop.2"
+    assert run.names[-1] == "WorkflowExecutionOptionsUpdated"
+
+
+def test_an_override_can_be_taken_back_and_a_repeat_changes_nothing() -> None:
+    run = Scenario(start())
+    turn(run, activity("a"), behavior=PINNED)
+    run.when(options(90, TO_TWO))
+    run.when(options(91, None))
+    again = run.when(options(90, TO_TWO))
+
+    assert (again.events, again.refused) == ([], "")
+    assert run.task("a").pinned == "shop.1"
+
+
+def test_of_a_run_that_has_closed_nothing_moves() -> None:
+    run = Scenario(start())
+    run.turn(COMPLETE)
+
+    assert run.when(options(90, TO_TWO)).refused == "NOT_FOUND WORKFLOW_NOT_FOUND"
 
 
 # ---- the run that follows

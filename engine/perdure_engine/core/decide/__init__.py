@@ -31,6 +31,7 @@ from perdure_engine.core.decide import (
     unpause_activity,
     update_activity_options,
     update_workflow,
+    update_workflow_options,
 )
 from perdure_engine.core.decide.history_limit import enforce_history_limit
 from perdure_engine.core.draft import Draft
@@ -59,6 +60,7 @@ _DECIDE: dict[type, Callable[[Draft, Any], Reply]] = {
     intents.UnpauseActivity: unpause_activity.decide,
     intents.ResetActivity: reset_activity.decide,
     intents.UpdateActivityOptions: update_activity_options.decide,
+    intents.UpdateWorkflowOptions: update_workflow_options.decide,
 }
 
 

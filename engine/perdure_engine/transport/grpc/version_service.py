@@ -19,6 +19,8 @@ from perdure_engine.frontend.handlers.set_ramping_version import (
     SetRampingVersion,
     set_ramping_version,
 )
+from perdure_engine.frontend.handlers.update_workflow_options import update_workflow_options
+from perdure_engine.transport.grpc.convert import intents
 from perdure_engine.transport.grpc.convert.versions import (
     deployment_fields,
     percentage_of,
@@ -118,3 +120,11 @@ class VersionService:
         )
         reach = await retire_version(self._frontend, asked)
         return pb.RetireVersionResponse(version=version_fields(reach))
+
+    async def UpdateWorkflowOptions(
+        self, request: pb.UpdateWorkflowOptionsRequest, _: Context
+    ) -> pb.UpdateWorkflowOptionsResponse:
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
+        intent = intents.update_workflow_options(request, namespace_id)
+        await update_workflow_options(self._frontend, intent)
+        return pb.UpdateWorkflowOptionsResponse()

@@ -345,6 +345,14 @@ def _upsert_workflow_search_attributes(e: core.UpsertWorkflowSearchAttributes) -
     }
 
 
+def _workflow_execution_options_updated(e: core.WorkflowExecutionOptionsUpdated) -> Fields:
+    return {
+        "versioning_override": versioning_fields(e.versioning_override),
+        "identity": e.identity,
+        "request_id": _optional_id(e.request_id),
+    }
+
+
 ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
     core.WorkflowExecutionCompleted: (
@@ -408,5 +416,9 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.UpsertWorkflowSearchAttributes: (
         "upsert_workflow_search_attributes",
         _upsert_workflow_search_attributes,
+    ),
+    core.WorkflowExecutionOptionsUpdated: (
+        "workflow_execution_options_updated",
+        _workflow_execution_options_updated,
     ),
 }
