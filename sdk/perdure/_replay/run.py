@@ -130,7 +130,10 @@ class WorkflowRun:
         self.failure_types = definition.failure_exception_types + failure_types
         self.converter = converter
         self.namespace = namespace
-        self.version = ("", "")  # deployment and build that run, or ran, the present workflow task
+        self.version: tuple[str, str] = (
+            "",
+            "",
+        )  # deployment and build that run, or ran, the present workflow task
         self.loop = DeterministicLoop(self)  # type: ignore[abstract]  # the rest is never called
         self.ledger = Ledger(self.where_it_waits)
         self.completion = CompletionMachine()
