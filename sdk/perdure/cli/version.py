@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Annotated, Any
@@ -121,7 +121,7 @@ async def reachability(session: Session, version: VersionName) -> None:
             "open runs pinned to it": found.version.pinned_runs,
             "open runs that ran on it last": found.version.upgrading_runs,
             "may get new runs": "yes" if found.new_runs else "no",
-            "may be retired": "no" if retirable is None else f"from {shown_instant(retirable)}",
+            "may be retired": "no" if retirable is None else _since(retirable),
         }
     )
 
@@ -229,6 +229,10 @@ async def override(
     await client.operator.update_workflow_versioning_override(
         workflow_id, wanted, run_id=run_id, rpc_timeout=session.call_timeout
     )
+
+
+def _since(retirable: datetime) -> str:
+    return "yes" if retirable <= datetime.now(UTC) else f"from {shown_instant(retirable)}"
 
 
 def _version(text: str) -> WorkerDeploymentVersion:

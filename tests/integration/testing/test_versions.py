@@ -286,6 +286,8 @@ async def test_versions_are_rolled_out_by_the_command_line(two: Client) -> None:
     await results(handles)
     too_soon = await cli(two, "version", "retire", "shop.2")
     assert (too_soon.exit_code, "may be retired in" in too_soon.stderr) == (1, True)
+    waits = await cli(two, "version", "reachability", "shop.2")
+    assert "from 20" in waits.stdout
     assert (await cli(two, "version", "retire", "shop.2", "--grace", "0s")).exit_code == 0
     assert "RETIRED" in (await cli(two, "version", "describe", "shop")).stdout
 
