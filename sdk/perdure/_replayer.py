@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from perdure._interceptors.worker import Interceptor
 from perdure._replay.guard import guard_workflows
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.interception import Interception
+from perdure._replay.ledger import Entry
 from perdure._replay.messages import Event, Task, TaskFailure, TaskSuccess
 from perdure._replay.messages import WorkflowExecutionStarted as Started
 from perdure._wire.edge import PayloadEdge
@@ -115,7 +116,17 @@ class Replayer:
 
         yield results()
 
-    async def _replay(self, history: WorkflowHistory) -> Exception | None:
+    async def replay_observed(
+        self, history: WorkflowHistory, observe: Callable[[Event, Entry], None]
+    ) -> Exception | None:
+        """For this package: `observe` is told of each event that came of a command, and the command."""
+        return await self._replay(history, observe)
+
+    async def _replay(
+        self,
+        history: WorkflowHistory,
+        observe: Callable[[Event, Entry], None] | None = None,
+    ) -> Exception | None:
         try:
             messages = [message_from_history_event(one) for one in history.events]
             for message in messages:
@@ -132,6 +143,7 @@ class Replayer:
             failure_exception_types=self._failure_exception_types,
             interception=self._interception,
         )
+        instance.observe(observe)
         try:
             outcome = instance.activate(task)
             return instance.error if isinstance(outcome, TaskFailure) else None
@@ -151,6 +163,9 @@ class _ReplayedInstance(WorkflowInstance):
     def __init__(self, definition: WorkflowDefinition, **options: Any) -> None:
         super().__init__(definition, **options)
         self.error: Exception | None = None
+
+    def observe(self, observe: Callable[[Event, Entry], None] | None) -> None:
+        self._run.ledger.observe = observe
 
     def _fail(self, task: Task, error: BaseException) -> TaskSuccess | TaskFailure:
         if not isinstance(error, Exception):  # an interrupt of ours; none of the user's passes here

@@ -63,6 +63,7 @@ def defn(
     dynamic: bool = False,
     version: int = 1,
     no_thread_cancel_exception: bool = False,
+    pure: bool = False,
 ) -> Callable[[_Activity], _Activity]: ...
 
 
@@ -74,6 +75,7 @@ def defn(
     dynamic: bool = False,
     version: int = 1,
     no_thread_cancel_exception: bool = False,
+    pure: bool = False,
 ) -> Callable[..., Any]:
     """Makes a function, a method or a class with `__call__` an activity; `name` is the function's
     unless given. Raises TypeError for what cannot be one.
@@ -86,6 +88,9 @@ def defn(
     newest. Register the old ones as long as runs use them.
 
     With `no_thread_cancel_exception` a sync activity has to ask whether it was cancelled.
+
+    A `pure` one does nothing but return, and the same for the same input: `perdure contract verify`
+    runs it again on recorded inputs and compares.
     """
 
     def decorate(decorated: _Activity) -> _Activity:
@@ -95,6 +100,7 @@ def defn(
             dynamic=dynamic,
             version=version,
             cancel_raises=not no_thread_cancel_exception,
+            pure=pure,
         )
         return decorated
 

@@ -51,6 +51,7 @@ from perdure._client.plugins import (
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import startable_workflow, workflow_definition
+from perdure._versioning import WorkflowVersioningInfo
 from perdure._wire.audit_service import AuditEntry, AuditHead, AuditVerification, BrokenChain
 from perdure._wire.batch_service import (
     BatchOperationInfo,
@@ -70,6 +71,12 @@ from perdure._wire.operator_service import (
 )
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import WorkflowUpdateStage
+from perdure._wire.version_service import (
+    WorkerDeployment,
+    WorkerVersion,
+    WorkerVersionReachability,
+    WorkerVersionStatus,
+)
 from perdure._wire.workflow_info import (
     PendingActivity,
     PendingActivityState,
@@ -131,6 +138,10 @@ __all__ = [
     "WaitKind",
     "WaitReason",
     "WithStartWorkflowOperation",
+    "WorkerDeployment",
+    "WorkerVersion",
+    "WorkerVersionReachability",
+    "WorkerVersionStatus",
     "WorkflowAlreadyStartedError",
     "WorkflowContinuedAsNewError",
     "WorkflowExecution",
@@ -146,6 +157,7 @@ __all__ = [
     "WorkflowUpdateHandle",
     "WorkflowUpdateRPCTimeoutOrCancelledError",
     "WorkflowUpdateStage",
+    "WorkflowVersioningInfo",
 ]
 __all__ += interceptor_classes.__all__
 

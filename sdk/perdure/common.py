@@ -15,6 +15,13 @@ from perdure._search_attributes import (
     SearchAttributeUpdate,
     TypedSearchAttributes,
 )
+from perdure._versioning import (
+    AutoUpgradeVersioningOverride,
+    PinnedVersioningOverride,
+    VersioningBehavior,
+    VersioningOverride,
+    WorkerDeploymentVersion,
+)
 
 __all__ = [
     "ENTITY_CALL_PREFIX",
@@ -24,6 +31,8 @@ __all__ = [
     "ENTITY_TELL_BYTES_MAX",
     "SAGA_SIGNAL",
     "ActivityOptionsUpdate",
+    "AutoUpgradeVersioningOverride",
+    "PinnedVersioningOverride",
     "Priority",
     "RawValue",
     "ResetReapplyExcludeType",
@@ -34,6 +43,9 @@ __all__ = [
     "SearchAttributePair",
     "SearchAttributeUpdate",
     "TypedSearchAttributes",
+    "VersioningBehavior",
+    "VersioningOverride",
+    "WorkerDeploymentVersion",
     "WorkflowIdConflictPolicy",
     "WorkflowIdReusePolicy",
     "WorkflowStatus",

@@ -20,7 +20,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from perdure._definitions import ActivityRegistry, WorkflowRegistry
+from perdure._definitions import ActivityRegistry, WorkflowRegistry, workflow_definition
 from perdure._interceptors.activity import (
     ActivityInboundInterceptor,
     ActivityOutboundInterceptor,
@@ -47,6 +47,7 @@ from perdure._replay.instance import WorkflowInstance
 from perdure._replay.interception import Interception
 from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
+from perdure._versioning import VersioningBehavior, WorkerDeploymentConfig, WorkerDeploymentVersion
 from perdure._wire.worker_service import WorkerIdentity
 from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings, WorkerUsage
@@ -80,6 +81,8 @@ __all__ = [
     "StartLocalActivityInput",
     "Worker",
     "WorkerConfig",
+    "WorkerDeploymentConfig",
+    "WorkerDeploymentVersion",
     "WorkerUsage",
     "WorkflowInboundInterceptor",
     "WorkflowInterceptorClassInput",
@@ -119,6 +122,8 @@ class Worker:
     the run although by their kind they would only fail the workflow task and have it retried.
     `interceptors` are around what runs, the first one outermost, inside of those of the client that
     are for workers; `plugins` may change all of this, after those of the client that are.
+    `deployment_config` says of which version the worker is, and whether it takes the tasks of that
+    version only. When its version is retired, `run` ends with RPCError FAILED_PRECONDITION.
     """
 
     @configured_worker
@@ -140,6 +145,7 @@ class Worker:
         build_id: str = "",
         interceptors: Sequence[Interceptor] = (),
         plugins: Sequence[Plugin] = (),
+        deployment_config: WorkerDeploymentConfig | None = None,
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
         if not workflows and not activities:
@@ -154,7 +160,9 @@ class Worker:
         inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
         interceptors = [*inherited, *interceptors]
         self._interception = Interception.of(interceptors, RootOutbound)
+        who = _identity(client, identity, build_id, deployment_config)
         self._workflows = WorkflowRegistry(workflows)
+        self._default_behavior = _default_behavior(deployment_config, workflows)
         self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._activities = ActivityRegistry(activities)
         if isinstance(activity_executor, ProcessPoolExecutor):
@@ -166,12 +174,7 @@ class Worker:
             )
         self._settings = WorkerSettings(
             task_queue=task_queue,
-            identity=WorkerIdentity(
-                namespace=client.namespace,
-                worker_id=os.urandom(_WORKER_ID_BYTES),
-                identity=identity or client.identity,
-                build_id=build_id,
-            ),
+            identity=who,
             activities=self._activities.newest,
             activity_versions=self._activities.others,
             make_instance=self._make_instance,
@@ -286,14 +289,56 @@ class Worker:
             self._body.cancel()
 
     def _make_instance(self, task: Task) -> WorkflowInstance:
+        definition = self._workflows.find(task.workflow_type)
+        identity = self._settings.identity
+        behavior = VersioningBehavior.UNSPECIFIED
+        if identity.deployment_name:
+            behavior = definition.versioning_behavior or self._default_behavior
         return WorkflowInstance(
-            self._workflows.find(task.workflow_type),
+            definition,
             namespace=self._client.namespace,
             data_converter=self._client.data_converter,
             failure_exception_types=self._failure_exception_types,
             newest_activities=self._activities.versions,
             interception=self._interception,
+            version=(identity.deployment_name, identity.build_id),
+            versioning_behavior=behavior,
         )
+
+
+def _identity(
+    client: Client,
+    identity: str | None,
+    build_id: str,
+    config: WorkerDeploymentConfig | None,
+) -> WorkerIdentity:
+    if build_id and config is not None:
+        raise ValueError("give build_id or deployment_config, not both")
+    versioned = config is not None and config.use_worker_versioning
+    return WorkerIdentity(
+        namespace=client.namespace,
+        worker_id=os.urandom(_WORKER_ID_BYTES),
+        identity=identity or client.identity,
+        build_id=build_id if config is None else config.version.build_id,
+        deployment_name=config.version.deployment_name if config is not None and versioned else "",
+    )
+
+
+def _default_behavior(
+    config: WorkerDeploymentConfig | None, workflows: Sequence[type]
+) -> VersioningBehavior:
+    """Raises ValueError for a workflow that says none where one is needed."""
+    if config is None or not config.use_worker_versioning:
+        return VersioningBehavior.UNSPECIFIED
+    default = config.default_versioning_behavior
+    for workflow in workflows:
+        definition = workflow_definition(workflow)
+        if not definition.versioning_behavior and not default:
+            raise ValueError(
+                f"{definition.name} says no versioning_behavior, which a worker with a version "
+                "needs: give it to @workflow.defn, or default_versioning_behavior to the worker"
+            )
+    return default
 
 
 def _check_places(*places: int) -> None:

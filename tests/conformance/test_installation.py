@@ -8,6 +8,7 @@ from tests.conformance.owner import Owner, new_id
 from perdure_engine.ports.store import (
     NO_NODE,
     BatchRefused,
+    DeploymentRow,
     FenceLost,
     NamespaceRow,
     ShardRow,
@@ -49,6 +50,22 @@ async def test_a_namespace_that_is_not_there_is_not_made_by_an_update(store: Sto
     assert not await store.update_namespace(NamespaceRow(new_id(), "ghost", "", 1, 1))
 
     assert [row.name for row in await store.list_namespaces()] == ["default"]
+
+
+async def test_a_deployment_changes_by_its_conflict_token(store: Store) -> None:
+    """Two operators, or two nodes, cannot undo each other unseen."""
+    namespace_id = new_id()
+    first = DeploymentRow(namespace_id, "shop", 0, b"first")
+
+    assert await store.put_deployment(first)
+    assert not await store.put_deployment(first), "it is there already"
+    assert await store.put_deployment(DeploymentRow(namespace_id, "shop", 1, b"second"))
+    assert not await store.put_deployment(DeploymentRow(namespace_id, "shop", 1, b"lost"))
+    assert not await store.put_deployment(DeploymentRow(namespace_id, "ghost", 1, b""))
+    assert await store.put_deployment(DeploymentRow(new_id(), "shop", 0, b"of another"))
+
+    mine = [row for row in await store.list_deployments() if row.namespace_id == namespace_id]
+    assert mine == [DeploymentRow(namespace_id, "shop", 2, b"second")]
 
 
 async def test_invariant_26_a_lease_is_judged_by_the_databases_clock(store: Store) -> None:

@@ -70,7 +70,7 @@ NAMES_REFUSED: Final = frozenset({"family", "none", "tracing"}) | keywords.RESER
 
 # Tables whose rows belong to no shard.
 UNSHARDED: Final = frozenset(
-    {"namespaces", "nodes", "token_keys", "migration_lock", "batch_operations"}
+    {"namespaces", "nodes", "token_keys", "migration_lock", "batch_operations", "deployments"}
 )
 
 

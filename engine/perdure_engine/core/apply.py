@@ -43,6 +43,7 @@ from perdure_engine.core.transitions import (
     WorkflowTaskPhase,
     move,
 )
+from perdure_engine.core.versions import Versioning
 
 
 def begin(event: ev.WorkflowExecutionStarted) -> Folded:
@@ -55,6 +56,8 @@ def begin(event: ev.WorkflowExecutionStarted) -> Folded:
         timers={},
         request_ids=request_ids,
         search_attributes=event.search_attributes,
+        versioning=event.inherited_version,
+        versioning_override=event.versioning_override,
     )
 
 
@@ -120,12 +123,19 @@ def _unpaused(folded: Folded, event: ev.WorkflowExecutionUnpaused) -> None:
     _remember(folded, event)
 
 
+def _options_updated(folded: Folded, event: ev.WorkflowExecutionOptionsUpdated) -> None:
+    folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_OPTIONS_UPDATED)
+    folded.versioning_override = event.versioning_override
+    _remember(folded, event)
+
+
 def _remember(
     folded: Folded,
     event: ev.WorkflowExecutionSignaled
     | ev.WorkflowExecutionCancelRequested
     | ev.WorkflowExecutionPaused
-    | ev.WorkflowExecutionUnpaused,
+    | ev.WorkflowExecutionUnpaused
+    | ev.WorkflowExecutionOptionsUpdated,
 ) -> None:
     """The caller's request id is known from now on; every so often, since when (`core.decide.requests`)."""
     known = folded.request_ids
@@ -152,6 +162,10 @@ def _task_completed(folded: Folded, event: ev.WorkflowTaskCompleted) -> None:
     _task_ended(folded, EventType.WORKFLOW_TASK_COMPLETED)
     folded.previous_started_id = event.started_event_id
     folded.fan_out = FanOut.of(event.wake_rules) if event.wake_rules else None
+    if event.deployment_name:
+        folded.versioning = Versioning(event.behavior, event.deployment_name, event.build_id)
+    elif folded.versioning is not None:
+        folded.versioning = None
 
 
 def _task_failed(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
@@ -398,4 +412,5 @@ _APPLY: dict[type, Callable[[Folded, Any], None]] = {
     ),
     ev.WorkflowExecutionPaused: _paused,
     ev.WorkflowExecutionUnpaused: _unpaused,
+    ev.WorkflowExecutionOptionsUpdated: _options_updated,
 }

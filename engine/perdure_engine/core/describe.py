@@ -15,7 +15,13 @@ from perdure_engine.core.replies import (
     PendingWorkflowTask,
     RunInfo,
 )
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState, memo_of
+from perdure_engine.core.state import (
+    WORKFLOW_TASK_KEY,
+    Activity,
+    RunState,
+    memo_of,
+    versioning_of,
+)
 from perdure_engine.core.tasks import NO_ASIDE, TaskRecord, TaskState, TimerKind
 
 
@@ -52,6 +58,7 @@ def describe(state: RunState) -> Description:
         original_run_id=started.original_run_id,
         reset_from_run_id=started.reset_from_run_id,
         reset_run_id=reset_run(folded.closed),
+        versioning_override=folded.versioning_override,
     )
 
 
@@ -90,6 +97,7 @@ def run_info(state: RunState) -> RunInfo:
         stuck=stuck,
         stuck_reason=failure.message if failure is not None else "",
         search_attributes=folded.search_attributes,
+        versioning=versioning_of(folded),
     )
 
 

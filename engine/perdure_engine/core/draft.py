@@ -20,7 +20,7 @@ from perdure_engine.core.events import BufferedEvent, Event, InboxEvent
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.limits import RunLimits
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, Child, RunState
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, Child, RunState, pinned_version
 from perdure_engine.core.tasks import (
     MESSAGE_QUEUE_NO,
     TaskKind,
@@ -29,6 +29,7 @@ from perdure_engine.core.tasks import (
     TimerKind,
     TimerRecord,
 )
+from perdure_engine.core.versions import bucket
 
 
 def no_cron(schedule: str, after_us: int) -> int:
@@ -138,12 +139,15 @@ class Draft:
         waiting, state.buffered = state.buffered, []
         self.mark_inbox()
         started: dict[int, int] = {}
+        override = state.folded.versioning_override
         for event in waiting:
             event_id, _ = self.stamp()
             time_us = max(event.time_us, state.folded.last_time_us)
             numbered = _numbered(event, event_id, time_us, started, state.folded.children)
             wakes = wakes or self._wakes(event)
             self.emit(numbered)
+        if state.folded.versioning_override is not override:
+            self.pin_anew()
         return wakes or self._rule_is_met()
 
     def drop_buffered(self) -> None:
@@ -212,11 +216,15 @@ class Draft:
         queue_no, aside = old.queue_no, old.aside
         if aside is not None and aside.options is not None:
             queue = aside.options.task_queue
-        if queue and queue != old.queue:
-            queue_no = queue_number(self.state.folded.started.namespace_id, old.kind, queue)
+        queue = queue or old.queue
+        pinned = pinned_version(self.state.folded)
+        if queue != old.queue or pinned != old.pinned:
+            queue_no = queue_number(
+                self.state.folded.started.namespace_id, old.kind, bucket(queue, pinned)
+            )
         record = TaskRecord(
             old.kind,
-            queue or old.queue,
+            queue,
             queue_no,
             self.env.new_number(),
             old.scheduled_event_id,
@@ -228,6 +236,7 @@ class Draft:
             progress_version=old.progress_version,
             ready_us=self.env.now_us,
             aside=aside,
+            pinned=pinned,
         )
         if self.state.folded.paused is not None:
             record.state = TaskState.PAUSED
@@ -238,19 +247,31 @@ class Draft:
                 record.priority = aside.options.priority
         self.put_task(record, key)
 
+    def pin_anew(self) -> None:
+        """The run has another override: its ready tasks go where that says. Whoever has one keeps it."""
+        self.listed = True
+        state = self.state
+        pinned = pinned_version(state.folded)
+        for key, record in list(state.tasks.items()):
+            ready = record.state is TaskState.READY and record.handout is None
+            if ready and record.pinned != pinned:
+                self.ready_again(key)
+
     def new_task(
         self, kind: TaskKind, queue: str, key: int, scheduled_event_id: int, attempt: int = 1
     ) -> TaskRecord:
         started = self.state.folded.started
+        pinned = pinned_version(self.state.folded)
         record = TaskRecord(
             kind,
             queue,
-            queue_number(started.namespace_id, kind, queue),
+            queue_number(started.namespace_id, kind, bucket(queue, pinned)),
             self.env.new_number(),
             scheduled_event_id,
             attempt=attempt,
             priority=started.priority,
             ready_us=self.env.now_us,
+            pinned=pinned,
         )
         if self.state.folded.paused is not None:
             record.state = TaskState.PAUSED
@@ -321,6 +342,8 @@ class Draft:
 
         An activity's Started comes with its outcome, which is asked for itself.
         """
+        if type(event) is ev.WorkflowExecutionOptionsUpdated:
+            return False
         fan_out = self.state.folded.fan_out
         if fan_out is None:
             return True

@@ -17,6 +17,7 @@ from perdure_engine.core.outside_events import HeardEvent, OutsideEvent
 from perdure_engine.core.parents import Parent
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import Attributes
+from perdure_engine.core.versions import Behavior, Versioning
 
 
 class EventType(enum.IntEnum):
@@ -66,6 +67,7 @@ class EventType(enum.IntEnum):
     EXTERNAL_WORKFLOW_EXECUTION_SIGNALED = 39
     WORKFLOW_EXECUTION_PAUSED = 58
     WORKFLOW_EXECUTION_UNPAUSED = 59
+    WORKFLOW_EXECUTION_OPTIONS_UPDATED = 54
 
 
 class WorkflowTaskFailedCause(enum.IntEnum):
@@ -128,6 +130,8 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     parent: Parent | None = None
     original_run_id: bytes = b""  # whose start this was at first; b"": this run's own
     reset_from_run_id: bytes = b""  # whose history this run's begins with
+    versioning_override: Versioning | None = None  # whatever the code says
+    inherited_version: Versioning | None = None  # of the run before, which was pinned
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):
@@ -167,6 +171,8 @@ class WorkflowTaskCompleted(EventBase, frozen=True, array_like=True, tag=7):
     identity: str
     build_id: str
     wake_rules: tuple[WakeRule, ...] = ()
+    deployment_name: str = ""  # "": the worker is of no version
+    behavior: Behavior = Behavior.UNSPECIFIED
 
 
 class WorkflowTaskTimedOut(EventBase, frozen=True, array_like=True, tag=8):
@@ -380,6 +386,15 @@ class WorkflowExecutionUnpaused(EventBase, frozen=True, array_like=True, tag=59)
     body_hash: bytes
 
 
+class WorkflowExecutionOptionsUpdated(EventBase, frozen=True, array_like=True, tag=54):
+    """`versioning_override` None: from now on it is what the code says."""
+
+    versioning_override: Versioning | None
+    identity: str
+    request_id: bytes
+    body_hash: bytes
+
+
 Event = (
     WorkflowExecutionStarted
     | WorkflowExecutionCompleted
@@ -414,6 +429,7 @@ Event = (
     | OutsideEvent
     | WorkflowExecutionPaused
     | WorkflowExecutionUnpaused
+    | WorkflowExecutionOptionsUpdated
 )
 
 ClosingEvent = (
@@ -435,6 +451,7 @@ BufferedEvent = (
     | WorkflowExecutionCancelRequested
     | WorkflowExecutionSignaled
     | HeardEvent
+    | WorkflowExecutionOptionsUpdated
 )
 """What may wait in the inbox, with event_id 0, while a workflow task is started."""
 

@@ -19,6 +19,7 @@ from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.versions import Behavior, Versioning
 
 
 class IdConflictPolicy(enum.IntEnum):
@@ -83,6 +84,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     update: StartUpdate | None = None
     search_attributes: Attributes = ()
     parent: Parent | None = None
+    versioning_override: Versioning | None = None
 
 
 class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -340,6 +342,18 @@ class ResetWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: str = ""
 
 
+class UpdateWorkflowOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """`versioning_override` None: what the code says."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+    versioning_override: Versioning | None
+    identity: str = ""
+
+
 ClientIntent = (
     StartWorkflow
     | SignalWorkflow
@@ -361,6 +375,7 @@ ClientIntent = (
     | PauseWorkflow
     | UnpauseWorkflow
     | ResetWorkflow
+    | UpdateWorkflowOptions
 )
 
 
@@ -376,6 +391,8 @@ class CompleteWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     build_id: str
     wake_rules: tuple[WakeRule, ...] = ()
     force_new_task: bool = False  # the worker is not done: the next one at once
+    deployment_name: str = ""
+    behavior: Behavior = Behavior.UNSPECIFIED
 
 
 class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):

@@ -64,6 +64,10 @@ RESET_BYTES_MAX = (
 )  # of a history that is reset: one statement carries it, and CockroachDB takes 16 MiB in all
 HISTORY_BATCH_EVENTS_MAX = 1_000  # of one row of history: readers take rows whole
 CRON_BYTES_MAX = 256  # longer is not written by hand
+DEPLOYMENTS_MAX = 100  # of a namespace; Temporal's, and every node reads them all each second
+VERSIONS_OF_DEPLOYMENT_MAX = 100
+QUEUES_OF_VERSION_MAX = 100
+VERSION_GRACE_MS = 24 * 3600 * 1000  # after a version's last run, before it may be retired (B16)
 
 WORKFLOW_TASK_STUCK_ATTEMPTS = 5  # failed in a row; from then on the run shows as stuck
 WORKFLOW_TASK_BACKOFF_MS_FIRST = 1_000

@@ -15,6 +15,7 @@ from perdure_engine.core.parents import Parent, ParentClosePolicy
 from perdure_engine.core.search_attributes import Attributes
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import ActivityOptions
+from perdure_engine.core.versions import Versioning
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -96,6 +97,7 @@ class RunInfo(msgspec.Struct, frozen=True, gc=False):
     stuck: bool = False
     stuck_reason: str = ""
     search_attributes: Attributes = ()
+    versioning: Versioning | None = None
 
 
 class Description(msgspec.Struct, frozen=True, gc=False):
@@ -125,6 +127,7 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     original_run_id: bytes = b""  # of a run that began with a reset, as the next one
     reset_from_run_id: bytes = b""
     reset_run_id: bytes = b""  # of a run that a reset ended: the one that began
+    versioning_override: Versioning | None = None
 
 
 class UpdateStatus(msgspec.Struct, frozen=True, gc=False):

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from perdure_engine.core.versions import Behavior, Versioning
+
 
 class AttributeType(enum.IntEnum):
     """The numbers are Temporal's."""
@@ -58,6 +60,12 @@ JSON_KEYS = {
 }
 WORDS_KEY = "w"  # of a Text: its words, so that one containment finds them
 STUCK_KEY = "stuck"
+VERSIONING_NAMES = ("DeploymentName", "BuildId", "VersioningBehavior")
+_BEHAVIORS = {
+    Behavior.UNSPECIFIED: "Unspecified",
+    Behavior.PINNED: "Pinned",
+    Behavior.AUTO_UPGRADE: "AutoUpgrade",
+}
 
 _TYPES = {key: type_ for type_, key in JSON_KEYS.items()}
 _word = re.compile(r"\w+")
@@ -91,6 +99,26 @@ def total_size(attributes: Iterable[SearchAttribute]) -> int:
 def words(text: str) -> list[str]:
     """What a filter finds a Text by: each of its words once, in one case."""
     return list(dict.fromkeys(_word.findall(text.casefold())))
+
+
+def of_versioning(versioning: Versioning) -> Attributes:
+    """What lists find the runs of a version by: Keywords with names that no user's attribute has."""
+    facts = (versioning.deployment_name, versioning.build_id, _BEHAVIORS[versioning.behavior])
+    return tuple(
+        SearchAttribute(name, AttributeType.KEYWORD, fact)
+        for name, fact in zip(VERSIONING_NAMES, facts, strict=True)
+    )
+
+
+def split_versioning(attributes: Attributes) -> tuple[Attributes, Versioning | None]:
+    """The user's own, and what `of_versioning` added to them."""
+    facts = {one.name: str(one.value) for one in attributes if one.name in VERSIONING_NAMES}
+    if not facts:
+        return attributes, None
+    own = tuple(one for one in attributes if one.name not in VERSIONING_NAMES)
+    deployment_name, build_id, behavior = (facts.get(name, "") for name in VERSIONING_NAMES)
+    known = {name: number for number, name in _BEHAVIORS.items()}
+    return own, Versioning(known.get(behavior, Behavior.UNSPECIFIED), deployment_name, build_id)
 
 
 def to_json(attributes: Attributes, stuck_reason: str | None) -> str:

@@ -35,6 +35,7 @@ from perdure_engine.core.transitions import (
     UpdatePhase,
     WorkflowTaskPhase,
 )
+from perdure_engine.core.versions import Behavior, Versioning
 
 WORKFLOW_TASK_KEY = 0
 """Key of the workflow task in `RunState.tasks`; activities are keyed by their Scheduled event id, messages to other
@@ -122,10 +123,35 @@ class Folded(msgspec.Struct, array_like=True, gc=False):
     children: dict[int, Child] | None = None
     externals: dict[int, ExternalInitiated] | None = None
     paused: WorkflowExecutionPaused | None = None  # since when, by whom and why
+    versioning: Versioning | None = None  # where its last workflow task ran; None: on no version
+    versioning_override: Versioning | None = None
 
 
 def memo_of(folded: Folded) -> bytes:
     return folded.started.memo if folded.memo is None else folded.memo
+
+
+def versioning_of(folded: Folded) -> Versioning | None:
+    """The run's behaviour and version as they count: an override comes before what its code says."""
+    override = folded.versioning_override
+    if override is None or override.behavior is Behavior.PINNED:
+        return override or folded.versioning
+    if folded.versioning is None:
+        return override
+    return msgspec.structs.replace(folded.versioning, behavior=override.behavior)
+
+
+def pinned_version(folded: Folded) -> str:
+    """The version that alone may run it; "": the routing of its queue decides."""
+    if folded.versioning is None and folded.versioning_override is None:
+        return ""
+    found = versioning_of(folded)
+    return found.version if found is not None and found.behavior is Behavior.PINNED else ""
+
+
+def version_ran_on(folded: Folded) -> str:
+    """Where its last workflow task ran."""
+    return folded.versioning.version if folded.versioning is not None else ""
 
 
 class RunState(msgspec.Struct, eq=False, gc=False):

@@ -96,6 +96,7 @@ class TaskPayload(msgspec.Struct, frozen=True, array_like=True):
     ready_us: int = 0  # when it became ready (backlog age)
     next_attempt_us: int = 0  # BACKOFF: when it becomes ready
     aside: Aside | None = None
+    pinned: str = ""  # the version that its run is pinned to
 
 
 class TaskRecord(msgspec.Struct, eq=False, gc=False):
@@ -124,6 +125,7 @@ class TaskRecord(msgspec.Struct, eq=False, gc=False):
     version: int = 0
     handout: Handout | None = None
     aside: Aside | None = None
+    pinned: str = ""
 
     @property
     def running(self) -> bool:

@@ -15,6 +15,7 @@ from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import (
     BUILT_IN_NAMES,
+    VERSIONING_NAMES,
     Attributes,
     AttributeType,
     SearchAttribute,
@@ -110,6 +111,19 @@ def instant(field: str, value_us: int) -> None:
         raise invalid(field, "must not be negative")
 
 
+def version(field: str, deployment_name: str, build_id: str) -> None:
+    """Of a worker or a run: both names. `field`: what stands before theirs."""
+    name(f"{field}deployment_name", deployment_name)
+    if "." in deployment_name:
+        raise invalid(f"{field}deployment_name", "holds a dot, which parts it from the build id")
+    name(f"{field}build_id", build_id)
+
+
+def not_negative(field: str, value: int) -> None:
+    if value < 0:
+        raise invalid(field, "must not be negative")
+
+
 def priority(field: str, value: int) -> None:
     if not 1 <= value <= PRIORITY_MAX:
         raise invalid(field, f"must lie between 1 and {PRIORITY_MAX}")
@@ -151,7 +165,7 @@ def search_attributes(field: str, attributes: Attributes, *, may_unset: bool = F
         name(f"{at}.name", attribute.name)
         if "`" in attribute.name:
             raise invalid(f"{at}.name", "holds a backquote, which no filter could quote")
-        if attribute.name in BUILT_IN_NAMES:
+        if attribute.name in BUILT_IN_NAMES or attribute.name in VERSIONING_NAMES:
             raise invalid(f"{at}.name", "is what filters call a column of every run")
         if attribute.name in names:
             raise invalid(f"{at}.name", "is given twice")

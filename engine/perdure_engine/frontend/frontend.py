@@ -10,6 +10,7 @@ import msgspec
 from perdure_engine.core.ids import shard_of
 from perdure_engine.core.intents import ClientIntent
 from perdure_engine.core.replies import Reply
+from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.parking import Parking
 from perdure_engine.frontend.seal import Sealer
@@ -48,6 +49,7 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     batches: BatchStore
     batch_begun: Callable[[], None]  # somebody is to look for a new batch operation at once
+    deployments: Deployments
     parking: Parking = msgspec.field(default_factory=Parking)
 
     def submit(self, intent: ClientIntent) -> asyncio.Future[Reply]:

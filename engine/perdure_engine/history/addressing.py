@@ -91,6 +91,7 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
             intents.PauseWorkflow,
             intents.UnpauseWorkflow,
             intents.ResetWorkflow,
+            intents.UpdateWorkflowOptions,
         ),
         _by_workflow,
     ),

@@ -53,6 +53,11 @@ def start_task(shard: Shard, offer: TaskOffer, worker: WorkerRef) -> StartOutcom
         shard.queues.forget(offer)
         return None
     assert record is not None
+    if (record.pinned or worker.version or shard.rooms.routing.active) and (
+        shard.queues.version_of(run, record) != worker.version
+    ):
+        shard.queues.offer(run, record)  # its version has changed since it was offered
+        return None
     if offer.kind is TaskKind.WORKFLOW:
         return _start_workflow_task(shard, run, record, worker)
     return _start_activity(shard, run, record, worker)

@@ -16,7 +16,7 @@ from perdure_engine.core.events import WorkflowTaskCompleted
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.intents import QueryWorkflow
 from perdure_engine.core.replies import QueryAnswer
-from perdure_engine.core.state import WORKFLOW_TASK_KEY
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, pinned_version, version_ran_on
 from perdure_engine.core.tasks import TaskKind, TaskState
 from perdure_engine.core.tokens import QueryToken
 from perdure_engine.history import handout
@@ -45,7 +45,7 @@ class Queries:
             return
         queue = run.state.folded.started.task_queue
         if not self._shard.rooms.matching.has_pollers(
-            intent.namespace_id, queue, TaskKind.WORKFLOW
+            intent.namespace_id, queue, TaskKind.WORKFLOW, self._version_of(run)
         ):
             item.refuse(
                 Rejected(
@@ -175,6 +175,10 @@ class Queries:
                 )
             return
         started = run.state.folded.started
+        version = self._version_of(run)
+        sticky = run.state.sticky_worker_id
+        if sticky and version != version_ran_on(run.state.folded):
+            sticky = b""
         queue_no = queue_number(started.namespace_id, TaskKind.WORKFLOW, started.task_queue)
         self._shard.rooms.matching.offer(
             [
@@ -188,9 +192,20 @@ class Queries:
                     started.run_id,
                     0,
                     1,
-                    run.state.sticky_worker_id,
+                    sticky,
                     self._shard.rooms.database_clock.low_us(),
                     query.query_no,
+                    version,
                 )
             ]
+        )
+
+    def _version_of(self, run: Run) -> str:
+        folded = run.state.folded
+        pinned = pinned_version(folded)
+        if not (pinned or self._shard.rooms.routing.active):
+            return ""
+        started = folded.started
+        return self._shard.rooms.routing.version_for(
+            started.namespace_id, started.task_queue, TaskKind.WORKFLOW, started.run_id, pinned
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure_engine.core.draft import Draft
+from perdure_engine.core.state import version_ran_on
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
 from perdure_engine.history.run import Run
 from perdure_engine.ports.codec import CorruptRow
@@ -87,8 +88,14 @@ class QueueBooks:
         return offer
 
     def _offer_of(self, run: Run, record: TaskRecord) -> TaskOffer:
-        started = run.state.folded.started
+        folded = run.state.folded
+        started = folded.started
         sticky = run.state.sticky_worker_id if record.kind is TaskKind.WORKFLOW else b""
+        version = ""
+        if record.pinned or self._shard.rooms.routing.active:
+            version = self.version_of(run, record)
+            if version != version_ran_on(folded):
+                sticky = b""  # it moves: who has it cached will not be asked
         return TaskOffer(
             self._shard.shard_id,
             started.namespace_id,
@@ -101,7 +108,22 @@ class QueueBooks:
             record.priority,
             sticky,
             record.ready_us,
+            0,
+            version,
+            record.pinned,
         )
+
+    def version_of(self, run: Run, record: TaskRecord) -> str:
+        """Whose polls get the task now."""
+        started = run.state.folded.started
+        return self._version_of(
+            started.namespace_id, record.queue, record.kind, started.run_id, record.pinned
+        )
+
+    def _version_of(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, run_id: bytes, pinned: str
+    ) -> str:
+        return self._shard.rooms.routing.version_for(namespace_id, queue, kind, run_id, pinned)
 
     def _leave_to_paging(self, book: Book, task_id: int) -> None:
         """No room for it now: the pages start before it, wherever the cursor had come to."""
@@ -188,9 +210,15 @@ class QueueBooks:
     def _offer_of_row(self, row: TaskRow) -> TaskOffer:
         codec = self._shard.rooms.codec
         record = codec.decode_task(row)
+        namespace_id = codec.namespace_of_task(row)
+        version = ""
+        if record.pinned or self._shard.rooms.routing.active:
+            version = self._version_of(
+                namespace_id, record.queue, record.kind, row.run_id, record.pinned
+            )
         return TaskOffer(
             row.shard_id,
-            codec.namespace_of_task(row),
+            namespace_id,
             record.kind,
             record.queue,
             row.queue_no,
@@ -200,6 +228,9 @@ class QueueBooks:
             row.priority,
             b"",
             record.ready_us,
+            0,
+            version,
+            record.pinned,
         )
 
     # ---- take-over
@@ -232,6 +263,23 @@ class QueueBooks:
             if book.offered and not self._held_back:
                 self._shard.rooms.matching.offer(list(book.offered.values()))
             self._next_page(queue_no, book)
+
+    def reroute(self) -> None:
+        """Versions get other runs from now on: what nobody has taken is offered to whoever gets it now."""
+        moved = False
+        for book in self._books.values():
+            for task_id, offer in book.offered.items():
+                version = self._version_of(
+                    offer.namespace_id, offer.queue, offer.kind, offer.run_id, offer.pinned
+                )
+                if version != offer.version:
+                    book.offered[task_id] = msgspec.structs.replace(
+                        offer, version=version, sticky_worker_id=b""
+                    )
+                    moved = True
+        if moved:
+            self._shard.rooms.matching.withdraw(self._shard.shard_id)
+            self.offer_all()
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -18,6 +18,7 @@ from perdure_engine.ports.delivery import Delivery
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import CommitStore, RunStore
+from perdure_engine.ports.versions import NoRouting, Routing
 
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
@@ -84,6 +85,7 @@ class Rooms:
         cron: Cron,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
         metrics: Metrics | None = None,
+        routing: Routing | None = None,
     ) -> None:
         self.node_id = node_id  # whose fences these are
         self.store = store
@@ -96,6 +98,7 @@ class Rooms:
         self.cron = cron
         self.run_limits = run_limits
         self.metrics = metrics or Metrics()
+        self.routing = routing or NoRouting()
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
         self.matching: Matching

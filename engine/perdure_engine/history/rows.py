@@ -204,13 +204,16 @@ def _visibility(shard_id: int, state: RunState) -> VisibilityRow:
         info.history_events,
         state.history_bytes,
         info.memo,
-        _attrs(info) if info.stuck or info.search_attributes else "{}",
+        _attrs(info) if info.stuck or info.search_attributes or info.versioning else "{}",
     )
 
 
 def _attrs(info: RunInfo) -> str:
     reason = info.stuck_reason if info.stuck else None
-    return search_attributes.to_json(info.search_attributes, reason)
+    attributes = info.search_attributes
+    if info.versioning is not None:
+        attributes += search_attributes.of_versioning(info.versioning)
+    return search_attributes.to_json(attributes, reason)
 
 
 def _add_snapshot(batch: Batch, shard_id: int, state: RunState, codec: Codec) -> None:

@@ -70,6 +70,7 @@ class HistoryService:
         self._background: set[asyncio.Task[None]] = set()
         self.peers: Peers | None = None
         rooms.delivery = self
+        rooms.routing.on_change(self.reroute)
 
     # ---- History
 
@@ -356,6 +357,11 @@ class HistoryService:
     def shards(self) -> list[Shard]:
         """Those that are served now."""
         return [shard for shard in self._shards.values() if not shard.closed]
+
+    def reroute(self) -> None:
+        """Versions of workers get other runs from now on."""
+        for shard in self.shards():
+            shard.queues.reroute()
 
     def lapsed(self) -> None:
         for shard in self._shards.values():

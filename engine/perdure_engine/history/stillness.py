@@ -30,7 +30,9 @@ def stillness(shards: Iterable[Shard]) -> Stillness:
             found = Stillness.WORKING
             continue
         for offer in shard.queues.offered():
-            if shard.rooms.matching.has_pollers(offer.namespace_id, offer.queue, offer.kind):
+            if shard.rooms.matching.has_pollers(
+                offer.namespace_id, offer.queue, offer.kind, offer.version
+            ):
                 return Stillness.MOVING  # about to be handed out, or it waits for a busy worker
             if found is Stillness.STILL:
                 found = Stillness.UNATTENDED

@@ -1,4 +1,7 @@
-"""Matching's door: finds the queue, and pairs every queue that changed once per loop turn."""
+"""Matching's door: finds the queue, and pairs every queue that changed once per loop turn.
+
+The tasks of one version of workers are a queue of their own, met by that version's polls alone.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,6 @@ from perdure_engine.ports.metrics import Metrics
 IDLE_QUEUES_MIN = 1_000  # queue names come from callers: past this many, idle queues are dropped
 FORGOTTEN_WORKERS_MAX = 1_000  # offers made before the shard heard of a death trail it by seconds
 
-NO_QUEUE = QueueInfo(backlog_count=0, oldest_ready_us=0, pollers=0)
-
 
 class Matcher:
     """Implements ports.matching.Matching. Lives on one event loop; made while it runs.
@@ -27,7 +28,7 @@ class Matcher:
         self._metrics = metrics or Metrics()
         self._loop = asyncio.get_running_loop()
         self._source: TaskSource | None = None
-        self._queues: dict[tuple[bytes, str], TaskQueue] = {}
+        self._queues: dict[tuple[bytes, str, str], TaskQueue] = {}
         self._queues_max = IDLE_QUEUES_MIN
         self._awake: dict[TaskQueue, None] = {}
         self._forgotten: dict[bytes, None] = {}
@@ -47,7 +48,7 @@ class Matcher:
         for offer in offers:
             worker_id = offer.sticky_worker_id
             sticky = bool(worker_id) and worker_id not in self._forgotten
-            self._queue(offer.namespace_id, offer.queue).add(offer, sticky)
+            self._queue(offer.namespace_id, offer.queue, offer.version).add(offer, sticky)
 
     def withdraw(self, shard_id: int) -> None:
         for queue in self._queues.values():
@@ -62,7 +63,7 @@ class Matcher:
         if self._stopped:
             return PollAnswer([], [])
         self._forgotten.pop(request.worker.worker_id, None)  # it lives
-        queue = self._queue(request.namespace_id, request.queue)
+        queue = self._queue(request.namespace_id, request.queue, request.worker.version)
         poll = queue.open(request)
         try:
             return await poll.answered
@@ -72,13 +73,16 @@ class Matcher:
 
     def announce(self, request: PollRequest) -> Taker:
         self._forgotten.pop(request.worker.worker_id, None)  # it lives
-        taker = self._queue(request.namespace_id, request.queue).announce(request)
+        queue = self._queue(request.namespace_id, request.queue, request.worker.version)
+        taker = queue.announce(request)
         if self._stopped:
             taker.leave()
         return taker
 
-    def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
-        found = self._queues.get((namespace_id, queue))
+    def has_pollers(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
+    ) -> bool:
+        found = self._queues.get((namespace_id, queue, version))
         return found is not None and found.has_pollers(kind)
 
     def forget_worker(self, worker_id: bytes) -> None:
@@ -89,29 +93,39 @@ class Matcher:
             queue.forget_worker(worker_id)
 
     def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo:
-        found = self._queues.get((namespace_id, queue))
-        return NO_QUEUE if found is None else found.describe(kind)
+        infos = [
+            found.describe(kind)
+            for (of_namespace, name, _), found in self._queues.items()
+            if name == queue and of_namespace == namespace_id
+        ]
+        if len(infos) == 1:
+            return infos[0]
+        return QueueInfo(
+            backlog_count=sum(info.backlog_count for info in infos),
+            oldest_ready_us=min((i.oldest_ready_us for i in infos if i.oldest_ready_us), default=0),
+            pollers=sum(info.pollers for info in infos),
+        )
 
     def waiting_polls(self) -> int:
         return sum(queue.waiting_polls for queue in self._queues.values())
 
     def described(self) -> Iterator[tuple[str, TaskKind, QueueInfo]]:
-        """Each queue that has tasks or workers, by name and kind; one of each namespace."""
-        for (_, name), queue in self._queues.items():
+        """Each queue that has tasks or workers, by name and kind; one of each namespace and version."""
+        for (_, name, _), queue in self._queues.items():
             for kind in TaskKind:
                 info = queue.describe(kind)
                 if info.backlog_count or info.pollers:
                     yield name, kind, info
 
-    def _queue(self, namespace_id: bytes, name: str) -> TaskQueue:
-        found = self._queues.get((namespace_id, name))
+    def _queue(self, namespace_id: bytes, name: str, version: str) -> TaskQueue:
+        found = self._queues.get((namespace_id, name, version))
         if found is not None:
             return found
         assert self._source is not None, "connect() comes first"
         if len(self._queues) >= self._queues_max:
             self._drop_idle_queues()
         queue = TaskQueue(self._source, self._loop, self._wake, self._metrics)
-        self._queues[namespace_id, name] = queue
+        self._queues[namespace_id, name, version] = queue
         return queue
 
     def _drop_idle_queues(self) -> None:

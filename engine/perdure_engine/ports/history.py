@@ -25,6 +25,8 @@ class WorkerRef(msgspec.Struct, frozen=True):
     worker_id: bytes
     identity: str
     build_id: str
+    deployment_name: str = ""
+    version: str = ""  # deployment and build, if it takes the tasks of one version only
 
 
 class HandedQuery(msgspec.Struct, frozen=True):

@@ -30,6 +30,8 @@ class TaskOffer(msgspec.Struct, frozen=True, gc=False):
     sticky_worker_id: bytes
     ready_us: int
     query_no: int = 0
+    version: str = ""  # whose polls alone get it; "": those that name no version
+    pinned: str = ""  # the version that the run is pinned to
 
 
 class PollRequest(msgspec.Struct, frozen=True):
@@ -81,12 +83,16 @@ class Matching(Protocol):
         """
         ...
 
-    def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
-        """Whether a worker polled this queue within the last poll time-out or holds tasks of it."""
+    def has_pollers(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
+    ) -> bool:
+        """Whether a worker of the version polled this queue within the last poll time-out or holds tasks of it."""
         ...
 
     def forget_worker(self, worker_id: bytes) -> None:
         """Its sticky tasks go to any worker at once; its polls end empty."""
         ...
 
-    def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo: ...
+    def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo:
+        """Of all versions together."""
+        ...

@@ -193,6 +193,13 @@ class NamespaceRow(msgspec.Struct, frozen=True):
     conflict_token: int
 
 
+class DeploymentRow(msgspec.Struct, frozen=True):
+    namespace_id: bytes
+    name: str
+    conflict_token: int  # 0: not saved yet
+    payload: bytes
+
+
 class NodeRow(msgspec.Struct, frozen=True):
     """`alive` is judged by the database's clock in the statement that read it."""
 
@@ -346,6 +353,19 @@ class NamespaceStore(Protocol):
         ...
 
 
+class DeploymentStore(Protocol):
+    async def list_deployments(self) -> list[DeploymentRow]:
+        """Of all namespaces, in any order."""
+        ...
+
+    async def put_deployment(self, row: DeploymentRow) -> bool:
+        """Make it (token 0), or replace where conflict_token is row.conflict_token; it grows by one.
+
+        False: another came first.
+        """
+        ...
+
+
 class MembershipStore(Protocol):
     async def renew_node(
         self, node_id: bytes, address: str, region: str, roles: str, incarnation: int, lease_ms: int
@@ -379,6 +399,7 @@ class Store(
     NamespaceStore,
     MembershipStore,
     RetentionStore,
+    DeploymentStore,
     Protocol,
 ):
     """All of it, as the composition root builds it."""

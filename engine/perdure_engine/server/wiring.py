@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from perdure_engine.frontend import filters
+from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
@@ -117,6 +118,7 @@ class Parts(NamedTuple):
     frontend: Frontend
     metrics: Metrics
     peers: GrpcPeers
+    deployments: Deployments
 
 
 async def _start(
@@ -138,6 +140,7 @@ async def _start(
     await lifecycle.begin("writer", _at_once(parts.writer.start), parts.writer.stop)
     lifecycle.at_stop("peers", parts.peers.stop)
     lifecycle.at_stop("history", parts.history.stop)
+    await lifecycle.begin("deployments", parts.deployments.start, parts.deployments.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
     await lifecycle.begin("batches", parts.batches.start, parts.batches.stop)
@@ -197,6 +200,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     lease = NodeLease(identity, store, clock, ids)
     directory = NodeDirectory(lease, store, clock)
     cron = CronSpecs()
+    deployments = Deployments(store)
     rooms = Rooms(
         node_id=identity.node_id,
         store=store,
@@ -208,6 +212,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         config=config.history,
         cron=cron,
         metrics=metrics,
+        routing=deployments,
     )
     rooms.writer = writer = Writer(rooms)
     rooms.matching = matcher = Matcher(metrics)
@@ -236,6 +241,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         ledger=ledger,
         batches=store,
         batch_begun=batches.wake,
+        deployments=deployments,
     )
     controller = ShardController(history, directory, store, number_of_shards)
     expiry = Expiry(rooms, store, ledger, history.shards)
@@ -243,7 +249,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     read_gauges(metrics, history, matcher, rooms.database_clock.low_us)
     return Parts(
         *(lease, directory, writer, history, controller, retention, batches, matcher, frontend),
-        *(metrics, peers),
+        *(metrics, peers, deployments),
     )
 
 

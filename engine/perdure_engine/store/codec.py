@@ -78,6 +78,7 @@ class MsgpackCodec:
                 record.ready_us,
                 record.next_attempt_us,
                 record.aside,
+                record.pinned,
             )
         )
 
@@ -106,6 +107,7 @@ class MsgpackCodec:
             ready_us=payload.ready_us,
             next_attempt_us=payload.next_attempt_us,
             aside=payload.aside,
+            pinned=payload.pinned,
             version=row.version,
         )
 

@@ -8,7 +8,7 @@ and current runs keep saying 1 of a run that is paused: they ask only whether it
 from perdure_migrations.steps import Step, run
 
 revision = "0007"
-down_revision = "0005"
+down_revision = "0006"
 
 OLD_STATUS = "alter table visibility drop constraint if exists visibility_status"
 OLD_CLOSED = "alter table visibility drop constraint if exists visibility_closed"

@@ -178,6 +178,28 @@ PARENT_CLOSE_POLICY_ABANDON: ParentClosePolicy.ValueType  # 2
 PARENT_CLOSE_POLICY_REQUEST_CANCEL: ParentClosePolicy.ValueType  # 3
 Global___ParentClosePolicy: _TypeAlias = ParentClosePolicy  # noqa: Y015
 
+class _VersioningBehavior:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VersioningBehaviorEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VersioningBehavior.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VERSIONING_BEHAVIOR_UNSPECIFIED: _VersioningBehavior.ValueType  # 0
+    VERSIONING_BEHAVIOR_PINNED: _VersioningBehavior.ValueType  # 1
+    """it stays where it began"""
+    VERSIONING_BEHAVIOR_AUTO_UPGRADE: _VersioningBehavior.ValueType  # 2
+    """its next workflow task goes to the current version"""
+
+class VersioningBehavior(_VersioningBehavior, metaclass=_VersioningBehaviorEnumTypeWrapper):
+    """What becomes of a run when the current version of its queue changes. Numbers are Temporal's."""
+
+VERSIONING_BEHAVIOR_UNSPECIFIED: VersioningBehavior.ValueType  # 0
+VERSIONING_BEHAVIOR_PINNED: VersioningBehavior.ValueType  # 1
+"""it stays where it began"""
+VERSIONING_BEHAVIOR_AUTO_UPGRADE: VersioningBehavior.ValueType  # 2
+"""its next workflow task goes to the current version"""
+Global___VersioningBehavior: _TypeAlias = VersioningBehavior  # noqa: Y015
+
 @_typing.final
 class Payload(_message.Message):
     """One value of the user's, already converted and possibly encrypted by the client."""
@@ -722,3 +744,30 @@ class SearchAttribute(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 
 Global___SearchAttribute: _TypeAlias = SearchAttribute  # noqa: Y015
+
+@_typing.final
+class Versioning(_message.Message):
+    """Of a run: where its last workflow task ran; or an override, which names a version if it pins."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEHAVIOR_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_NAME_FIELD_NUMBER: _builtins.int
+    BUILD_ID_FIELD_NUMBER: _builtins.int
+    behavior: Global___VersioningBehavior.ValueType
+    deployment_name: _builtins.str
+    build_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        behavior: Global___VersioningBehavior.ValueType = ...,
+        deployment_name: _builtins.str = ...,
+        build_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["behavior", b"behavior", "build_id", b"build_id", "deployment_name", b"deployment_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Versioning: _TypeAlias = Versioning  # noqa: Y015

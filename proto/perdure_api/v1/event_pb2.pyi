@@ -171,6 +171,7 @@ class HistoryEvent(_message.Message):
     EXTERNAL_WORKFLOW_EXECUTION_SIGNALED_FIELD_NUMBER: _builtins.int
     WORKFLOW_EXECUTION_PAUSED_FIELD_NUMBER: _builtins.int
     WORKFLOW_EXECUTION_UNPAUSED_FIELD_NUMBER: _builtins.int
+    WORKFLOW_EXECUTION_OPTIONS_UPDATED_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     """1, 2, 3, … without gap"""
     time_us: _builtins.int
@@ -267,6 +268,8 @@ class HistoryEvent(_message.Message):
     def workflow_execution_paused(self) -> Global___WorkflowExecutionPaused: ...
     @_builtins.property
     def workflow_execution_unpaused(self) -> Global___WorkflowExecutionUnpaused: ...
+    @_builtins.property
+    def workflow_execution_options_updated(self) -> Global___WorkflowExecutionOptionsUpdated: ...
     def __init__(
         self,
         *,
@@ -318,12 +321,13 @@ class HistoryEvent(_message.Message):
         external_workflow_execution_signaled: Global___ExternalWorkflowExecutionSignaled | None = ...,
         workflow_execution_paused: Global___WorkflowExecutionPaused | None = ...,
         workflow_execution_unpaused: Global___WorkflowExecutionUnpaused | None = ...,
+        workflow_execution_options_updated: Global___WorkflowExecutionOptionsUpdated | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_paused", b"workflow_execution_paused", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_unpaused", b"workflow_execution_unpaused", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_options_updated", b"workflow_execution_options_updated", "workflow_execution_paused", b"workflow_execution_paused", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_unpaused", b"workflow_execution_unpaused", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "event_id", b"event_id", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_paused", b"workflow_execution_paused", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_unpaused", b"workflow_execution_unpaused", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_task_cancel_requested", b"activity_task_cancel_requested", "activity_task_canceled", b"activity_task_canceled", "activity_task_completed", b"activity_task_completed", "activity_task_failed", b"activity_task_failed", "activity_task_scheduled", b"activity_task_scheduled", "activity_task_started", b"activity_task_started", "activity_task_timed_out", b"activity_task_timed_out", "attributes", b"attributes", "child_workflow_execution_canceled", b"child_workflow_execution_canceled", "child_workflow_execution_completed", b"child_workflow_execution_completed", "child_workflow_execution_failed", b"child_workflow_execution_failed", "child_workflow_execution_started", b"child_workflow_execution_started", "child_workflow_execution_terminated", b"child_workflow_execution_terminated", "child_workflow_execution_timed_out", b"child_workflow_execution_timed_out", "event_id", b"event_id", "external_workflow_execution_cancel_requested", b"external_workflow_execution_cancel_requested", "external_workflow_execution_signaled", b"external_workflow_execution_signaled", "marker_recorded", b"marker_recorded", "request_cancel_external_workflow_execution_failed", b"request_cancel_external_workflow_execution_failed", "request_cancel_external_workflow_execution_initiated", b"request_cancel_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", b"signal_external_workflow_execution_failed", "signal_external_workflow_execution_initiated", b"signal_external_workflow_execution_initiated", "start_child_workflow_execution_failed", b"start_child_workflow_execution_failed", "start_child_workflow_execution_initiated", b"start_child_workflow_execution_initiated", "time_us", b"time_us", "timer_canceled", b"timer_canceled", "timer_fired", b"timer_fired", "timer_started", b"timer_started", "upsert_workflow_search_attributes", b"upsert_workflow_search_attributes", "workflow_execution_cancel_requested", b"workflow_execution_cancel_requested", "workflow_execution_canceled", b"workflow_execution_canceled", "workflow_execution_completed", b"workflow_execution_completed", "workflow_execution_continued_as_new", b"workflow_execution_continued_as_new", "workflow_execution_failed", b"workflow_execution_failed", "workflow_execution_options_updated", b"workflow_execution_options_updated", "workflow_execution_paused", b"workflow_execution_paused", "workflow_execution_signaled", b"workflow_execution_signaled", "workflow_execution_started", b"workflow_execution_started", "workflow_execution_terminated", b"workflow_execution_terminated", "workflow_execution_timed_out", b"workflow_execution_timed_out", "workflow_execution_unpaused", b"workflow_execution_unpaused", "workflow_execution_update_accepted", b"workflow_execution_update_accepted", "workflow_execution_update_admitted", b"workflow_execution_update_admitted", "workflow_execution_update_completed", b"workflow_execution_update_completed", "workflow_properties_modified", b"workflow_properties_modified", "workflow_task_completed", b"workflow_task_completed", "workflow_task_failed", b"workflow_task_failed", "workflow_task_scheduled", b"workflow_task_scheduled", "workflow_task_started", b"workflow_task_started", "workflow_task_timed_out", b"workflow_task_timed_out"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified", "upsert_workflow_search_attributes", "request_cancel_external_workflow_execution_initiated", "request_cancel_external_workflow_execution_failed", "external_workflow_execution_cancel_requested", "start_child_workflow_execution_initiated", "start_child_workflow_execution_failed", "child_workflow_execution_started", "child_workflow_execution_completed", "child_workflow_execution_failed", "child_workflow_execution_canceled", "child_workflow_execution_timed_out", "child_workflow_execution_terminated", "signal_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", "external_workflow_execution_signaled", "workflow_execution_paused", "workflow_execution_unpaused"]  # noqa: Y015
+    _WhichOneofReturnType_attributes: _TypeAlias = _typing.Literal["workflow_execution_started", "workflow_execution_completed", "workflow_execution_failed", "workflow_execution_timed_out", "workflow_task_scheduled", "workflow_task_started", "workflow_task_completed", "workflow_task_timed_out", "workflow_task_failed", "activity_task_scheduled", "activity_task_started", "activity_task_completed", "activity_task_failed", "activity_task_timed_out", "activity_task_cancel_requested", "activity_task_canceled", "timer_started", "timer_fired", "timer_canceled", "workflow_execution_cancel_requested", "workflow_execution_canceled", "workflow_execution_signaled", "workflow_execution_terminated", "workflow_execution_continued_as_new", "workflow_execution_update_accepted", "workflow_execution_update_completed", "workflow_execution_update_admitted", "marker_recorded", "workflow_properties_modified", "upsert_workflow_search_attributes", "request_cancel_external_workflow_execution_initiated", "request_cancel_external_workflow_execution_failed", "external_workflow_execution_cancel_requested", "start_child_workflow_execution_initiated", "start_child_workflow_execution_failed", "child_workflow_execution_started", "child_workflow_execution_completed", "child_workflow_execution_failed", "child_workflow_execution_canceled", "child_workflow_execution_timed_out", "child_workflow_execution_terminated", "signal_external_workflow_execution_initiated", "signal_external_workflow_execution_failed", "external_workflow_execution_signaled", "workflow_execution_paused", "workflow_execution_unpaused", "workflow_execution_options_updated"]  # noqa: Y015
     _WhichOneofArgType_attributes: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_attributes) -> _WhichOneofReturnType_attributes | None: ...
 
@@ -367,6 +371,8 @@ class WorkflowExecutionStarted(_message.Message):
     ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
     ORIGINAL_RUN_ID_FIELD_NUMBER: _builtins.int
     RESET_FROM_RUN_ID_FIELD_NUMBER: _builtins.int
+    VERSIONING_OVERRIDE_FIELD_NUMBER: _builtins.int
+    INHERITED_VERSION_FIELD_NUMBER: _builtins.int
     workflow_type: _builtins.str
     task_queue: _builtins.str
     input: _builtins.bytes
@@ -417,6 +423,14 @@ class WorkflowExecutionStarted(_message.Message):
 
     @_builtins.property
     def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]: ...
+    @_builtins.property
+    def versioning_override(self) -> _common_pb2.Versioning:
+        """whatever the code says"""
+
+    @_builtins.property
+    def inherited_version(self) -> _common_pb2.Versioning:
+        """of the run before, which was pinned"""
+
     def __init__(
         self,
         *,
@@ -454,10 +468,12 @@ class WorkflowExecutionStarted(_message.Message):
         root_run_id: _builtins.str = ...,
         original_run_id: _builtins.str = ...,
         reset_from_run_id: _builtins.str = ...,
+        versioning_override: _common_pb2.Versioning | None = ...,
+        inherited_version: _common_pb2.Versioning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["inherited_version", b"inherited_version", "last_failure", b"last_failure", "retry_policy", b"retry_policy", "versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "original_run_id", b"original_run_id", "parent_initiated_event_id", b"parent_initiated_event_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "priority", b"priority", "request_id", b"request_id", "reset_from_run_id", b"reset_from_run_id", "retry_policy", b"retry_policy", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_backoff_ms", b"first_task_backoff_ms", "header", b"header", "identity", b"identity", "inherited_version", b"inherited_version", "initiator", b"initiator", "input", b"input", "last_completion_result", b"last_completion_result", "last_failure", b"last_failure", "memo", b"memo", "original_run_id", b"original_run_id", "parent_initiated_event_id", b"parent_initiated_event_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "priority", b"priority", "request_id", b"request_id", "reset_from_run_id", b"reset_from_run_id", "retry_policy", b"retry_policy", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -639,10 +655,15 @@ class WorkflowTaskCompleted(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     BUILD_ID_FIELD_NUMBER: _builtins.int
     WAKE_RULES_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_NAME_FIELD_NUMBER: _builtins.int
+    VERSIONING_BEHAVIOR_FIELD_NUMBER: _builtins.int
     scheduled_event_id: _builtins.int
     started_event_id: _builtins.int
     identity: _builtins.str
     build_id: _builtins.str
+    deployment_name: _builtins.str
+    """empty: the worker is of no version"""
+    versioning_behavior: _common_pb2.VersioningBehavior.ValueType
     @_builtins.property
     def wake_rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___WakeRule]:
         """in force until the next workflow task is completed"""
@@ -655,10 +676,12 @@ class WorkflowTaskCompleted(_message.Message):
         identity: _builtins.str = ...,
         build_id: _builtins.str = ...,
         wake_rules: _abc.Iterable[Global___WakeRule] | None = ...,
+        deployment_name: _builtins.str = ...,
+        versioning_behavior: _common_pb2.VersioningBehavior.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "identity", b"identity", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id", "wake_rules", b"wake_rules"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "deployment_name", b"deployment_name", "identity", b"identity", "scheduled_event_id", b"scheduled_event_id", "started_event_id", b"started_event_id", "versioning_behavior", b"versioning_behavior", "wake_rules", b"wake_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1940,3 +1963,31 @@ class WorkflowExecutionUnpaused(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkflowExecutionUnpaused: _TypeAlias = WorkflowExecutionUnpaused  # noqa: Y015
+
+@_typing.final
+class WorkflowExecutionOptionsUpdated(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONING_OVERRIDE_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    identity: _builtins.str
+    request_id: _builtins.str
+    @_builtins.property
+    def versioning_override(self) -> _common_pb2.Versioning:
+        """not set: what the code says"""
+
+    def __init__(
+        self,
+        *,
+        versioning_override: _common_pb2.Versioning | None = ...,
+        identity: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["versioning_override", b"versioning_override"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "request_id", b"request_id", "versioning_override", b"versioning_override"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowExecutionOptionsUpdated: _TypeAlias = WorkflowExecutionOptionsUpdated  # noqa: Y015

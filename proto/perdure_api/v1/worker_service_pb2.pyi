@@ -58,6 +58,7 @@ class PollTasksRequest(_message.Message):
     MAX_WORKFLOW_TASKS_FIELD_NUMBER: _builtins.int
     MAX_ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_NAME_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     task_queue: _builtins.str
     worker_id: _builtins.bytes
@@ -70,6 +71,8 @@ class PollTasksRequest(_message.Message):
     """0: none wanted"""
     timeout_ms: _builtins.int
     """60,000; at most that"""
+    deployment_name: _builtins.str
+    """with build_id the worker's version; empty: of none"""
     def __init__(
         self,
         *,
@@ -81,10 +84,11 @@ class PollTasksRequest(_message.Message):
         max_workflow_tasks: _builtins.int = ...,
         max_activity_tasks: _builtins.int = ...,
         timeout_ms: _builtins.int = ...,
+        deployment_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "deployment_name", b"deployment_name", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1033,10 +1037,13 @@ class WorkflowTaskSuccess(_message.Message):
     CACHED_FIELD_NUMBER: _builtins.int
     FORCE_NEW_TASK_FIELD_NUMBER: _builtins.int
     WAKE_RULES_FIELD_NUMBER: _builtins.int
+    VERSIONING_BEHAVIOR_FIELD_NUMBER: _builtins.int
     cached: _builtins.bool
     """the worker keeps the run in memory: send it the next task with new events only"""
     force_new_task: _builtins.bool
     """it is not done (a local activity runs on): the next task at once"""
+    versioning_behavior: _common_pb2.VersioningBehavior.ValueType
+    """as the code declares; of workers with a version"""
     @_builtins.property
     def commands(self) -> _containers.RepeatedCompositeFieldContainer[Global___Command]: ...
     @_builtins.property
@@ -1050,10 +1057,11 @@ class WorkflowTaskSuccess(_message.Message):
         cached: _builtins.bool = ...,
         force_new_task: _builtins.bool = ...,
         wake_rules: _abc.Iterable[_event_pb2.WakeRule] | None = ...,
+        versioning_behavior: _common_pb2.VersioningBehavior.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "commands", b"commands", "force_new_task", b"force_new_task", "wake_rules", b"wake_rules"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached", b"cached", "commands", b"commands", "force_new_task", b"force_new_task", "versioning_behavior", b"versioning_behavior", "wake_rules", b"wake_rules"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1217,6 +1225,7 @@ class CompleteTasksRequest(_message.Message):
     TASK_QUEUE_FIELD_NUMBER: _builtins.int
     MAX_WORKFLOW_TASKS_FIELD_NUMBER: _builtins.int
     MAX_ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_NAME_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     worker_id: _builtins.bytes
     identity: _builtins.str
@@ -1227,6 +1236,8 @@ class CompleteTasksRequest(_message.Message):
     """0: none wanted"""
     max_activity_tasks: _builtins.int
     """0: none wanted"""
+    deployment_name: _builtins.str
+    """as in polls"""
     @_builtins.property
     def completions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskCompletion]: ...
     def __init__(
@@ -1240,10 +1251,11 @@ class CompleteTasksRequest(_message.Message):
         task_queue: _builtins.str = ...,
         max_workflow_tasks: _builtins.int = ...,
         max_activity_tasks: _builtins.int = ...,
+        deployment_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "completions", b"completions", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "task_queue", b"task_queue", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "completions", b"completions", "deployment_name", b"deployment_name", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "task_queue", b"task_queue", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

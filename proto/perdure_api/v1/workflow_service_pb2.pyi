@@ -228,6 +228,7 @@ class StartWorkflowRequest(_message.Message):
     STATIC_DETAILS_FIELD_NUMBER: _builtins.int
     CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
     SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    VERSIONING_OVERRIDE_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     workflow_type: _builtins.str
@@ -262,6 +263,10 @@ class StartWorkflowRequest(_message.Message):
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     @_builtins.property
     def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]: ...
+    @_builtins.property
+    def versioning_override(self) -> _common_pb2.Versioning:
+        """instead of the behaviour that its code declares"""
+
     def __init__(
         self,
         *,
@@ -287,10 +292,11 @@ class StartWorkflowRequest(_message.Message):
         static_details: _builtins.bytes = ...,
         cron_schedule: _builtins.str = ...,
         search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        versioning_override: _common_pb2.Versioning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy", "versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_conflict_policy", b"id_conflict_policy", "id_reuse_policy", b"id_reuse_policy", "identity", b"identity", "input", b"input", "memo", b"memo", "namespace", b"namespace", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cron_schedule", b"cron_schedule", "execution_timeout_ms", b"execution_timeout_ms", "header", b"header", "id_conflict_policy", b"id_conflict_policy", "id_reuse_policy", b"id_reuse_policy", "identity", b"identity", "input", b"input", "memo", b"memo", "namespace", b"namespace", "priority", b"priority", "request_id", b"request_id", "retry_policy", b"retry_policy", "run_id", b"run_id", "run_timeout_ms", b"run_timeout_ms", "search_attributes", b"search_attributes", "start_delay_ms", b"start_delay_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_queue", b"task_queue", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -685,6 +691,7 @@ class DescribeWorkflowResponse(_message.Message):
     CRON_SCHEDULE_FIELD_NUMBER: _builtins.int
     FIRST_TASK_TIME_US_FIELD_NUMBER: _builtins.int
     EXECUTION_DEADLINE_US_FIELD_NUMBER: _builtins.int
+    VERSIONING_OVERRIDE_FIELD_NUMBER: _builtins.int
     PAUSE_TIME_US_FIELD_NUMBER: _builtins.int
     PAUSE_IDENTITY_FIELD_NUMBER: _builtins.int
     PAUSE_REASON_FIELD_NUMBER: _builtins.int
@@ -739,6 +746,8 @@ class DescribeWorkflowResponse(_message.Message):
     @_builtins.property
     def pending_workflow_task(self) -> Global___PendingWorkflowTaskInfo: ...
     @_builtins.property
+    def versioning_override(self) -> _common_pb2.Versioning: ...
+    @_builtins.property
     def pending_children(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingChildInfo]: ...
     def __init__(
         self,
@@ -759,6 +768,7 @@ class DescribeWorkflowResponse(_message.Message):
         cron_schedule: _builtins.str = ...,
         first_task_time_us: _builtins.int = ...,
         execution_deadline_us: _builtins.int = ...,
+        versioning_override: _common_pb2.Versioning | None = ...,
         pause_time_us: _builtins.int = ...,
         pause_identity: _builtins.str = ...,
         pause_reason: _builtins.str = ...,
@@ -771,9 +781,9 @@ class DescribeWorkflowResponse(_message.Message):
         root_workflow_id: _builtins.str = ...,
         root_run_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task", "versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "original_run_id", b"original_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "reset_from_run_id", b"reset_from_run_id", "reset_run_id", b"reset_run_id", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "original_run_id", b"original_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "reset_from_run_id", b"reset_from_run_id", "reset_run_id", b"reset_run_id", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -828,6 +838,7 @@ class WorkflowInfo(_message.Message):
     STUCK_FIELD_NUMBER: _builtins.int
     STUCK_REASON_FIELD_NUMBER: _builtins.int
     SEARCH_ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    VERSIONING_FIELD_NUMBER: _builtins.int
     workflow_id: _builtins.str
     run_id: _builtins.str
     workflow_type: _builtins.str
@@ -846,6 +857,10 @@ class WorkflowInfo(_message.Message):
     def search_attributes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.SearchAttribute]:
         """by name"""
 
+    @_builtins.property
+    def versioning(self) -> _common_pb2.Versioning:
+        """not set: no version has run it"""
+
     def __init__(
         self,
         *,
@@ -862,10 +877,11 @@ class WorkflowInfo(_message.Message):
         stuck: _builtins.bool = ...,
         stuck_reason: _builtins.str = ...,
         search_attributes: _abc.Iterable[_common_pb2.SearchAttribute] | None = ...,
+        versioning: _common_pb2.Versioning | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["versioning", b"versioning"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time_us", b"close_time_us", "history_events", b"history_events", "history_size_bytes", b"history_size_bytes", "memo", b"memo", "run_id", b"run_id", "search_attributes", b"search_attributes", "start_time_us", b"start_time_us", "status", b"status", "stuck", b"stuck", "stuck_reason", b"stuck_reason", "task_queue", b"task_queue", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time_us", b"close_time_us", "history_events", b"history_events", "history_size_bytes", b"history_size_bytes", "memo", b"memo", "run_id", b"run_id", "search_attributes", b"search_attributes", "start_time_us", b"start_time_us", "status", b"status", "stuck", b"stuck", "stuck_reason", b"stuck_reason", "task_queue", b"task_queue", "versioning", b"versioning", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

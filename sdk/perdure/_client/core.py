@@ -23,6 +23,7 @@ from perdure._wire.retry import retry_delay_s
 from perdure._wire.run_service import RunService
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import UpdateService
+from perdure._wire.version_service import VersionService
 from perdure._wire.workflow_service import WorkflowService
 from perdure.converter import DataConverter, Payload, PayloadConverter
 from perdure.errors import PayloadDecodeError, RPCError, RPCStatusCode
@@ -62,6 +63,7 @@ class ClientCore:
         self.plugins: Sequence[Any] = ()  # `perdure.client.Plugin`s, which its workers ask too
         self.workflow_service = WorkflowService(connection, edge)
         self.operator_service = OperatorService(connection)
+        self.version_service = VersionService(connection)
         self.update_service = UpdateService(connection, edge)
         self.activity_service = ActivityService(connection, edge)
         self.audit_service = AuditService(connection)

@@ -24,6 +24,7 @@ from perdure.common import (
     RetryPolicy,
     SearchAttributePair,
     TypedSearchAttributes,
+    VersioningOverride,
     WorkflowIdConflictPolicy,
     WorkflowIdReusePolicy,
     WorkflowStatus,
@@ -82,6 +83,7 @@ class UpdateWithStartStartWorkflowInput:
     static_details: str | None = None
     rpc_timeout: timedelta | None = None
     search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None
+    versioning_override: VersioningOverride | None = None
 
 
 @dataclass(kw_only=True)

@@ -8,10 +8,11 @@ from perdure._client.activity_operations import ActivityOperations
 from perdure._client.audit_operations import AuditOperations
 from perdure._client.batch_operations import BatchOperations
 from perdure._client.core import ClientCore
+from perdure._client.version_operations import VersionOperations
 from perdure._wire.operator_service import ClusterInfo, NamespaceInfo, TaskQueueInfo
 
 
-class Operator(ActivityOperations, BatchOperations, AuditOperations):
+class Operator(ActivityOperations, BatchOperations, AuditOperations, VersionOperations):
     """What operators look at and change. Every method takes `rpc_timeout` and raises RPCError."""
 
     def __init__(self, core: ClientCore) -> None:

@@ -14,6 +14,7 @@ from perdure.common import (
     RetryPolicy,
     SearchAttributePair,
     TypedSearchAttributes,
+    VersioningOverride,
     WorkflowIdConflictPolicy,
     WorkflowIdReusePolicy,
     WorkflowStatus,
@@ -53,6 +54,8 @@ class StartOptions(TypedDict, total=False):
     rpc_timeout: timedelta | None
     search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None
     """What lists find it by. Not encrypted."""
+    versioning_override: VersioningOverride | None
+    """Instead of the versioning behaviour that its code says."""
 
 
 def arguments(arg: Any, args: Sequence[Any]) -> Sequence[Any]:
@@ -99,6 +102,7 @@ def build_start(
         static_details=_text(options.get("static_details"), converter),
         cron_schedule=options.get("cron_schedule", ""),
         search_attributes=_attributes(options.get("search_attributes")),
+        versioning_override=options.get("versioning_override"),
     )
 
 

@@ -204,4 +204,5 @@ def _options(input: interceptors.UpdateWithStartStartWorkflowInput) -> StartOpti
         "static_details": input.static_details,
         "rpc_timeout": input.rpc_timeout,
         "search_attributes": input.search_attributes,
+        "versioning_override": input.versioning_override,
     }

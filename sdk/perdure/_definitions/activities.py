@@ -38,6 +38,7 @@ class ActivityDefinition:
     version: int = 1
     cancel_raises: bool = True
     """In its thread, when it is not async."""
+    is_pure: bool = False
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         if self.is_dynamic:
@@ -52,6 +53,7 @@ class ActivityDefinition:
         dynamic: bool = False,
         version: int = 1,
         cancel_raises: bool = True,
+        pure: bool = False,
     ) -> None:
         """Raises TypeError for what cannot be an activity."""
         target = decorated
@@ -74,6 +76,7 @@ class ActivityDefinition:
             is_dynamic=dynamic,
             version=version,
             cancel_raises=cancel_raises,
+            is_pure=pure,
         )
         if version > 1:
             VERSIONED_NAMES.add(definition.name)

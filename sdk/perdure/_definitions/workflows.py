@@ -18,6 +18,7 @@ from perdure._definitions.signature import (
 )
 from perdure._definitions.updates import UpdateDefinition, update_handlers
 from perdure._payload import Payload
+from perdure._versioning import VersioningBehavior
 from perdure.common import RawValue
 from perdure.converter import PayloadConverter
 
@@ -40,6 +41,7 @@ class WorkflowDefinition:
     failure_exception_types: tuple[type[BaseException], ...]
     updates: dict[str, UpdateDefinition]  # the dynamic one: ""
     dynamic: bool = False
+    versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         """Raises PayloadDecodeError."""
@@ -92,6 +94,7 @@ def define_workflow(
     failure_exception_types: Sequence[type[BaseException]],
     *,
     dynamic: bool = False,
+    versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED,
 ) -> None:
     """Raises TypeError, with the reason, for a class that cannot be a workflow."""
     runs = [member for _, member in members(cls) if hasattr(member, _RUN)]
@@ -118,6 +121,7 @@ def define_workflow(
         failure_exception_types=tuple(failure_exception_types),
         updates=update_handlers(cls),
         dynamic=dynamic,
+        versioning_behavior=VersioningBehavior(versioning_behavior),
     )
     set_workflow_definition(cls, definition)
     setattr(run, _WORKFLOW, definition)

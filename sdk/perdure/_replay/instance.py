@@ -51,6 +51,7 @@ class WorkflowInstance:
 
     __slots__ = (
         "_accepted",
+        "_behavior",
         "_broken",
         "_evicted",
         "_last_event_id",
@@ -60,6 +61,7 @@ class WorkflowInstance:
         "_started",
         "_task",
         "_unseen",
+        "_version",
     )
 
     def __init__(
@@ -72,14 +74,19 @@ class WorkflowInstance:
         failure_exception_types: tuple[type[BaseException], ...] = (),
         newest_activities: Mapping[str, int] = NO_VERSIONS,
         interception: Interception | None = None,
+        version: tuple[str, str] = ("", ""),
+        versioning_behavior: int = 0,
     ) -> None:
-        """`newest_activities`: by name, those of whose versions the newest is not the first."""
+        """`newest_activities`: by name, those of whose versions the newest is not the first.
+        `version`: the worker's deployment and build."""
         self._run = WorkflowRun(
             definition, data_converter.payload_converter, namespace, failure_exception_types
         )
         self._run.loop.guarded = guarded
         self._run.newest_activities = newest_activities
         self._run.interception = interception
+        self._version = version
+        self._behavior = versioning_behavior
         self._unseen: list[Event] = []  # what happened, and the code has not been told
         self._started: WorkflowTaskStarted | None = None  # neither completed nor failed
         self._task: Task | None = None  # whose events are being taken
@@ -202,6 +209,7 @@ class WorkflowInstance:
         if task.query_only or self._started is None:
             return
         self._run.replaying = False
+        self._run.version = self._version
         self._run_task(self._started, task.updates)
 
     def _finish(self, task: Task, *, yields: bool = False) -> TaskSuccess:
@@ -226,7 +234,11 @@ class WorkflowInstance:
         rules = () if task.query_only or self.is_closed else run.fan_outs.rules()
         if run.afterwards is None:
             return TaskSuccess(
-                commands=commands, query_results=results, wake_rules=rules, local=local
+                commands=commands,
+                query_results=results,
+                wake_rules=rules,
+                local=local,
+                versioning_behavior=self._behavior,
             )
         afterwards, run.afterwards = run.afterwards, None
         return TaskSuccess(
@@ -234,6 +246,7 @@ class WorkflowInstance:
             query_results=results,
             wake_rules=rules,
             local=local,
+            versioning_behavior=self._behavior,
             afterwards=afterwards,
         )
 
@@ -248,18 +261,19 @@ class WorkflowInstance:
             self._unseen.append(event)
         elif isinstance(event, WorkflowTaskStarted):
             self._started = event
-        elif kind is WorkflowTaskCompleted:
-            self._complete()
+        elif isinstance(event, WorkflowTaskCompleted):
+            self._complete(event)
         elif isinstance(event, WorkflowTaskFailedOrTimedOut):
             self._started = None
             if event.new_run_id:
                 self._run.begin_anew(event.new_run_id)
 
-    def _complete(self) -> None:
+    def _complete(self, event: WorkflowTaskCompleted) -> None:
         if self._started is None:
             raise HistoryError(f"event {self._last_event_id} completes a task that did not start")
         if self._started.event_id != self._ran_event_id:
             self._run.completed_event_id = self._last_event_id
+            self._run.version = (event.deployment_name, event.build_id)
             self._run_task(self._started, self._accepted_by(self._last_event_id))
             self._run.ledger.seal()
         self._run.ledger.confirm()
@@ -330,7 +344,11 @@ class WorkflowInstance:
         refused = [refuse(query, error, run) for query in task.queries]
         if isinstance(error, run.failure_types) and not task.query_only:
             # As the user wants it: what replay found cannot be told to the code, so it ends here.
-            return TaskSuccess(commands=[FailWorkflow(failure=failure)], query_results=refused)
+            return TaskSuccess(
+                commands=[FailWorkflow(failure=failure)],
+                query_results=refused,
+                versioning_behavior=self._behavior,
+            )
         cause = defect_cause(error) or WORKER_FAILURE
         return TaskFailure(cause=cause, failure=failure, query_results=refused)
 

@@ -108,6 +108,7 @@ class Ledger:
         self._made: list[Entry] = []
         self._unconfirmed: list[Entry] = []
         self._expected: list[Entry] = []  # in reverse: the next one is the last
+        self.observe: Callable[[Event, Entry], None] | None = None  # of each event with its command
 
     def add(self, command: Command, machine: Described | None) -> Entry:
         entry = Entry(command, machine, call_site(BOUNDARY))
@@ -141,6 +142,8 @@ class Ledger:
         entry = self._expected[-1]
         if not _agree(entry.command, event):
             _raise(event, f"the workflow's code did {_describe(entry.command)}", entry.site)
+        if self.observe is not None:
+            self.observe(event, entry)
         return self._expected.pop()
 
     def expects(self, event: Event) -> bool:

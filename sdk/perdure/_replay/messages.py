@@ -70,6 +70,7 @@ class WorkflowTaskStarted(Event, frozen=True, kw_only=True):
 
 class WorkflowTaskCompleted(Event, frozen=True, kw_only=True):
     build_id: str
+    deployment_name: str = ""
 
 
 class WorkflowTaskFailedOrTimedOut(Event, frozen=True, kw_only=True):
@@ -377,6 +378,7 @@ class TaskSuccess(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     local: LocalWork | None = None  # None: no local activities are in play
     afterwards: Sequence[Callable[[], None]] = ()
     """What interceptors want done once the engine has taken this: not here, and never on replay."""
+    versioning_behavior: int = 0  # of workers with a version; the numbers are the wire's
 
 
 class TaskFailure(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -135,6 +135,7 @@ class WorkflowRun:
         "timers",
         "upcoming",
         "updates",
+        "version",
         "workflow",
     )
 
@@ -149,6 +150,10 @@ class WorkflowRun:
         self.failure_types = definition.failure_exception_types + failure_types
         self.converter = converter
         self.namespace = namespace
+        self.version: tuple[str, str] = (
+            "",
+            "",
+        )  # deployment and build that run, or ran, the present workflow task
         self.loop = DeterministicLoop(self)  # type: ignore[abstract]  # the rest is never called
         self.ledger = Ledger(self.where_it_waits)
         self.completion = CompletionMachine()

@@ -16,10 +16,12 @@ from perdure._wire.payloads import (
 )
 from perdure._wire.policies import retry_policy_to_message
 from perdure._wire.search_attributes import attributes_to_fields
+from perdure._wire.version_service import override_message
 from perdure._wire.workflow_info import WorkflowExecutionDescription, description_from_message
 from perdure.common import (
     RetryPolicy,
     TypedSearchAttributes,
+    VersioningOverride,
     WorkflowIdConflictPolicy,
     WorkflowIdReusePolicy,
 )
@@ -112,6 +114,7 @@ class Start:
     static_details: Payload | None
     cron_schedule: str = ""
     search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
+    versioning_override: VersioningOverride | None = None
 
 
 def start_workflow(start: Start) -> Call[StartedRun]:
@@ -248,6 +251,7 @@ def start_fields(start: Start) -> dict[str, Any]:
         "search_attributes": attributes_to_fields(start.search_attributes)
         if start.search_attributes
         else (),
+        "versioning_override": override_message(start.versioning_override),
     }
 
 

@@ -38,6 +38,8 @@ def workflow_task_success(
     }
     if force_new_task:
         fields["force_new_task"] = True
+    if success.versioning_behavior:
+        fields["versioning_behavior"] = success.versioning_behavior
     if success.wake_rules:
         fields["wake_rules"] = [msgspec.structs.asdict(rule) for rule in success.wake_rules]
     return Completion(

@@ -77,7 +77,10 @@ def _workflow_task_started(event_id: int, time_us: int, message: Any) -> replay.
 
 def _workflow_task_completed(event_id: int, time_us: int, message: Any) -> replay.Event:
     return replay.WorkflowTaskCompleted(
-        event_id=event_id, time_us=time_us, build_id=message.build_id
+        event_id=event_id,
+        time_us=time_us,
+        build_id=message.build_id,
+        deployment_name=message.deployment_name,
     )
 
 

@@ -37,6 +37,8 @@ class WorkerIdentity:
     worker_id: bytes
     identity: str
     build_id: str
+    deployment_name: str = ""
+    """Empty: it takes the tasks that go to no version."""
 
 
 class WorkerService:
@@ -66,6 +68,7 @@ class WorkerService:
             max_workflow_tasks=max_workflow_tasks,
             max_activity_tasks=max_activity_tasks,
             timeout_ms=POLL_TIMEOUT_MS,
+            deployment_name=who.deployment_name,
         )
         timeout_s = POLL_TIMEOUT_MS / 1000 + _ANSWER_TIME_S
         try:
@@ -176,5 +179,6 @@ def _complete_request(
         worker_id=identity.worker_id,
         identity=identity.identity,
         build_id=identity.build_id,
+        deployment_name=identity.deployment_name,
         completions=[completion.message for completion in completions],
     )

@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
+from perdure._versioning import WorkflowVersioningInfo
 from perdure._wire.activity_service import options_from_message
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us, instant_to_us
 from perdure._wire.search_attributes import attributes_from_messages
+from perdure._wire.version_service import versioning_from_message
 from perdure.common import ActivityOptionsUpdate, TypedSearchAttributes, WorkflowStatus
 from perdure.converter import Payload
 from perdure.errors import FailureInfo
@@ -40,6 +42,8 @@ class WorkflowExecution:
     """Its workflow task has failed 5 times or more in a row."""
     stuck_reason: str
     typed_search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
+    versioning_info: WorkflowVersioningInfo | None = None
+    """None: no version of workers has run it."""
 
 
 class PendingActivityState(IntEnum):
@@ -252,6 +256,9 @@ def _execution_fields(message: pb.WorkflowInfo, decode: Callable[[Payload], Any]
         "stuck": message.stuck,
         "stuck_reason": message.stuck_reason,
         "typed_search_attributes": attributes_from_messages(message.search_attributes),
+        "versioning_info": versioning_from_message(message.versioning)
+        if message.HasField("versioning")
+        else None,
     }
 
 

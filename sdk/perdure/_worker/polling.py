@@ -38,6 +38,10 @@ _FATAL = frozenset(
 )
 
 
+# This version of the workers is never to get a task again.
+_REASON_RETIRED = "VERSION_RETIRED"
+
+
 class PollDoor(Protocol):
     def poll_tasks(
         self, max_workflow_tasks: int, max_activity_tasks: int
@@ -118,6 +122,8 @@ class Poller:
                 failures = 0
             except RPCError as error:
                 if error.status in _FATAL and error.reason != REASON_MOVED:
+                    raise
+                if error.reason == _REASON_RETIRED:
                     raise
                 failures += 1
                 if failures == 1:

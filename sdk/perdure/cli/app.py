@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from typing import Annotated
 
 import typer
 
-from perdure.cli import activity, audit, batch, bench, demo, entity, namespace, workflow
+from perdure.cli import (
+    activity,
+    audit,
+    batch,
+    bench,
+    contract,
+    demo,
+    entity,
+    namespace,
+    version,
+    workflow,
+)
 from perdure.cli.engine import RootGroup, add_engine_commands
 from perdure.cli.errors import ExitCode
-from perdure.cli.output import Output
-from perdure.cli.settings import OutputFormat
+from perdure.cli.version import perdure_version
 
 HELP = (
     "Perdure runs workflows that must finish.\n\n"
@@ -44,7 +51,7 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[
+    show_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
     ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours.")] = False,
@@ -60,30 +67,11 @@ app.add_typer(activity.app)
 app.add_typer(batch.app)
 app.add_typer(audit.app)
 app.add_typer(entity.app)
+app.add_typer(version.app)
+app.add_typer(contract.app)
 add_engine_commands(app)
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
-
-
-@app.command("version")
-def version_command(
-    output: Annotated[
-        OutputFormat, typer.Option("--output", "-o", help="How it is printed.")
-    ] = OutputFormat.TABLE,
-) -> None:
-    """Show the versions of Perdure and of Python."""
-    found = {"perdure": perdure_version(), "python": platform.python_version()}
-    if output is OutputFormat.JSON:
-        Output(output, color=False).document(found)
-    else:
-        print(f"perdure {found['perdure']} (Python {found['python']})")
-
-
-def perdure_version() -> str:
-    try:
-        return installed_version("perdure")
-    except PackageNotFoundError:
-        return "unknown"  # run from a checkout that is not installed
 
 
 def main() -> None:

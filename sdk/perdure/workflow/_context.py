@@ -22,6 +22,7 @@ from perdure.common import (
     RetryPolicy,
     SearchAttributeUpdate,
     TypedSearchAttributes,
+    WorkerDeploymentVersion,
 )
 
 _T = TypeVar("_T")
@@ -81,6 +82,15 @@ class Info:
 
     def is_continue_as_new_suggested(self) -> bool:
         return current_run().suggest_continue_as_new
+
+    def get_current_build_id(self) -> str:
+        """Of the worker that runs, or ran, the present workflow task."""
+        return current_run().version[1]
+
+    def get_current_deployment_version(self) -> WorkerDeploymentVersion | None:
+        """The same, with its deployment; None: the worker takes tasks of no version."""
+        deployment_name, build_id = current_run().version
+        return WorkerDeploymentVersion(deployment_name, build_id) if deployment_name else None
 
 
 def info() -> Info:

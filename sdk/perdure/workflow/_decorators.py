@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from perdure import _definitions
 from perdure._definitions import HandlerUnfinishedPolicy
+from perdure.common import VersioningBehavior
 
 _Class = TypeVar("_Class", bound=type)
 _Run = TypeVar("_Run", bound=Callable[..., Awaitable[Any]])
@@ -40,6 +41,7 @@ def defn(
     name: str | None = None,
     dynamic: bool = False,
     failure_exception_types: Sequence[type[BaseException]] = (),
+    versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED,
 ) -> Callable[[_Class], _Class]: ...
 
 
@@ -50,6 +52,7 @@ def defn(
     name: str | None = None,
     dynamic: bool = False,
     failure_exception_types: Sequence[type[BaseException]] = (),
+    versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED,
 ) -> Any:
     """Makes a class a workflow; its type is the class's name unless `name` says otherwise.
 
@@ -57,11 +60,19 @@ def defn(
     takes one `Sequence[RawValue]`, and `info().workflow_type` is what was asked for.
     `failure_exception_types` are exceptions that fail the run although they are of a kind that
     only fails the workflow task and has it retried (NondeterminismError, PayloadDecodeError, …).
+    `versioning_behavior` says what becomes of its runs when another version of the worker becomes
+    current; workers with a version need it, of the workflow or by default.
     Raises TypeError, with the reason, for a class that cannot be a workflow.
     """
 
     def decorate(decorated: type) -> type:
-        _definitions.define_workflow(decorated, name, failure_exception_types, dynamic=dynamic)
+        _definitions.define_workflow(
+            decorated,
+            name,
+            failure_exception_types,
+            dynamic=dynamic,
+            versioning_behavior=versioning_behavior,
+        )
         return decorated
 
     return decorate if cls is None else decorate(cls)

@@ -190,6 +190,8 @@ def _has_seen_all(events: list[ev.Event]) -> bool:
             return True
         if isinstance(event, (ev.WorkflowExecutionPaused, ev.WorkflowExecutionUnpaused)):
             continue  # they are no concern of its code
+        if isinstance(event, ev.WorkflowExecutionOptionsUpdated):
+            continue  # it is nothing to the code
         if not hasattr(event, "workflow_task_completed_event_id"):
             return False
     return False

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.unit.core.saved import CODEC, Saved
 
-from perdure_engine.core.search_attributes import from_json
-from perdure_engine.core.state import RunState
+from perdure_engine.core.search_attributes import from_json, split_versioning
+from perdure_engine.core.state import RunState, versioning_of
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.history.loading import restore
 
@@ -38,6 +38,8 @@ FOLDED = {
     "children": "history",
     "externals": "history",
     "paused": "history",
+    "versioning": "history",
+    "versioning_override": "history",
 }
 RUN = {
     "folded": "history",
@@ -74,6 +76,7 @@ TASK = {
     "version": "rows",
     "handout": "memory",
     "aside": "rows",
+    "pinned": "rows",
 }
 TIMER = {
     "kind": "head",
@@ -114,7 +117,9 @@ def assert_rows(state: RunState, saved: Saved) -> None:
     assert saved.live_timers(state.run_id).keys() == timers
     listed, _ = from_json(saved.visibility[state.run_id].attrs)
     attributes = sorted(state.folded.search_attributes, key=lambda attribute: attribute.name)
-    assert list(listed) == attributes, "invariant 64: lists say what history says"
+    own, versioning = split_versioning(listed)
+    assert list(own) == attributes, "invariant 64: lists say what history says"
+    assert versioning == versioning_of(state.folded), "invariant 64: of versions too"
 
 
 def unsaved_start(record: TaskRecord) -> bool:

@@ -35,6 +35,7 @@ from tests.unit.core.scenario import (
     done,
     failed,
     frozen,
+    options,
     pause,
     put_back,
     reject,
@@ -67,6 +68,7 @@ from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskKind, TaskState, TimerKind
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.versions import Behavior, Versioning
 
 LIMITS = RunLimits(
     history_events_max=45,
@@ -144,7 +146,14 @@ WORKER = (
     "handed over",
     "checkpoint",
 )
-OPERATOR = ("pause", "unpause", "hold the run", "let it go", "reset")
+OPERATOR = ("pause", "unpause", "hold the run", "let it go", "reset", "move")
+# What workers of a version say of the run, and what an operator says instead.
+VERSIONS = (
+    None,
+    Versioning(Behavior.PINNED, "shop", "1"),
+    Versioning(Behavior.AUTO_UPGRADE, "shop", "2"),
+    Versioning(Behavior.PINNED, "shop", "2"),
+)
 WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings a run forward
     "take": 8,
     "activity failed": 4,
@@ -160,6 +169,7 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "handed over": 2,
     "checkpoint": 1,
     "pause": 1,
+    "move": 1,
     "unpause": 2,
     "hold the run": 1,
     "let it go": 2,
@@ -173,6 +183,20 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "timer": 5,
     "workflow completed": 6,
 }
+
+
+def by_version(intent: intents.CompleteWorkflowTask, which: int) -> intents.CompleteWorkflowTask:
+    versioning = VERSIONS[which % len(VERSIONS)]
+    if versioning is None:
+        return intent
+    return msgspec.structs.replace(
+        intent,
+        behavior=versioning.behavior,
+        deployment_name=versioning.deployment_name,
+        build_id=versioning.build_id,
+    )
+
+
 ACTIONS = [what for what, weight in WEIGHTS.items() for _ in range(weight)]
 
 
@@ -293,7 +317,8 @@ class RunMachine(RuleBasedStateMachine):
                 listed = [self.command(one) for one in asked] + self.verdicts(token, back)
                 if self.steps_left <= 0 and back % 2 == 0:
                     listed.append((COMPLETE, FAIL, CANCEL, continue_as_new())[back // 2])
-                self.report(done(token, *listed, cached=hold), token, hold)
+                intent = by_version(done(token, *listed, cached=hold), back)
+                self.report(intent, token, hold)
             case "workflow failed":
                 self.report(task_failed(token), token, hold)
             case "activity completed":
@@ -318,6 +343,9 @@ class RunMachine(RuleBasedStateMachine):
     # ---- operators
 
     def an_operator_asks(self, what: str, which: int, hold: bool) -> None:
+        if what == "move":
+            self.do(options(60 + which, VERSIONS[which % 4]), hold)
+            return
         match what:
             case "reset":
                 self.reset(which)

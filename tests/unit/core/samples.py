@@ -29,6 +29,7 @@ from perdure_engine.core.transitions import (
     TimerPhase,
     WorkflowTaskPhase,
 )
+from perdure_engine.core.versions import Behavior, Versioning
 
 TIME_US = 1_800_000_000_123_456
 NAMESPACE = bytes(range(16))
@@ -102,6 +103,8 @@ STARTED = ev.WorkflowExecutionStarted(
     parent=Parent("parent-1", REQUEST, 5, "root-1", HASH[:16]),
     original_run_id=REQUEST,
     reset_from_run_id=RUN,
+    versioning_override=Versioning(Behavior.PINNED, "orders", "build-2"),
+    inherited_version=Versioning(Behavior.PINNED, "orders", "build-1"),
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -161,7 +164,15 @@ EVENTS: list[ev.Event] = [
     ev.WorkflowTaskScheduled(2, TIME_US, "orders", 10_000, 3),
     ev.WorkflowTaskStarted(3, TIME_US, 2, "worker-1@host", 65_537, True),
     ev.WorkflowTaskCompleted(
-        4, TIME_US, 2, 3, "worker-1@host", "build-1", (WakeRule(["1", "2"], 3, 2, 1),)
+        4,
+        TIME_US,
+        2,
+        3,
+        "worker-1@host",
+        "build-1",
+        (WakeRule(["1", "2"], 3, 2, 1),),
+        "orders",
+        Behavior.AUTO_UPGRADE,
     ),
     ev.WorkflowTaskTimedOut(4, TIME_US, 2, 3, TimeoutType.START_TO_CLOSE),
     ev.WorkflowTaskFailed(
@@ -242,6 +253,9 @@ EVENTS: list[ev.Event] = [
     out.ExternalWorkflowExecutionSignaled(7, TIME_US, 6, "order-18", RUN),
     PAUSED,
     ev.WorkflowExecutionUnpaused(6, TIME_US, "repaired", "cli@host", REQUEST, HASH),
+    ev.WorkflowExecutionOptionsUpdated(
+        9, TIME_US, Versioning(Behavior.PINNED, "orders", "build-2"), "operator@host", REQUEST, HASH
+    ),
 ]
 
 HEAD = Head(
@@ -277,6 +291,7 @@ TASK = TaskPayload(
         TIME_US + 2,
         TIME_US + 3,
     ),
+    pinned="orders.build-1",
 )
 # What a record holds of another type is in the form that every version has read.
 FIRST_OF_A_CHAIN = msgspec.structs.replace(
@@ -292,6 +307,8 @@ FIRST_OF_A_CHAIN = msgspec.structs.replace(
     parent=None,
     original_run_id=b"",
     reset_from_run_id=b"",
+    versioning_override=None,
+    inherited_version=None,
 )
 FOLDED = Folded(
     FIRST_OF_A_CHAIN,
@@ -325,6 +342,8 @@ FOLDED = Folded(
     children={5: Child(CHILD_INITIATED, ChildPhase.STARTED, RUN, 6)},
     externals={6: SIGNAL_INITIATED, 7: msgspec.structs.replace(CANCEL_INITIATED, event_id=7)},
     paused=PAUSED,
+    versioning=Versioning(Behavior.AUTO_UPGRADE, "orders", "build-1"),
+    versioning_override=Versioning(Behavior.PINNED, "orders", "build-2"),
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)

@@ -37,6 +37,7 @@ from perdure_engine.core.replies import Reply
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState, TimerKind
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.versions import Versioning
 from perdure_engine.history import rows
 from perdure_engine.ports.rows import ROW_GONE, TaskRow, TimerRow
 
@@ -106,6 +107,19 @@ def update(update_id: str = "u-1", **changes: Any) -> intents.UpdateWorkflow:
 def cancel(number: int = 200, **changes: Any) -> intents.CancelWorkflow:
     fields: dict[str, Any] = {"body_hash": b"cancel", "reason": "no longer wanted"}
     return intents.CancelWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        run_id=b"",
+        request_id=request_id(number),
+        **(fields | changes),
+    )
+
+
+def options(
+    number: int, override: Versioning | None, **changes: Any
+) -> intents.UpdateWorkflowOptions:
+    fields: dict[str, Any] = {"body_hash": b"hash", "versioning_override": override}
+    return intents.UpdateWorkflowOptions(
         namespace_id=NAMESPACE,
         workflow_id=WORKFLOW_ID,
         run_id=b"",

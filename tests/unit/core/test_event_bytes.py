@@ -158,6 +158,7 @@ def test_the_type_numbers_are_those_of_temporal() -> None:
         (39, "EXTERNAL_WORKFLOW_EXECUTION_SIGNALED"),
         (58, "WORKFLOW_EXECUTION_PAUSED"),
         (59, "WORKFLOW_EXECUTION_UNPAUSED"),
+        (54, "WORKFLOW_EXECUTION_OPTIONS_UPDATED"),
     ]
 
 

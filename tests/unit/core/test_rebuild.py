@@ -127,6 +127,7 @@ OTHER: dict[str, Any] = {
     "progress_version": 99,
     "ready_us": 99,
     "aside": Aside(reset=True),
+    "pinned": "other.build",
     "next_attempt_us": 99,
     "reference": 99,
     "wake_us": 99,

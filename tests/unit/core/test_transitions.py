@@ -171,6 +171,9 @@ EVENT: dict[E, Make] = {
     E.WORKFLOW_EXECUTION_UNPAUSED: lambda n: ev.WorkflowExecutionUnpaused(
         n, TIME_US, "", "", b"u", b"h"
     ),
+    E.WORKFLOW_EXECUTION_OPTIONS_UPDATED: lambda n: ev.WorkflowExecutionOptionsUpdated(
+        n, TIME_US, None, "", b"request", b"hash"
+    ),
 }
 
 CHILD_OPENS = [E.START_CHILD_WORKFLOW_EXECUTION_INITIATED]

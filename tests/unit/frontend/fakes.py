@@ -16,6 +16,7 @@ from perdure_engine.core.intents import ClientIntent, StartWorkflow, WaitResult,
 from perdure_engine.core.replies import QueryAnswer, Reply, Started
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
+from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
@@ -31,6 +32,7 @@ from perdure_engine.ports.history import (
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import (
+    DeploymentRow,
     NamespaceRow,
     NodeRow,
     PageKey,
@@ -214,7 +216,9 @@ class FakeMatching:
         self.takers.append(taker)
         return taker
 
-    def has_pollers(self, namespace_id: bytes, queue: str, kind: TaskKind) -> bool:
+    def has_pollers(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
+    ) -> bool:
         return True
 
     def forget_worker(self, worker_id: bytes) -> None:
@@ -258,6 +262,23 @@ class FakeStore:
         self.audited: list[AuditRow | None] = []
         self.down = False
         self.broken: Exception | None = None
+
+        self.deployments: dict[tuple[bytes, str], DeploymentRow] = {}
+
+    async def list_deployments(self) -> list[DeploymentRow]:
+        self._check()
+        return list(self.deployments.values())
+
+    async def put_deployment(self, row: DeploymentRow) -> bool:
+        self._check()
+        stored = self.deployments.get((row.namespace_id, row.name))
+        if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
+            return False
+        token = row.conflict_token + 1
+        self.deployments[row.namespace_id, row.name] = msgspec.structs.replace(
+            row, conflict_token=token
+        )
+        return True
 
     def _check(self) -> None:
         if self.down:
@@ -368,6 +389,7 @@ class Room:
         self.namespaces = Namespaces(self.store, self.clock)
         self.operations = MemoryStore(lambda: 2_000_000)  # the audit log and the batch operations
         self.woken = 0
+        self.deployments = Deployments(self.store)
         self.frontend = Frontend(
             history=self.history,
             matching=self.matching,
@@ -384,6 +406,7 @@ class Room:
             ledger=InstallationLedger(self.operations),
             batches=self.operations,
             batch_begun=self._batch_begun,
+            deployments=self.deployments,
         )
 
     def _batch_begun(self) -> None:

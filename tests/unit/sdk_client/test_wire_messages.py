@@ -283,6 +283,10 @@ EVENTS: dict[str, tuple[object, replay.Event]] = {
         event_pb2.WorkflowExecutionUnpaused(reason="r"),
         replay.OtherEvent(event_id=7, time_us=8),
     ),
+    "workflow_execution_options_updated": (
+        event_pb2.WorkflowExecutionOptionsUpdated(identity="ops"),
+        replay.OtherEvent(event_id=7, time_us=8),
+    ),
 }
 
 

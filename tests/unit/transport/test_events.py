@@ -16,13 +16,15 @@ from perdure_engine.core.id_policies import IdReusePolicy
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.parents import Parent, ParentClosePolicy
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.versions import Behavior, Versioning
 from perdure_engine.transport.grpc.convert.events import ATTRIBUTES, event_message
 from perdure_engine.transport.grpc.convert.failures import failure_message
 from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
+from perdure_engine.transport.grpc.convert.versions import versioning_fields
 
 EVENT_TYPES = get_args(core.Event)
 # What the wire calls otherwise, and what it does not carry.
-RENAMED = {"history_bytes": "history_size_bytes"}
+RENAMED = {"history_bytes": "history_size_bytes", "behavior": "versioning_behavior"}
 INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us", "request_ids"}
 UUIDS = {
     "run_id",
@@ -62,6 +64,7 @@ def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
         IdReusePolicy: IdReusePolicy.REJECT_DUPLICATE,
         out.StartChildFailedCause: out.StartChildFailedCause.ALREADY_EXISTS,
         out.ExternalFailedCause: out.ExternalFailedCause.LIMIT,
+        Behavior: Behavior.AUTO_UPGRADE,
     }
     if field.name == "request_ids":
         return ()
@@ -75,6 +78,8 @@ def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
         return RetryPolicy(number, 3.0, number * 10, 4, ("E",))
     if WakeRule in get_args(field.type):
         return (WakeRule([f"activity {number}"], number, 2, 1),)
+    if Versioning in get_args(field.type):
+        return Versioning(Behavior.PINNED, f"deployment {number}", f"build {number}")
     assert Failure in (field.type, *get_args(field.type))
     return Failure(FailureKind.SERVER, f"failure {number}", non_retryable=True)
 
@@ -89,6 +94,8 @@ def on_the_wire(name: str, value: Any) -> Any:
         return uuid_text(value)
     if name == "search_attributes":
         return [pb.SearchAttribute(**fields) for fields in attribute_fields(value)]
+    if isinstance(value, Versioning):
+        return pb.Versioning(**versioning_fields(value))
     return failure_message(value) if isinstance(value, Failure) else value
 
 

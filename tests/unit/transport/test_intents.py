@@ -16,6 +16,7 @@ from perdure_engine.core.intents import (
 )
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
+from perdure_engine.core.versions import Behavior, Versioning
 from perdure_engine.transport.grpc.convert import intents
 
 REQUEST_ID = "123e4567-e89b-12d3-a456-426614174000"
@@ -72,6 +73,9 @@ def test_a_start_brings_every_field() -> None:
         static_details=b"details",
         cron_schedule="@hourly",
         search_attributes=[ATTRIBUTE],
+        versioning_override=common_pb2.Versioning(
+            behavior=1, deployment_name="orders", build_id="2"
+        ),
     )
     intent = converted(message)
 
@@ -102,6 +106,7 @@ def test_a_start_brings_every_field() -> None:
         static_details=b"details",
         cron_schedule="@hourly",
         search_attributes=(SearchAttribute("Region", AttributeType.KEYWORD, "eu"),),
+        versioning_override=Versioning(Behavior.PINNED, "orders", "2"),
     )
 
 

@@ -36,6 +36,7 @@ from perdure_engine.core.decide import (
     unpause_workflow,
     update_activity_options,
     update_workflow,
+    update_workflow_options,
 )
 from perdure_engine.core.decide.history_limit import enforce_history_limit
 from perdure_engine.core.draft import Draft
@@ -69,6 +70,7 @@ _DECIDE: dict[type, Callable[[Draft, Any], Reply]] = {
     intents.CloseChild: close_child.decide,
     intents.PauseWorkflow: pause_workflow.decide,
     intents.UnpauseWorkflow: unpause_workflow.decide,
+    intents.UpdateWorkflowOptions: update_workflow_options.decide,
 }
 
 

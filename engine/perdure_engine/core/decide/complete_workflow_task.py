@@ -52,6 +52,8 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
         _run_again(draft, intent)
         return
     scheduled_id, started_id = write_started(draft, intent.token.started_us, intent.identity)
+    folded = draft.state.folded
+    ran_on = folded.versioning
     completed_id, time_us = draft.stamp()
     draft.emit(
         ev.WorkflowTaskCompleted(
@@ -62,8 +64,12 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
             intent.identity,
             intent.build_id,
             intent.wake_rules,
+            intent.deployment_name,
+            intent.behavior,
         )
     )
+    if folded.versioning is not ran_on and folded.versioning != ran_on:
+        draft.listed = True
     draft.drop_task(WORKFLOW_TASK_KEY)
     draft.state.sticky_worker_id = intent.worker_id if intent.cached else b""
     for command in intent.commands:

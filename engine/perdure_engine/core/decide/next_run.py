@@ -20,8 +20,9 @@ from perdure_engine.core.events import Initiator, WorkflowExecutionSignaled
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.ids import next_run_id
 from perdure_engine.core.retry import next_attempt
-from perdure_engine.core.state import RunState, memo_of
+from perdure_engine.core.state import Folded, RunState, memo_of
 from perdure_engine.core.tasks import TimerKind
+from perdure_engine.core.versions import Behavior, Versioning
 
 TIMED_OUT = Failure(
     FailureKind.TIMEOUT, "workflow timed out", timeout_type=TimeoutType.START_TO_CLOSE
@@ -81,6 +82,8 @@ def continue_as_new(draft: Draft, command: cmd.ContinueAsNew, completed_id: int)
         "task_timeout_ms": command.task_timeout_ms or started.task_timeout_ms,
         "retry_policy": command.retry_policy or started.retry_policy,
     }
+    if changes["task_queue"] != started.task_queue:
+        changes["inherited_version"] = None  # nobody says that the version is served there
     following = _follow(draft, Initiator.WORKFLOW, 0, **changes)
     begun = following.state.folded.started
     event_id, time_us = draft.stamp()
@@ -194,6 +197,13 @@ def backoff_ms(next_us: int, now_us: int) -> int:
     return max(1, -((now_us - next_us) // 1000))
 
 
+def _inherited(folded: Folded, initiator: Initiator) -> Versioning | None:
+    """A run that is pinned by its code hands its version on; each time of a cron schedule chooses anew."""
+    if folded.versioning is None or initiator is Initiator.CRON_SCHEDULE:
+        return None
+    return folded.versioning if folded.versioning.behavior is Behavior.PINNED else None
+
+
 def _follow(
     draft: Draft, initiator: Initiator, delay_ms: int, unseen: Signals = (), **changes: Any
 ) -> Draft:
@@ -220,6 +230,8 @@ def _follow(
         "search_attributes": folded.search_attributes,  # as they are now
         "original_run_id": b"",  # its start is its own, also behind a run that was reset
         "reset_from_run_id": b"",
+        "versioning_override": folded.versioning_override,
+        "inherited_version": _inherited(folded, initiator),
     }
     event = msgspec.structs.replace(started, **(own | changes))
     admitted = draft.state.admitted

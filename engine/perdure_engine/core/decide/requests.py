@@ -11,6 +11,7 @@ from perdure_engine.core.errors import Code, Rejected, not_found
 from perdure_engine.core.events import (
     BufferedEvent,
     WorkflowExecutionCancelRequested,
+    WorkflowExecutionOptionsUpdated,
     WorkflowExecutionSignaled,
 )
 from perdure_engine.core.parents import ChildOf
@@ -50,7 +51,11 @@ def seen(draft: Draft, request_id: bytes, body_hash: bytes) -> bool:
 def _seen_in_buffer(buffered: list[BufferedEvent], request_id: bytes) -> bytes | None:
     for event in buffered:
         match event:
-            case WorkflowExecutionSignaled() | WorkflowExecutionCancelRequested():
+            case (
+                WorkflowExecutionSignaled()
+                | WorkflowExecutionCancelRequested()
+                | WorkflowExecutionOptionsUpdated()
+            ):
                 if event.request_id == request_id:
                     return event.body_hash
             case _:

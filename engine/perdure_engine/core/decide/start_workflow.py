@@ -143,6 +143,7 @@ def _begin(intent: StartWorkflow, env: Env, backoff_ms: int) -> Draft:
         first_task_backoff_ms=backoff_ms,
         search_attributes=intent.search_attributes,
         parent=intent.parent,
+        versioning_override=intent.versioning_override,
     )
     draft = next_run.begin_run(event, env, () if intent.signal is None else (_signaled(intent),))
     if intent.update is not None:

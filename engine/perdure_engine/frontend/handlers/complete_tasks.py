@@ -22,6 +22,7 @@ from perdure_engine.core.intents import (
 )
 from perdure_engine.core.replies import QueryAnswer, Reply
 from perdure_engine.core.tokens import QueryToken
+from perdure_engine.core.versions import Behavior
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.commands import check_command
 from perdure_engine.frontend.frontend import Frontend
@@ -52,7 +53,7 @@ async def complete_tasks(
     waiting: list[tuple[int, Completion, asyncio.Future[Reply] | None]] = []
     for index, completion in enumerate(completions):
         try:
-            checked = _checked(completion, cron_fault)
+            checked = _checked(frontend, completion, cron_fault)
             intent = checked.intent
             future = None if intent is None else frontend.history.complete(intent)
         except Exception as error:
@@ -88,11 +89,17 @@ def refuse_commands(
     return Completion(failed, answers, refused)
 
 
-def _checked(completion: Completion | Rejected, cron_fault: Callable[[str], str]) -> Completion:
+def _checked(
+    frontend: Frontend, completion: Completion | Rejected, cron_fault: Callable[[str], str]
+) -> Completion:
     if isinstance(completion, Rejected):
         raise completion
     match completion.intent:
         case CompleteWorkflowTask() as done:
+            if done.behavior is Behavior.PINNED:
+                frontend.deployments.require_not_retired(
+                    done.token.namespace_id, done.deployment_name, done.build_id
+                )
             try:
                 for index, command in enumerate(done.commands):
                     check_command(index, command, cron_fault)

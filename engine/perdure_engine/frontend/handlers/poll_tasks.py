@@ -31,6 +31,15 @@ async def poll_tasks(frontend: Frontend, request: PollTasks) -> PollAnswer | Non
     poll = _checked(request)
     if not poll.max_workflow_tasks and not poll.max_activity_tasks:
         raise invalid("max_workflow_tasks", "no task of either kind is asked for")
+    worker = request.worker
+    if worker.version:
+        await frontend.deployments.seen(
+            request.namespace_id,
+            worker.deployment_name,
+            worker.build_id,
+            request.task_queue,
+            frontend.db_now_us(),
+        )
     try:
         return await frontend.parking.wait(frontend.matching.poll(poll), None)
     except asyncio.CancelledError:
@@ -72,6 +81,8 @@ def check_worker(worker: WorkerRef) -> None:
     checks.worker_id("worker_id", worker.worker_id)
     checks.label("identity", worker.identity)
     checks.label("build_id", worker.build_id)
+    if worker.deployment_name:
+        checks.version("", worker.deployment_name, worker.build_id)
 
 
 def _wanted(field: str, asked: int) -> int:

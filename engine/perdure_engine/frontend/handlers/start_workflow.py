@@ -8,6 +8,7 @@ from perdure_engine.core import limits
 from perdure_engine.core.errors import invalid
 from perdure_engine.core.intents import StartWorkflow
 from perdure_engine.core.replies import Reply
+from perdure_engine.core.versions import Behavior, Versioning
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 
@@ -38,6 +39,23 @@ def check_start(frontend: Frontend, start: StartWorkflow) -> None:
         _check_cron(frontend, start)
     if start.search_attributes:
         checks.search_attributes("search_attributes", start.search_attributes)
+    if start.versioning_override is not None:
+        check_override(frontend, start.namespace_id, start.versioning_override)
+
+
+def check_override(frontend: Frontend, namespace_id: bytes, override: Versioning) -> None:
+    """A run that is pinned to a version without workers, or to none, would wait for ever."""
+    match override.behavior:
+        case Behavior.PINNED:
+            checks.version("versioning_override.", override.deployment_name, override.build_id)
+            frontend.deployments.require_usable(
+                namespace_id, override.deployment_name, override.build_id
+            )
+        case Behavior.AUTO_UPGRADE:
+            if override.version:
+                raise invalid("versioning_override.deployment_name", "is for pinned runs only")
+        case _:
+            raise invalid("versioning_override.behavior", "is not set, or unknown to this version")
 
 
 def _check_cron(frontend: Frontend, start: StartWorkflow) -> None:

@@ -17,6 +17,7 @@ from typing import Self
 from perdure_engine.core.intents import ClientIntent, WaitResult
 from perdure_engine.core.replies import Reply
 from perdure_engine.frontend import filters
+from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
@@ -88,12 +89,13 @@ class SkippingEngine:
             clock = SystemClock()
             virtual = VirtualTime(clock, time.time_ns() // 1_000)
             store = Store(virtual.now_us, NUMBER_OF_SHARDS)
-            rooms = _make_rooms(store, clock)
+            deployments = Deployments(store)  # of the only node: it need not look what others do
+            rooms = _make_rooms(store, clock, deployments)
             history = History(rooms, store, number_of_shards=NUMBER_OF_SHARDS, address=NODE_ADDRESS)
             skipper = Skipper(virtual, clock, rooms.database_clock, store.tables, history.shards)
             store.changed = skipper.changed
             history.skipper = skipper
-            server = await _start_rooms(store, rooms, history, undo)
+            server = await _start_rooms(store, rooms, history, deployments, undo)
             skipper.start()
             undo.push_async_callback(skipper.stop)
             return cls(f"127.0.0.1:{server.port}", virtual, skipper, undo.pop_all())
@@ -111,7 +113,7 @@ class SkippingEngine:
         await self._undo.aclose()
 
 
-def _make_rooms(store: Store, clock: SystemClock) -> Rooms:
+def _make_rooms(store: Store, clock: SystemClock, deployments: Deployments) -> Rooms:
     return Rooms(
         node_id=SystemIds().new_id(),
         store=store,
@@ -122,11 +124,16 @@ def _make_rooms(store: Store, clock: SystemClock) -> Rooms:
         alarm=raise_alarm,
         config=CONFIG,
         cron=CronSpecs(),
+        routing=deployments,
     )
 
 
 async def _start_rooms(
-    store: Store, rooms: Rooms, history: History, undo: AsyncExitStack
+    store: Store,
+    rooms: Rooms,
+    history: History,
+    deployments: Deployments,
+    undo: AsyncExitStack,
 ) -> GrpcServer:
     """Each part is stopped before those that it needs."""
     rooms.writer = writer = Writer(rooms)
@@ -159,6 +166,7 @@ async def _start_rooms(
         ledger=InstallationLedger(store),
         batches=store,
         batch_begun=batches.wake,
+        deployments=deployments,
     )
     server = GrpcServer(frontend, LISTENER)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.rows import (
@@ -19,6 +21,7 @@ from perdure_engine.ports.store import (
     BatchRefused,
     ClosedPage,
     ClosedRun,
+    DeploymentRow,
     Fence,
     FenceLost,
     FenceState,
@@ -286,6 +289,28 @@ class MemoryNamespaces:
         return True
 
 
+class MemoryDeployments:
+    """`DeploymentStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+
+    async def list_deployments(self) -> list[DeploymentRow]:
+        await self.faults.meet("list_deployments", Moment.BEFORE)
+        return list(self.tables.deployments.values())
+
+    async def put_deployment(self, row: DeploymentRow) -> bool:
+        await self.faults.meet("put_deployment", Moment.BEFORE)
+        key = (row.namespace_id, row.name)
+        stored = self.tables.deployments.get(key)
+        if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
+            return False
+        token = row.conflict_token + 1
+        self.tables.deployments[key] = msgspec.structs.replace(row, conflict_token=token)
+        await self.faults.meet("put_deployment", Moment.AFTER)
+        return True
+
+
 class MemoryMembership:
     """`MembershipStore` in memory."""
 
@@ -364,6 +389,7 @@ class MemoryStore(
     MemoryMembership,
     MemoryAudit,
     MemoryBatches,
+    MemoryDeployments,
 ):
     """ports.store.Store over dicts.
 

@@ -20,6 +20,7 @@ from perdure_engine.ports.rows import (
 )
 from perdure_engine.ports.store import (
     NO_NODE,
+    DeploymentRow,
     FenceState,
     NamespaceRow,
     NodeRow,
@@ -83,6 +84,7 @@ class Tables:
         self.batch_operations: dict[tuple[bytes, str], BatchRow] = {}
         self.batch_parts = Table[PartRow](_shard, attrgetter("namespace_id", "job_id"))
         self.namespaces: dict[bytes, NamespaceRow] = {}
+        self.deployments: dict[tuple[bytes, str], DeploymentRow] = {}
         self.nodes: dict[bytes, NodeRow] = {}
         self.token_keys: dict[int, TokenKeyRow] = {}
         self.fences: dict[int, FenceState] = {}

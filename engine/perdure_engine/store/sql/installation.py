@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.store import (
+    DeploymentRow,
     FenceLost,
     GuardFailed,
     NamespaceRow,
@@ -11,7 +12,7 @@ from perdure_engine.ports.store import (
     ShardRow,
     TokenKeyRow,
 )
-from perdure_engine.store.sql import namespaces, nodes, shards, token_keys
+from perdure_engine.store.sql import deployments, namespaces, nodes, shards, token_keys
 from perdure_engine.store.sql.access import Access
 from perdure_engine.store.sql.parameters import Int4, Int8, Uuid
 
@@ -33,6 +34,22 @@ class SqlNamespaces:
         try:
             return bool(await self._access.write_repeatedly(namespaces.UPDATE, values))
         except GuardFailed:  # there is no such namespace
+            return False
+
+
+class SqlDeployments:
+    """`DeploymentStore` on SQL."""
+
+    _access: Access
+
+    async def list_deployments(self) -> list[DeploymentRow]:
+        return [DeploymentRow(*row) for row in await self._access.read(deployments.LIST)]
+
+    async def put_deployment(self, row: DeploymentRow) -> bool:
+        text = deployments.UPDATE if row.conflict_token else deployments.CREATE
+        try:
+            return bool(await self._access.write_repeatedly(text, deployments.parameters(row)))
+        except GuardFailed:  # there is no such deployment
             return False
 
 

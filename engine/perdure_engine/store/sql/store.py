@@ -14,7 +14,7 @@ from perdure_engine.store.sql.auditing import SqlAudit
 from perdure_engine.store.sql.batching import SqlBatches
 from perdure_engine.store.sql.commits import SqlCommits
 from perdure_engine.store.sql.connection import Connect, Session, connect
-from perdure_engine.store.sql.installation import SqlMembership, SqlNamespaces
+from perdure_engine.store.sql.installation import SqlDeployments, SqlMembership, SqlNamespaces
 from perdure_engine.store.sql.lists import SqlLists
 from perdure_engine.store.sql.pool import SessionPool
 from perdure_engine.store.sql.runs import SqlRuns
@@ -34,7 +34,16 @@ class SqlStoreConfig(msgspec.Struct, frozen=True):
     statement_timeout_ms: int = 10_000
 
 
-class SqlStore(SqlCommits, SqlRuns, SqlLists, SqlNamespaces, SqlMembership, SqlAudit, SqlBatches):
+class SqlStore(
+    SqlCommits,
+    SqlRuns,
+    SqlLists,
+    SqlNamespaces,
+    SqlMembership,
+    SqlAudit,
+    SqlBatches,
+    SqlDeployments,
+):
     """ports.store.Store on SQL.
 
     `wrap` is given each new session and returns the one to use: the fault-injecting session of the

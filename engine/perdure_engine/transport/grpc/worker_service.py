@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_engine.core.errors import Rejected
+from perdure_engine.core.versions import version_name
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.complete_tasks import Completion, complete_tasks
 from perdure_engine.frontend.handlers.get_task_history import get_task_history
@@ -47,7 +48,7 @@ class WorkerService:
         poll = PollTasks(
             namespace_id=await self._frontend.namespaces.id_of(request.namespace),
             task_queue=request.task_queue,
-            worker=WorkerRef(request.worker_id, request.identity, request.build_id),
+            worker=worker_of(request),
             max_workflow_tasks=request.max_workflow_tasks,
             max_activity_tasks=request.max_activity_tasks,
             timeout_ms=request.timeout_ms,
@@ -84,7 +85,7 @@ class WorkerService:
         self, request: pb.CompleteTasksRequest, context: Context
     ) -> pb.CompleteTasksResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
-        worker = WorkerRef(request.worker_id, request.identity, request.build_id)
+        worker = worker_of(request)
         check_worker(worker)
         wanted = wanted_with_completions(
             PollTasks(
@@ -153,6 +154,14 @@ class WorkerService:
             events=[event_message(event) for event in page.events],
             next_page_token=page.next_page_token,
         )
+
+
+def worker_of(request: pb.PollTasksRequest | pb.CompleteTasksRequest) -> WorkerRef:
+    name, build_id = request.deployment_name, request.build_id
+    if not name:
+        return WorkerRef(request.worker_id, request.identity, build_id)
+    version = version_name(name, build_id)
+    return WorkerRef(request.worker_id, request.identity, build_id, name, version)
 
 
 def _held_state(verdict: HeldVerdict) -> pb.HeldTaskState.ValueType:

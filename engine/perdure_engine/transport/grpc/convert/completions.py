@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.events import WorkflowTaskFailedCause
@@ -26,6 +28,7 @@ from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.history import HeldTask, WorkerRef
 from perdure_engine.transport.grpc.convert.commands import commands_of
 from perdure_engine.transport.grpc.convert.failures import failure_of
+from perdure_engine.transport.grpc.convert.versions import behavior_of
 
 CAUSES = {int(cause): cause for cause in WorkflowTaskFailedCause}
 
@@ -71,6 +74,12 @@ def _workflow_task_success(
         rules,
         message.force_new_task,
     )
+    if worker.version:
+        done = msgspec.structs.replace(
+            done,
+            deployment_name=worker.deployment_name,
+            behavior=behavior_of("versioning_behavior", message.versioning_behavior),
+        )
     try:
         done.commands.extend(commands_of(message.commands))
     except Rejected as rejected:

@@ -16,6 +16,7 @@ from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.outside_events import OUTSIDE
 from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
+from perdure_engine.transport.grpc.convert.versions import versioning_fields
 
 
 def event_message(event: core.Event) -> event_pb2.HistoryEvent:
@@ -58,6 +59,8 @@ def _workflow_execution_started(e: core.WorkflowExecutionStarted) -> Fields:
         "static_summary": e.static_summary,
         "static_details": e.static_details,
         "search_attributes": attribute_fields(e.search_attributes) if e.search_attributes else (),
+        "versioning_override": versioning_fields(e.versioning_override),
+        "inherited_version": versioning_fields(e.inherited_version),
         **(_continued(e) if e.execution_deadline_us or e.cron_schedule or e.initiator else {}),
         **(_parent(e.parent) if e.parent is not None else {}),
         **(_reset(e) if e.reset_from_run_id else {}),
@@ -139,6 +142,8 @@ def _workflow_task_completed(e: core.WorkflowTaskCompleted) -> Fields:
         "identity": e.identity,
         "build_id": e.build_id,
         "wake_rules": [msgspec.structs.asdict(rule) for rule in e.wake_rules],
+        "deployment_name": e.deployment_name,
+        "versioning_behavior": e.behavior,
     }
 
 
@@ -373,6 +378,14 @@ def _held_back(e: core.WorkflowExecutionPaused | core.WorkflowExecutionUnpaused)
     }
 
 
+def _workflow_execution_options_updated(e: core.WorkflowExecutionOptionsUpdated) -> Fields:
+    return {
+        "versioning_override": versioning_fields(e.versioning_override),
+        "identity": e.identity,
+        "request_id": _optional_id(e.request_id),
+    }
+
+
 ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     core.WorkflowExecutionStarted: ("workflow_execution_started", _workflow_execution_started),
     core.WorkflowExecutionCompleted: (
@@ -440,4 +453,8 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     **OUTSIDE,
     core.WorkflowExecutionPaused: ("workflow_execution_paused", _held_back),
     core.WorkflowExecutionUnpaused: ("workflow_execution_unpaused", _held_back),
+    core.WorkflowExecutionOptionsUpdated: (
+        "workflow_execution_options_updated",
+        _workflow_execution_options_updated,
+    ),
 }

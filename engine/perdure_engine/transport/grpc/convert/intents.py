@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from google.protobuf.message import Message
 
+from perdure_api.v1 import version_service_pb2 as version_pb
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.ids import run_id_of
@@ -28,12 +29,14 @@ from perdure_engine.core.intents import (
     TerminateWorkflow,
     UpdateStage,
     UpdateWorkflow,
+    UpdateWorkflowOptions,
     WaitResult,
 )
 from perdure_engine.core.limits import TASK_TIMEOUT_MS_DEFAULT
 from perdure_engine.frontend.checks import under, uuid_bytes, uuid_bytes_or_none
 from perdure_engine.transport.grpc.convert.retries import policy_of
 from perdure_engine.transport.grpc.convert.search_attributes import attributes_of
+from perdure_engine.transport.grpc.convert.versions import versioning_of
 
 PRIORITY_DEFAULT = 3
 BODY_HASH_BYTES = 8
@@ -112,6 +115,9 @@ def _start(
         search_attributes=attributes_of("search_attributes", message.search_attributes)
         if message.search_attributes
         else (),
+        versioning_override=versioning_of("versioning_override", message.versioning_override)
+        if message.HasField("versioning_override")
+        else None,
     )
 
 
@@ -259,4 +265,20 @@ def wait_result(message: pb.GetResultRequest | pb.Wait, namespace_id: bytes) -> 
         namespace_id=namespace_id,
         workflow_id=message.workflow_id,
         run_id=uuid_bytes_or_none("run_id", message.run_id),
+    )
+
+
+def update_workflow_options(
+    message: version_pb.UpdateWorkflowOptionsRequest, namespace_id: bytes
+) -> UpdateWorkflowOptions:
+    return UpdateWorkflowOptions(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        identity=message.identity,
+        versioning_override=versioning_of("versioning_override", message.versioning_override)
+        if message.HasField("versioning_override")
+        else None,
     )

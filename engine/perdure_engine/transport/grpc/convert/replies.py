@@ -25,6 +25,7 @@ from perdure_engine.transport.grpc.convert.failures import failure_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
+from perdure_engine.transport.grpc.convert.versions import versioning_fields
 
 
 def started(reply: replies.Started) -> pb.StartWorkflowResponse:
@@ -166,6 +167,7 @@ def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
         original_run_id=_optional_id(reply.original_run_id),
         reset_from_run_id=_optional_id(reply.reset_from_run_id),
         reset_run_id=_optional_id(reply.reset_run_id),
+        versioning_override=versioning_fields(reply.versioning_override),
     )
 
 
@@ -208,6 +210,7 @@ def _info_fields(info: replies.RunInfo) -> Fields:
         "stuck": info.stuck,
         "stuck_reason": info.stuck_reason,
         "search_attributes": attribute_fields(info.search_attributes),
+        "versioning": versioning_fields(info.versioning),
     }
 
 
@@ -254,6 +257,7 @@ def _pending_workflow_task(task: replies.PendingWorkflowTask | None) -> Fields:
 
 def row_message(row: VisibilityRow) -> pb.WorkflowInfo:
     attributes, stuck_reason = search_attributes.from_json(row.attrs)
+    attributes, versioning = search_attributes.split_versioning(attributes)
     return pb.WorkflowInfo(
         workflow_id=row.workflow_id,
         run_id=uuid_text(row.run_id),
@@ -268,6 +272,7 @@ def row_message(row: VisibilityRow) -> pb.WorkflowInfo:
         stuck=stuck_reason is not None,
         stuck_reason=stuck_reason or "",
         search_attributes=attribute_fields(attributes),
+        versioning=versioning_fields(versioning),
     )
 
 

@@ -1,0 +1,41 @@
+"""`deployments`: the versions of workers and their routing; few rows, changed by conflict token."""
+
+from __future__ import annotations
+
+from typing import Final, LiteralString
+
+from perdure_engine.ports.store import DeploymentRow
+from perdure_engine.store.sql.parameters import Int8, Uuid
+
+LIST: Final[LiteralString] = """\
+select d.namespace_id, d.name, d.conflict_token, d.payload
+from deployments as d order by d.namespace_id, d.name"""
+
+CREATE: Final[LiteralString] = """\
+insert into deployments as t (namespace_id, name, conflict_token, payload)
+values ($1::uuid, $2::text, $3::int8 + 1, $4::bytea)
+on conflict (namespace_id, name) do nothing
+returning t.conflict_token"""
+
+# As in `namespaces`: one that is not there divides by zero, so that an update never makes one.
+UPDATE: Final[LiteralString] = """\
+with w as (
+  insert into deployments as t (namespace_id, name, conflict_token, payload)
+  values ($1::uuid, $2::text, $3::int8, $4::bytea)
+  on conflict (namespace_id, name) do update set payload = excluded.payload,
+    conflict_token = t.conflict_token + 1
+  where t.conflict_token = excluded.conflict_token
+  returning t.conflict_token)
+select div(1::numeric, (case when w.conflict_token > $3::int8 then 1 else 0 end)::numeric)::int8
+  as guard
+from w"""
+
+STATEMENTS: Final[dict[str, LiteralString]] = {
+    "deployments.list": LIST,
+    "deployments.create": CREATE,
+    "deployments.update": UPDATE,
+}
+
+
+def parameters(row: DeploymentRow) -> list[object]:
+    return [Uuid(row.namespace_id), row.name, Int8(row.conflict_token), row.payload]

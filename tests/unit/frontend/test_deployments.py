@@ -1,0 +1,341 @@
+"""The registry of deployments and the verbs that change it: compare-and-set, refusals, bad input."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, WORKER_ID, Room
+
+from perdure_engine.core import deployments, limits
+from perdure_engine.core.deployments import Deployment
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.versions import Behavior, Versioning
+from perdure_engine.frontend.deployments import REFRESH_S, Deployments
+from perdure_engine.frontend.handlers.complete_tasks import Completion, complete_tasks
+from perdure_engine.frontend.handlers.describe_deployment import list_deployments
+from perdure_engine.frontend.handlers.get_reachability import get_reachability
+from perdure_engine.frontend.handlers.poll_tasks import PollTasks, poll_tasks
+from perdure_engine.frontend.handlers.retire_version import RetireVersion, retire_version
+from perdure_engine.frontend.handlers.set_current_version import (
+    SetCurrentVersion,
+    set_current_version,
+)
+from perdure_engine.frontend.handlers.start_workflow import check_override
+from perdure_engine.ports.history import WorkerRef
+from perdure_engine.ports.matching import PollAnswer
+from perdure_engine.ports.store import StoreUnavailable
+
+QUEUE = "orders"
+
+
+def poll(build_id: str = "1", deployment: str = "shop", queue: str = QUEUE) -> PollTasks:
+    version = f"{deployment}.{build_id}"
+    return PollTasks(
+        namespace_id=NAMESPACE_ID,
+        task_queue=queue,
+        worker=WorkerRef(WORKER_ID, "w", build_id, deployment, version),
+        max_workflow_tasks=1,
+        max_activity_tasks=0,
+        timeout_ms=0,
+    )
+
+
+async def polled(room: Room, asked: PollTasks) -> None:
+    room.matching.answers.append(PollAnswer([], []))
+    await poll_tasks(room.frontend, asked)
+
+
+def current(build_id: str = "1", token: int = 0, **changes: Any) -> SetCurrentVersion:
+    facts: dict[str, Any] = {
+        "namespace_id": NAMESPACE_ID,
+        "deployment_name": "shop",
+        "build_id": build_id,
+        "conflict_token": token,
+        "identity": "ops",
+        "ignore_missing_queues": False,
+        "allow_no_pollers": False,
+    }
+    return SetCurrentVersion(**(facts | changes))
+
+
+def retirement(build_id: str = "1", **changes: Any) -> RetireVersion:
+    facts: dict[str, Any] = {
+        "namespace_id": NAMESPACE_ID,
+        "deployment_name": "shop",
+        "build_id": build_id,
+        "conflict_token": 0,
+        "identity": "ops",
+        "grace_ms": None,
+    }
+    return RetireVersion(**(facts | changes))
+
+
+async def seen(registry: Deployments, *build_ids: str) -> None:
+    for build_id in build_ids:
+        await registry.seen(NAMESPACE_ID, "shop", build_id, QUEUE, 1)
+
+
+def routed(registry: Deployments, run_id: bytes = b"r" * 16) -> str:
+    return registry.version_for(NAMESPACE_ID, QUEUE, TaskKind.WORKFLOW, run_id, "")
+
+
+async def test_a_first_poll_makes_the_version_known_and_the_next_ones_write_nothing() -> None:
+    room = Room()
+    await polled(room, poll())
+    await polled(room, poll())
+
+    [row] = room.store.deployments.values()
+    assert row.conflict_token == 1
+    [found] = await list_deployments(room.frontend, NAMESPACE_ID)
+    assert found.deployment.require("1").queues == (QUEUE,)
+    assert await list_deployments(room.frontend, OTHER_NAMESPACE_ID) == []
+
+
+async def test_a_poll_without_a_version_asks_for_nothing() -> None:
+    room = Room()
+    worker = WorkerRef(WORKER_ID, "w", "build")
+    asked = PollTasks(
+        namespace_id=NAMESPACE_ID,
+        task_queue=QUEUE,
+        worker=worker,
+        max_workflow_tasks=1,
+        max_activity_tasks=0,
+        timeout_ms=0,
+    )
+
+    await polled(room, asked)
+
+    assert not room.store.deployments
+    assert not room.deployments.active
+
+
+async def test_workers_of_one_version_that_begin_together_are_all_known() -> None:
+    """Each of the compare-and-sets but one is lost, and made again."""
+    room = Room()
+    await asyncio.gather(*(polled(room, poll(queue=f"q{n}")) for n in range(5)))
+
+    found = await room.deployments.describe(NAMESPACE_ID, "shop")
+    assert set(found.require("1").queues) == {f"q{n}" for n in range(5)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (poll(deployment="a.b"), "deployment_name"),
+        (poll(build_id=""), "build_id"),
+        (poll(deployment="\0"), "deployment_name"),
+    ],
+)
+async def test_bad_names_are_refused_at_the_poll(asked: PollTasks, field: str) -> None:
+    room = Room()
+    with pytest.raises(Rejected) as caught:
+        await polled(room, asked)
+
+    assert (caught.value.code, caught.value.field) == (Code.INVALID_ARGUMENT, field)
+    assert not room.store.deployments
+
+
+async def test_a_change_made_here_counts_at_once_and_elsewhere_after_a_refresh() -> None:
+    room = Room()
+    elsewhere = Deployments(room.store)
+    heard: list[str] = []
+    elsewhere.on_change(lambda: heard.append(routed(elsewhere)))
+    await seen(room.deployments, "1")
+
+    await set_current_version(room.frontend, current())
+
+    assert routed(room.deployments) == "shop.1"
+    assert routed(elsewhere) == ""
+    await elsewhere.refresh()
+    assert heard == ["shop.1"]
+    assert REFRESH_S <= 1
+
+
+async def test_a_node_that_cannot_read_goes_on_with_what_it_knows() -> None:
+    room = Room()
+    await seen(room.deployments, "1")
+    await set_current_version(room.frontend, current())
+    room.store.down = True
+
+    with pytest.raises(StoreUnavailable):
+        await room.deployments.refresh()
+
+    assert routed(room.deployments) == "shop.1"
+
+
+async def test_a_read_that_is_older_than_a_change_made_here_does_not_undo_it() -> None:
+    room = Room()
+    await seen(room.deployments, "1")
+    old = dict(room.store.deployments)
+    await set_current_version(room.frontend, current())
+    room.store.deployments = old
+
+    await room.deployments.refresh()
+
+    assert routed(room.deployments) == "shop.1"
+
+
+async def test_of_two_changes_with_one_token_the_second_is_refused() -> None:
+    room = Room()
+    await seen(room.deployments, "1", "2")
+    token = (await room.deployments.describe(NAMESPACE_ID, "shop")).revision
+    await set_current_version(room.frontend, current("1", token))
+
+    with pytest.raises(Rejected) as caught:
+        await set_current_version(room.frontend, current("2", token))
+
+    assert (caught.value.code, caught.value.field) == (Code.ABORTED, "conflict_token")
+    assert routed(room.deployments) == "shop.1"
+
+
+async def test_a_change_that_another_node_made_first_is_decided_anew() -> None:
+    """The second decides on what the first has saved: a version that was retired meanwhile is refused."""
+    room = Room()
+    await seen(room.deployments, "1")
+    stale = Deployments(room.store)
+    await stale.refresh()
+    await retire_version(room.frontend, retirement())
+
+    with pytest.raises(Rejected) as caught:
+        await stale.change(
+            NAMESPACE_ID, "shop", lambda found: deployments.set_current(found, "1", 1, "")
+        )
+
+    assert caught.value.reason == "VERSION_RETIRED"
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "field"),
+    [
+        (current(deployment_name=""), Code.INVALID_ARGUMENT, "deployment_name"),
+        (current(deployment_name="a.b"), Code.INVALID_ARGUMENT, "deployment_name"),
+        (current(build_id="\n"), Code.INVALID_ARGUMENT, "build_id"),
+        (current(token=-1), Code.INVALID_ARGUMENT, "conflict_token"),
+        (current(identity="x" * 501), Code.INVALID_ARGUMENT, "identity"),
+        (current(deployment_name="other"), Code.NOT_FOUND, ""),
+        (current("9"), Code.NOT_FOUND, ""),
+    ],
+)
+async def test_bad_input(asked: SetCurrentVersion, code: Code, field: str) -> None:
+    room = Room()
+    await seen(room.deployments, "1")
+    rows = dict(room.store.deployments)
+
+    with pytest.raises(Rejected) as caught:
+        await set_current_version(room.frontend, asked)
+
+    assert (caught.value.code, caught.value.field) == (code, field)
+    assert room.store.deployments == rows
+
+
+@pytest.mark.parametrize("grace_ms", [-1, limits.DURATION_MS_MAX + 1])
+async def test_a_grace_that_is_none(grace_ms: int) -> None:
+    room = Room()
+    await seen(room.deployments, "1")
+    with pytest.raises(Rejected) as caught:
+        await retire_version(room.frontend, retirement(grace_ms=grace_ms))
+
+    assert caught.value.field == "grace_ms"
+
+
+async def test_b16_after_its_retirement_a_version_gets_nothing_and_pins_nothing() -> None:
+    """Its polls are refused, and a task that it still had does not pin its run to it."""
+    room = Room()
+    await polled(room, poll())
+    await retire_version(room.frontend, retirement())
+
+    with pytest.raises(Rejected, match="new build id") as caught:
+        await polled(room, poll())
+    assert caught.value.code is Code.FAILED_PRECONDITION
+    for behavior, refused in ((Behavior.PINNED, True), (Behavior.AUTO_UPGRADE, False)):
+        failures = await complete_tasks(room.frontend, [Completion(completed(behavior), [])])
+        assert bool(failures) is refused
+
+
+def completed(behavior: Behavior) -> Any:
+    from tests.unit.frontend.fakes import task_token
+
+    from perdure_engine.core.intents import CompleteWorkflowTask
+
+    return CompleteWorkflowTask(
+        task_token(), [], False, WORKER_ID, "w", "1", deployment_name="shop", behavior=behavior
+    )
+
+
+async def test_b16_a_run_that_was_pinned_while_its_version_was_retired_takes_that_back() -> None:
+    """A task that was out when the runs were counted comes back in between."""
+    room = Room()
+    await seen(room.deployments, "1")
+    counts = iter([0, 0, 1, 0])
+
+    async def count_runs(_: object) -> int:
+        return next(counts)
+
+    room.store.count_runs = count_runs  # type: ignore[method-assign]
+
+    with pytest.raises(Rejected) as caught:
+        await retire_version(room.frontend, retirement())
+
+    assert caught.value.reason == "VERSION_IN_USE"
+    assert not (await room.deployments.describe(NAMESPACE_ID, "shop")).require("1").retired_us
+
+
+async def test_reachability_of_a_version_that_nobody_knows() -> None:
+    room = Room()
+    await seen(room.deployments, "1")
+    for name, build_id in (("other", "1"), ("shop", "9")):
+        with pytest.raises(Rejected) as caught:
+            await get_reachability(room.frontend, NAMESPACE_ID, name, build_id)
+        assert caught.value.code is Code.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("override", "code", "field"),
+    [
+        (Versioning(Behavior.UNSPECIFIED), Code.INVALID_ARGUMENT, "versioning_override.behavior"),
+        (
+            Versioning(Behavior.PINNED),
+            Code.INVALID_ARGUMENT,
+            "versioning_override.deployment_name",
+        ),
+        (
+            Versioning(Behavior.PINNED, "shop"),
+            Code.INVALID_ARGUMENT,
+            "versioning_override.build_id",
+        ),
+        (
+            Versioning(Behavior.AUTO_UPGRADE, "shop", "1"),
+            Code.INVALID_ARGUMENT,
+            "versioning_override.deployment_name",
+        ),
+        (Versioning(Behavior.PINNED, "shop", "9"), Code.NOT_FOUND, ""),
+        (Versioning(Behavior.PINNED, "other", "1"), Code.NOT_FOUND, ""),
+    ],
+)
+async def test_an_override_that_would_let_a_run_wait_for_ever(
+    override: Versioning, code: Code, field: str
+) -> None:
+    room = Room()
+    await seen(room.deployments, "1")
+    check_override(room.frontend, NAMESPACE_ID, Versioning(Behavior.PINNED, "shop", "1"))
+    check_override(room.frontend, NAMESPACE_ID, Versioning(Behavior.AUTO_UPGRADE))
+
+    with pytest.raises(Rejected) as caught:
+        check_override(room.frontend, NAMESPACE_ID, override)
+
+    assert (caught.value.code, caught.value.field) == (code, field)
+
+
+async def test_deployments_are_bounded() -> None:
+    room = Room()
+    for number in range(limits.DEPLOYMENTS_MAX):
+        await polled(room, poll(deployment=f"d{number}"))
+
+    with pytest.raises(Rejected) as caught:
+        await polled(room, poll(deployment="more"))
+
+    assert caught.value.code is Code.RESOURCE_EXHAUSTED
+    assert isinstance(await room.deployments.describe(NAMESPACE_ID, "d7"), Deployment)
