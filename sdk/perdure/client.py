@@ -105,6 +105,7 @@ __all__ = [
     "WorkflowExecutionCount",
     "WorkflowExecutionCountAggregationGroup",
     "WorkflowExecutionDescription",
+    "WorkflowExecutionStatus",
     "WorkflowFailureError",
     "WorkflowHandle",
     "WorkflowHistory",
@@ -120,6 +121,8 @@ S = TypeVar("S")
 A = TypeVar("A")
 R = TypeVar("R")
 P = ParamSpec("P")
+
+WorkflowExecutionStatus = WorkflowStatus  # Temporal's name
 
 DEFAULT_TARGET = "localhost:7233"
 # An engine that is up answers in milliseconds; one that is just starting, within this.
@@ -155,9 +158,13 @@ class Client(ClientUpdates, AsyncActivities):
     ) -> Self:
         """Raises RPCError UNAVAILABLE when no engine answers within 10 s.
 
+        `target_host` is HOST:PORT; ValueError for a web address, such as old programs of Temporal's
+        SDK have.
         With `lazy` nothing is asked: the first call then meets whatever is there. `identity` is
         shown where a workflow's history says who asked; by default it is process and host.
         """
+        if target_host.startswith(("http://", "https://")):
+            raise ValueError(f"target_host is HOST:PORT, without the scheme: {target_host!r}")
         connection = Connection(target_host)
         if not lazy:
             try:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from perdure._definitions import ActivityRegistry, WorkflowRegistry
 from perdure._replay.guard import guard_workflows
@@ -26,19 +26,32 @@ from perdure._replay.instance import WorkflowInstance
 from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
 from perdure._wire.worker_service import WorkerIdentity
+from perdure._worker.compatible import (
+    SandboxedWorkflowRunner,
+    SharedStateManager,
+    TuningOptions,
+    UnsandboxedWorkflowRunner,
+    WorkflowRunner,
+    check_options,
+)
 from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings
 from perdure.client import Client
 
 __all__ = [
     "Replayer",
+    "SandboxedWorkflowRunner",
+    "SharedStateManager",
+    "UnsandboxedWorkflowRunner",
     "Worker",
     "WorkflowReplayResult",
     "WorkflowReplayResults",
+    "WorkflowRunner",
     "tune_garbage_collector",
 ]
 
 _WORKER_ID_BYTES = 16
+_DEFAULT_RUNNER = SandboxedWorkflowRunner()
 
 
 def tune_garbage_collector() -> None:
@@ -66,6 +79,9 @@ class Worker:
     start method "forkserver" or "spawn": gRPC does not survive a fork.
     `workflow_failure_exception_types` are, for all workflows of this worker, exceptions that fail
     the run although by their kind they would only fail the workflow task and have it retried.
+    `debug_mode` is for a debugger: workflow code may stop as long as it likes. So does a
+    PERDURE_DEBUG in the environment. `on_fatal_error` is called before `run` raises. The options of
+    Temporal's worker that tune what is not here are taken and do nothing.
     """
 
     def __init__(
@@ -84,8 +100,13 @@ class Worker:
         graceful_shutdown_timeout: timedelta = timedelta(seconds=10),
         identity: str | None = None,
         build_id: str = "",
+        workflow_runner: WorkflowRunner = _DEFAULT_RUNNER,
+        debug_mode: bool = False,
+        on_fatal_error: Callable[[BaseException], Awaitable[None]] | None = None,
+        **tuning: Unpack[TuningOptions],
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
+        check_options(tuning, "Worker")
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
         _check_places(
@@ -96,6 +117,8 @@ class Worker:
         self._client = client
         self._workflows = WorkflowRegistry(workflows)
         self._failure_exception_types = tuple(workflow_failure_exception_types)
+        self._guarded = workflow_runner.guarded
+        self._on_fatal_error = on_fatal_error
         self._activities = ActivityRegistry(activities)
         if isinstance(activity_executor, ProcessPoolExecutor):
             check_picklable(self._activities.all, client.data_converter.payload_converter)
@@ -123,6 +146,7 @@ class Worker:
             cached_runs_max=max_cached_workflows,
             edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
+            watches_deadlocks=not (debug_mode or os.environ.get("PERDURE_DEBUG")),
         )
         guard_workflows(workflows)
         self._started = False
@@ -142,6 +166,14 @@ class Worker:
     @property
     def is_running(self) -> bool:
         return self._started and not self._stopped.is_set()
+
+    @property
+    def is_shutdown(self) -> bool:
+        return self._stopped.is_set()
+
+    @property
+    def client(self) -> Client:
+        return self._client
 
     async def run(self) -> None:
         """Returns after `shutdown`, when everything has ended.
@@ -175,8 +207,12 @@ class Worker:
                 if self._own_executor is not None:
                     self._own_executor.shutdown(wait=False, cancel_futures=True)
                 self._stopped.set()
-        if not polling.cancelled():
-            polling.result()
+        if polling.cancelled():
+            return
+        error = polling.exception()
+        if error is not None and self._on_fatal_error is not None:
+            await self._on_fatal_error(error)
+        polling.result()
 
     async def shutdown(self) -> None:
         """Asks the worker to stop and waits until it has. Stopping twice is fine."""
@@ -218,6 +254,7 @@ class Worker:
             self._workflows.find(task.workflow_type),
             namespace=self._client.namespace,
             data_converter=self._client.data_converter,
+            guarded=self._guarded,
             failure_exception_types=self._failure_exception_types,
             newest_activities=self._activities.versions,
         )

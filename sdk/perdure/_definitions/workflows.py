@@ -40,6 +40,7 @@ class WorkflowDefinition:
     failure_exception_types: tuple[type[BaseException], ...]
     updates: dict[str, UpdateDefinition]  # the dynamic one: ""
     dynamic: bool = False
+    guarded: bool = True
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         """Raises PayloadDecodeError."""
@@ -87,6 +88,7 @@ def define_workflow(
     failure_exception_types: Sequence[type[BaseException]],
     *,
     dynamic: bool = False,
+    guarded: bool = True,
 ) -> None:
     """Raises TypeError, with the reason, for a class that cannot be a workflow."""
     runs = [member for _, member in members(cls) if hasattr(member, _RUN)]
@@ -113,6 +115,7 @@ def define_workflow(
         failure_exception_types=tuple(failure_exception_types),
         updates=update_handlers(cls),
         dynamic=dynamic,
+        guarded=guarded,
     )
     setattr(cls, _WORKFLOW, definition)
     setattr(run, _WORKFLOW, definition)

@@ -75,7 +75,7 @@ class WorkflowInstance:
         self._run = WorkflowRun(
             definition, data_converter.payload_converter, namespace, failure_exception_types
         )
-        self._run.loop.guarded = guarded
+        self._run.loop.guarded = guarded and definition.guarded
         self._run.newest_activities = newest_activities
         self._unseen: list[Event] = []  # what happened, and the code has not been told
         self._started: WorkflowTaskStarted | None = None  # neither completed nor failed

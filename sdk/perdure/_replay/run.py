@@ -207,6 +207,11 @@ class WorkflowRun:
             self._barred = before
 
     @property
+    def is_read_only(self) -> bool:
+        """Does something run that must not change the run?"""
+        return self._barred is not None and self._barred is not _EVICTED
+
+    @property
     def silent(self) -> bool:
         """Has what the code says now been said before, or does it not count?"""
         return self.replaying or self._barred is not None

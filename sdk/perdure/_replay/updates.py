@@ -96,6 +96,13 @@ class Updates:
             self._added = {}
         self._added[name or ""] = handler
 
+    def handler(self, name: str | None) -> UpdateDefinition | None:
+        """That of exactly this name; None: the dynamic one."""
+        key = name or ""
+        if self._added is not None and key in self._added:
+            return self._added[key]
+        return self._run.definition.updates.get(key)
+
     def _next(self) -> None:
         run = self._run
         while self._waiting and run.defect is None:

@@ -67,6 +67,7 @@ class WorkerSettings:
     cached_runs_max: int
     edge: PayloadEdge = PLAIN
     graceful_shutdown_timeout: timedelta
+    watches_deadlocks: bool = True
 
 
 class WorkerRooms:
@@ -133,7 +134,8 @@ class WorkerRooms:
         heartbeats = Heartbeats(
             self._held, self._blocking_service, probe, loop, surroundings.monotonic_s
         )
-        self._guard = GuardThread((heartbeats.tick, watch.tick))
+        jobs = (heartbeats.tick, watch.tick) if settings.watches_deadlocks else (heartbeats.tick,)
+        self._guard = GuardThread(jobs)
         self._guard.start()
 
     async def poll(self) -> None:

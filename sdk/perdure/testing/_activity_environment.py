@@ -33,7 +33,7 @@ class ActivityEnvironment:
         self.on_heartbeat: Callable[..., None] = _ignore
         """Called with the details of each heartbeat and checkpoint, in the activity's thread."""
         self.payload_converter: PayloadConverter = DataConverter.default.payload_converter
-        self._cancelled = False
+        self._cancelled: activity.CancellationDetails | None = None
         self._shutting_down = False
         self._running: set[_Attempt] = set()
 
@@ -78,8 +78,8 @@ class ActivityEnvironment:
         Returns and raises what it does.
         """
         attempt = _Attempt(self)
-        if self._cancelled:
-            attempt.context.request_cancel(CANCELLED)
+        if self._cancelled is not None:
+            attempt.context.request_cancel(self._cancelled)
         if self._shutting_down:
             attempt.context.begin_shutdown()
         self._running.add(attempt)
@@ -90,14 +90,14 @@ class ActivityEnvironment:
         finally:
             self._running.discard(attempt)
 
-    def cancel(self) -> None:
+    def cancel(self, cancellation_details: activity.CancellationDetails = CANCELLED) -> None:
         """As when the workflow cancels the activity: an async one gets asyncio.CancelledError, any
-        other one sees it in `is_cancelled`."""
-        if self._cancelled:
+        other one sees it in `is_cancelled`. `cancellation_details`: as when it is for another reason."""
+        if self._cancelled is not None:
             return
-        self._cancelled = True
+        self._cancelled = cancellation_details
         for attempt in list(self._running):
-            attempt.cancel()
+            attempt.cancel(cancellation_details)
 
     def worker_shutdown(self) -> None:
         """As when the worker is told to stop."""
@@ -146,8 +146,8 @@ class _Attempt:
                 task.cancel()
             self._environment.forget(self)
 
-    def cancel(self) -> None:
-        self.context.request_cancel(CANCELLED)
+    def cancel(self, why: activity.CancellationDetails) -> None:
+        self.context.request_cancel(why)
         if self._task is not None:
             self._task.cancel()
 

@@ -70,8 +70,10 @@ from perdure.workflow._handlers import (
     get_current_details,
     get_dynamic_query_handler,
     get_dynamic_signal_handler,
+    get_dynamic_update_handler,
     get_query_handler,
     get_signal_handler,
+    get_update_handler,
     set_current_details,
     set_dynamic_query_handler,
     set_dynamic_signal_handler,
@@ -93,8 +95,13 @@ from perdure.workflow._saga import Saga, saga
 from perdure.workflow._versions import deprecate_patch, patched
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
+# Temporal's names for them.
+ActivityConfig = ActivityOptions
+LocalActivityConfig = LocalActivityOptions
+
 __all__ = [
     "ActivityCancellationType",
+    "ActivityConfig",
     "ActivityHandle",
     "ActivityOptions",
     "ContinueAsNewError",
@@ -103,6 +110,7 @@ __all__ = [
     "FanOutRule",
     "HandlerUnfinishedPolicy",
     "Info",
+    "LocalActivityConfig",
     "LocalActivityOptions",
     "LoggerAdapter",
     "NondeterminismError",
@@ -128,10 +136,12 @@ __all__ = [
     "get_current_details",
     "get_dynamic_query_handler",
     "get_dynamic_signal_handler",
+    "get_dynamic_update_handler",
     "get_last_completion_result",
     "get_last_failure",
     "get_query_handler",
     "get_signal_handler",
+    "get_update_handler",
     "has_last_completion_result",
     "in_workflow",
     "info",

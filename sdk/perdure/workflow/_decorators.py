@@ -40,6 +40,7 @@ def defn(
     name: str | None = None,
     dynamic: bool = False,
     failure_exception_types: Sequence[type[BaseException]] = (),
+    sandboxed: bool = True,
 ) -> Callable[[_Class], _Class]: ...
 
 
@@ -50,6 +51,7 @@ def defn(
     name: str | None = None,
     dynamic: bool = False,
     failure_exception_types: Sequence[type[BaseException]] = (),
+    sandboxed: bool = True,
 ) -> Any:
     """Makes a class a workflow; its type is the class's name unless `name` says otherwise.
 
@@ -57,11 +59,14 @@ def defn(
     takes one `Sequence[RawValue]`, and `info().workflow_type` is what was asked for.
     `failure_exception_types` are exceptions that fail the run although they are of a kind that
     only fails the workflow task and has it retried (NondeterminismError, PayloadDecodeError, …).
+    `sandboxed` False switches the guard off, which keeps its code from clocks, files and the like.
     Raises TypeError, with the reason, for a class that cannot be a workflow.
     """
 
     def decorate(decorated: type) -> type:
-        _definitions.define_workflow(decorated, name, failure_exception_types, dynamic=dynamic)
+        _definitions.define_workflow(
+            decorated, name, failure_exception_types, dynamic=dynamic, guarded=sandboxed
+        )
         return decorated
 
     return decorate if cls is None else decorate(cls)

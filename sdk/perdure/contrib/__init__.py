@@ -1,0 +1,1 @@
+"""Modules that stand where programs written for Temporal's SDK look for them."""
