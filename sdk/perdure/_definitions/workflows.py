@@ -121,6 +121,7 @@ def define_workflow(
     setattr(run, _WORKFLOW, definition)
 
 
-def _parameters(function: Function) -> list[tuple[str, Any]]:
+def _parameters(function: Function) -> list[tuple[Any, Any]]:
+    """All of them are given by place: what they are called does not matter."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
-    return [(one.name, one.annotation) for one in parameters]
+    return [(one.kind, one.annotation) for one in parameters]

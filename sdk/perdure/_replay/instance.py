@@ -279,7 +279,11 @@ class WorkflowInstance:
             HAPPENED[type(event)](run, event)
         if updates:
             run.updates.deliver(updates)
-        run.loop.run_until_idle(run.conditions.check)
+        if run.main is None and run.workflow is not None:
+            if len(unseen) > 1 or updates:
+                run.settle()
+            run.start_main()
+        run.settle()
         if run.defect is not None:
             raise run.defect
         self._ran_event_id = started.event_id
@@ -302,7 +306,7 @@ class WorkflowInstance:
         run = self._run
         if self.is_closed or run.local is None or not run.local.resolve(outcome):
             return
-        run.loop.run_until_idle(run.conditions.check)
+        run.settle()
         if run.defect is not None:
             raise run.defect
 
