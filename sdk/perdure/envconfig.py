@@ -50,6 +50,15 @@ class ClientConfigProfile:
             namespace=environment.get("PERDURE_NAMESPACE") or file.get("namespace"),
         )
 
+    def to_dict(self) -> dict[str, str]:
+        """What is known."""
+        known = {"address": self.address, "namespace": self.namespace}
+        return {name: value for name, value in known.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, known: Mapping[str, str]) -> Self:
+        return cls(address=known.get("address"), namespace=known.get("namespace"))
+
     def to_client_connect_config(self) -> ClientConnectConfig:
         config = ClientConnectConfig()
         if self.address is not None:

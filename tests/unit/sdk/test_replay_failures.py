@@ -36,7 +36,7 @@ def raising(error: BaseException, **options: Any) -> type:
     [
         (ValueError("bad"), "ValueError", "bad"),
         (ApplicationError("bad", type="Mine"), "Mine", "bad"),
-        (ApplicationError("bad"), "ApplicationError", "bad"),
+        (ApplicationError("bad"), "", "bad"),
         (RuntimeError(), "RuntimeError", ""),
     ],
 )

@@ -221,6 +221,10 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     }
     assert load(override_env_vars={"HOME": str(tmp_path)}) == {}
 
+    profile = ClientConfigProfile.load(override_env_vars=named)
+    assert ClientConfigProfile.from_dict(profile.to_dict()) == profile
+    assert ClientConfigProfile.from_dict({}).to_dict() == {}
+
 
 @pytest.mark.parametrize(
     ("text", "message"),
