@@ -289,6 +289,7 @@ class Client(ClientUpdates, AsyncActivities):
             options["id"],
             result_run_id=started.run_id,
             first_execution_run_id=started.run_id,
+            chain=started.run_id if started.started else None,
             result_type=result_type,
         )
 
@@ -352,6 +353,7 @@ class Client(ClientUpdates, AsyncActivities):
             run_id=run_id,
             result_run_id=run_id,
             first_execution_run_id=first_execution_run_id,
+            chain=first_execution_run_id,
             result_type=result_type,
         )
 

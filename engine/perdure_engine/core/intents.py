@@ -108,6 +108,8 @@ class CancelWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     body_hash: bytes
     identity: str = ""
     reason: str = ""
+    first_run_id: bytes = b""
+    """Of the chain of runs that is meant; empty: whichever is there."""
 
 
 class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -119,6 +121,7 @@ class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     identity: str = ""
     reason: str = ""
     details: bytes = b""
+    first_run_id: bytes = b""
 
 
 class DeleteWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -65,6 +65,7 @@ class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
         run_id: str | None = None,
         result_run_id: str | None = None,
         first_execution_run_id: str | None = None,
+        chain: str | None = None,
         result_type: Any = Any,
     ) -> None:
         self._core = core
@@ -72,6 +73,8 @@ class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
         self._run_id = run_id
         self._result_run_id = result_run_id
         self._first_execution_run_id = first_execution_run_id
+        # First run of the only chain that may be cancelled or terminated; None: of any.
+        self._chain = chain
         self._result_type = result_type
         self._target = Target(core.namespace, id, run_id or "")
 
@@ -227,20 +230,26 @@ class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
         return _only_value(answer, result_type, core.converter)
 
     async def cancel(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
-        """Asks the run to stop; its code may clean up first, or go on."""
+        """Asks the run to stop; its code may clean up first, or go on.
+
+        A handle that started the run, or was made with its `first_execution_run_id`, reaches its
+        chain only: RPCError NOT_FOUND when the id has been started anew since.
+        """
         core = self._core
         call = cancel_workflow(
             self._target,
             reason,
             request_id=core.surroundings.new_uuid(),
             identity=core.identity,
+            first_run_id=self._chain or "",
         )
         await core.call(call, rpc_timeout)
 
     async def terminate(
         self, *args: Any, reason: str = "", rpc_timeout: timedelta | None = None
     ) -> None:
-        """Ends the run at once, without its code. `args` are saved as details."""
+        """Ends the run at once, without its code. `args` are saved as details. See `cancel` for
+        which run that is."""
         core = self._core
         call = terminate_workflow(
             self._target,
@@ -248,6 +257,7 @@ class WorkflowHandle(HandleUpdates[S], Generic[S, R]):
             core.converter.to_payloads(args),
             request_id=core.surroundings.new_uuid(),
             identity=core.identity,
+            first_run_id=self._chain or "",
         )
         await core.call(call, rpc_timeout)
 

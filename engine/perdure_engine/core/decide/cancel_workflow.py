@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure_engine.core.decide.requests import require_open, seen
+from perdure_engine.core.decide.requests import require_chain, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionCancelRequested
 from perdure_engine.core.intents import CancelWorkflow
@@ -12,6 +12,7 @@ from perdure_engine.core.tasks import TimerKind
 def decide(draft: Draft, intent: CancelWorkflow) -> None:
     if seen(draft, intent.request_id, intent.body_hash):
         return
+    require_chain(draft.state, intent.first_run_id)
     require_open(draft.state)
     if draft.state.folded.cancel_requested or any(
         isinstance(event, WorkflowExecutionCancelRequested) for event in draft.state.buffered

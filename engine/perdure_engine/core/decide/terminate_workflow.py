@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure_engine.core.decide.requests import require_open, same_body
+from perdure_engine.core.decide.requests import require_chain, require_open, same_body
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionTerminated
 from perdure_engine.core.intents import TerminateWorkflow
@@ -13,6 +13,7 @@ def decide(draft: Draft, intent: TerminateWorkflow) -> None:
     if isinstance(closed, WorkflowExecutionTerminated) and closed.request_id == intent.request_id:
         same_body(closed.body_hash, intent.body_hash)
         return
+    require_chain(draft.state, intent.first_run_id)
     require_open(draft.state)
     terminate(
         draft, intent.reason, intent.details, intent.identity, intent.request_id, intent.body_hash
