@@ -121,7 +121,9 @@ def _info_of(error: BaseException, converter: PayloadConverter) -> FailureKind:
     match error:
         case ApplicationError():
             return ApplicationInfo(
-                type=error.type or type(error).__name__,
+                # A class of the user's gives its name; ours says nothing that its users would not.
+                type=error.type
+                or ("" if type(error) is ApplicationError else type(error).__name__),
                 non_retryable=error.non_retryable,
                 details=converter.to_payloads(error.details),
                 next_retry_delay_ms=_to_ms(error.next_retry_delay),
@@ -173,7 +175,7 @@ def _error_of(failure: FailureInfo, converter: PayloadConverter) -> FailureError
             return ApplicationError(
                 message,
                 *_decoded(info.details, converter),
-                type=info.type,
+                type=info.type or None,
                 non_retryable=info.non_retryable,
                 next_retry_delay=None if delay_ms is None else timedelta(milliseconds=delay_ms),
                 category=info.category,

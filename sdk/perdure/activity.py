@@ -8,6 +8,7 @@ raised, or in a process, where it asks: `is_cancelled`, `raise_if_cancelled`,
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
@@ -28,6 +29,7 @@ from perdure.converter import PayloadConverter
 from perdure.errors import CancelledError
 
 __all__ = [
+    "ActivityCancellationDetails",
     "CancellationDetails",
     "Info",
     "LoggerAdapter",
@@ -45,7 +47,9 @@ __all__ = [
     "raise_complete_async",
     "raise_if_cancelled",
     "shield_thread_cancel_exception",
+    "wait_for_cancelled",
     "wait_for_cancelled_sync",
+    "wait_for_worker_shutdown",
     "wait_for_worker_shutdown_sync",
 ]
 
@@ -133,6 +137,16 @@ class Info:
     workflow_type: str
     headers: Mapping[str, Payload]
 
+    @property
+    def current_attempt_scheduled_time(self) -> datetime:
+        """The same as `scheduled_time`: both are this attempt's."""
+        return self.scheduled_time
+
+    @property
+    def in_workflow(self) -> bool:
+        """True: every activity is called by a workflow."""
+        return True
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CancellationDetails:
@@ -145,6 +159,9 @@ class CancellationDetails:
     not_found: bool = False
     """It is over or has another owner: nothing that it does counts any more."""
     worker_shutdown: bool = False
+
+
+ActivityCancellationDetails = CancellationDetails
 
 
 class _CompleteAsyncError(BaseException):
@@ -215,16 +232,19 @@ class _Context:
 class _Flag:
     """An event that costs nothing until somebody waits for it: hardly any activity does."""
 
-    __slots__ = ("_event", "is_set")
+    __slots__ = ("_event", "_wakes", "is_set")
 
     def __init__(self) -> None:
         self.is_set = False
         self._event: threading.Event | None = None
+        self._wakes: tuple[Callable[[], object], ...] = ()
 
     def set(self) -> None:
         self.is_set = True
         if self._event is not None:
             self._event.set()
+        for wake in self._wakes:
+            wake()
 
     def wait(self, timeout_s: float | None) -> bool:
         event = self._event
@@ -234,6 +254,20 @@ class _Flag:
         if self.is_set:
             event.set()
         return event.wait(timeout_s)
+
+    async def wait_async(self) -> None:
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(event.set)
+
+        self._wakes = (*self._wakes, wake)
+        try:
+            # Looked at after it was added: `set` has either seen it or been seen here.
+            if not self.is_set:
+                await event.wait()
+        finally:
+            self._wakes = tuple(one for one in self._wakes if one is not wake)
 
 
 _current: ContextVar[_Context] = ContextVar("perdure_activity")
@@ -337,6 +371,11 @@ def shield_thread_cancel_exception() -> Generator[None]:
         yield
 
 
+async def wait_for_cancelled() -> None:
+    """For async activities. What waits for it is cancelled itself, unless it is a task of its own."""
+    await _context().cancel.wait_async()
+
+
 def wait_for_cancelled_sync(timeout: timedelta | float | None = None) -> bool:
     """Blocks until cancelled, or until the timeout (seconds or timedelta); says if cancelled.
 
@@ -347,6 +386,11 @@ def wait_for_cancelled_sync(timeout: timedelta | float | None = None) -> bool:
 
 def is_worker_shutdown() -> bool:
     return _context().shutdown.is_set
+
+
+async def wait_for_worker_shutdown() -> None:
+    """For async activities: returns once the worker is told to stop."""
+    await _context().shutdown.wait_async()
 
 
 def wait_for_worker_shutdown_sync(timeout: timedelta | float | None = None) -> bool:

@@ -148,6 +148,7 @@ __all__ = [
     "WorkflowExecutionCount",
     "WorkflowExecutionCountAggregationGroup",
     "WorkflowExecutionDescription",
+    "WorkflowExecutionStatus",
     "WorkflowFailureError",
     "WorkflowHandle",
     "WorkflowHistory",
@@ -165,6 +166,8 @@ S = TypeVar("S")
 A = TypeVar("A")
 R = TypeVar("R")
 P = ParamSpec("P")
+
+WorkflowExecutionStatus = WorkflowStatus  # Temporal's name
 
 DEFAULT_TARGET = "localhost:7233"
 # An engine that is up answers in milliseconds; one that is just starting, within this.
@@ -213,6 +216,8 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
     ) -> Self:
         """Raises RPCError UNAVAILABLE when no engine answers within 10 s.
 
+        `target_host` is HOST:PORT; ValueError for a web address, such as old programs of Temporal's
+        SDK have.
         With `lazy` nothing is asked: the first call then meets whatever is there. `identity` is
         shown where a workflow's history says who asked; by default it is process and host.
         `interceptors` are around every call, the first one outermost; `plugins` may change all of
@@ -346,6 +351,7 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
             options["id"],
             result_run_id=started.run_id,
             first_execution_run_id=started.run_id,
+            chain=started.run_id if started.started else None,
             result_type=result_type,
         )
 
@@ -409,6 +415,7 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
             run_id=run_id,
             result_run_id=run_id,
             first_execution_run_id=first_execution_run_id,
+            chain=first_execution_run_id,
             result_type=result_type,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
+from typing import ClassVar
 
 from perdure._payload import Payload
 from perdure._search_attributes import (
@@ -46,6 +47,8 @@ __all__ = [
     "VersioningBehavior",
     "VersioningOverride",
     "WorkerDeploymentVersion",
+    "WorkflowIDConflictPolicy",
+    "WorkflowIDReusePolicy",
     "WorkflowIdConflictPolicy",
     "WorkflowIdReusePolicy",
     "WorkflowStatus",
@@ -100,11 +103,16 @@ class RetryPolicy:
 class Priority:
     """Which of the waiting tasks of a queue goes first: 1 before 2; None is the queue's middle."""
 
+    default: ClassVar[Priority]
+
     priority_key: int | None = None
 
     def __post_init__(self) -> None:
         if self.priority_key is not None and self.priority_key < 1:
             raise ValueError("priority_key must be at least 1")
+
+
+Priority.default = Priority()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +151,10 @@ class WorkflowIdConflictPolicy(IntEnum):
     FAIL = 1
     USE_EXISTING = 2
     TERMINATE_EXISTING = 3
+
+
+WorkflowIDReusePolicy = WorkflowIdReusePolicy
+WorkflowIDConflictPolicy = WorkflowIdConflictPolicy
 
 
 class WorkflowStatus(IntEnum):

@@ -88,6 +88,8 @@ class PayloadConverter:
     # on what is here by itself.
     default_encoding_payload_converters: ClassVar[tuple[EncodingPayloadConverter, ...]] = ()
 
+    default: ClassVar[PayloadConverter]
+
     def __init__(self) -> None:
         self._encoders: dict[type, Encode] = {}
         self._json_decoders: dict[Any, Decode] = {}
@@ -157,6 +159,7 @@ class PayloadConverter:
             return json_decoder_for(hint)
 
 
+PayloadConverter.default = PayloadConverter()
 DefaultPayloadConverter = PayloadConverter
 
 

@@ -43,7 +43,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Self
 
 import msgspec
@@ -68,6 +68,14 @@ class RetryState(IntEnum):
     RETRY_POLICY_NOT_SET = 5
     INTERNAL_SERVER_ERROR = 6
     CANCEL_REQUESTED = 7
+
+
+class ApplicationErrorCategory(StrEnum):
+    """What an application error means to those who look after the workers."""
+
+    UNSPECIFIED = ""
+    BENIGN = "benign"
+    """Expected in the course of business: nothing to log as an error, nothing to count as one."""
 
 
 class RPCStatusCode(IntEnum):

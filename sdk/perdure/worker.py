@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from perdure._definitions import ActivityRegistry, WorkflowRegistry, workflow_definition
 from perdure._interceptors.activity import (
@@ -49,6 +49,14 @@ from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
 from perdure._versioning import VersioningBehavior, WorkerDeploymentConfig, WorkerDeploymentVersion
 from perdure._wire.worker_service import WorkerIdentity
+from perdure._worker.compatible import (
+    SandboxedWorkflowRunner,
+    SharedStateManager,
+    TuningOptions,
+    UnsandboxedWorkflowRunner,
+    WorkflowRunner,
+    check_options,
+)
 from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings, WorkerUsage
 from perdure._worker_plugins import (
@@ -74,11 +82,14 @@ __all__ = [
     "Plugin",
     "Replayer",
     "ReplayerConfig",
+    "SandboxedWorkflowRunner",
+    "SharedStateManager",
     "SignalChildWorkflowInput",
     "SignalExternalWorkflowInput",
     "StartActivityInput",
     "StartChildWorkflowInput",
     "StartLocalActivityInput",
+    "UnsandboxedWorkflowRunner",
     "Worker",
     "WorkerConfig",
     "WorkerDeploymentConfig",
@@ -89,10 +100,12 @@ __all__ = [
     "WorkflowOutboundInterceptor",
     "WorkflowReplayResult",
     "WorkflowReplayResults",
+    "WorkflowRunner",
     "tune_garbage_collector",
 ]
 
 _WORKER_ID_BYTES = 16
+_DEFAULT_RUNNER = SandboxedWorkflowRunner()
 
 
 def tune_garbage_collector() -> None:
@@ -124,6 +137,9 @@ class Worker:
     are for workers; `plugins` may change all of this, after those of the client that are.
     `deployment_config` says of which version the worker is, and whether it takes the tasks of that
     version only. When its version is retired, `run` ends with RPCError FAILED_PRECONDITION.
+    `debug_mode` is for a debugger: workflow code may stop as long as it likes. So does a
+    PERDURE_DEBUG in the environment. `on_fatal_error` is called before `run` raises. The options of
+    Temporal's worker that tune what is not here are taken and do nothing.
     """
 
     @configured_worker
@@ -146,8 +162,13 @@ class Worker:
         interceptors: Sequence[Interceptor] = (),
         plugins: Sequence[Plugin] = (),
         deployment_config: WorkerDeploymentConfig | None = None,
+        workflow_runner: WorkflowRunner = _DEFAULT_RUNNER,
+        debug_mode: bool = False,
+        on_fatal_error: Callable[[BaseException], Awaitable[None]] | None = None,
+        **tuning: Unpack[TuningOptions],
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
+        check_options(tuning, "Worker")
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
         _check_places(
@@ -164,6 +185,8 @@ class Worker:
         self._workflows = WorkflowRegistry(workflows)
         self._default_behavior = _default_behavior(deployment_config, workflows)
         self._failure_exception_types = tuple(workflow_failure_exception_types)
+        self._guarded = workflow_runner.guarded
+        self._on_fatal_error = on_fatal_error
         self._activities = ActivityRegistry(activities)
         if isinstance(activity_executor, ProcessPoolExecutor):
             check_picklable(self._activities.all, client.data_converter.payload_converter)
@@ -187,6 +210,7 @@ class Worker:
             interceptors=interceptors,
             edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
+            watches_deadlocks=not (debug_mode or os.environ.get("PERDURE_DEBUG")),
         )
         guard_workflows(workflows)
         self._rooms: WorkerRooms | None = None
@@ -211,6 +235,14 @@ class Worker:
     @property
     def is_running(self) -> bool:
         return self._started and not self._stopped.is_set()
+
+    @property
+    def is_shutdown(self) -> bool:
+        return self._stopped.is_set()
+
+    @property
+    def client(self) -> Client:
+        return self._client
 
     async def run(self) -> None:
         """Returns after `shutdown`, when everything has ended.
@@ -250,8 +282,12 @@ class Worker:
                 if self._own_executor is not None:
                     self._own_executor.shutdown(wait=False, cancel_futures=True)
                 self._stopped.set()
-        if not polling.cancelled():
-            polling.result()
+        if polling.cancelled():
+            return
+        error = polling.exception()
+        if error is not None and self._on_fatal_error is not None:
+            await self._on_fatal_error(error)
+        polling.result()
 
     async def shutdown(self) -> None:
         """Asks the worker to stop and waits until it has. Stopping twice is fine."""
@@ -298,6 +334,7 @@ class Worker:
             definition,
             namespace=self._client.namespace,
             data_converter=self._client.data_converter,
+            guarded=self._guarded,
             failure_exception_types=self._failure_exception_types,
             newest_activities=self._activities.versions,
             interception=self._interception,

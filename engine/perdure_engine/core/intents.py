@@ -109,6 +109,8 @@ class CancelWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     identity: str = ""
     reason: str = ""
     child_of: ChildOf | None = None
+    first_run_id: bytes = b""
+    """Of the chain of runs that is meant; empty: whichever is there."""
 
 
 class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -121,6 +123,7 @@ class TerminateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: str = ""
     details: bytes = b""
     child_of: ChildOf | None = None
+    first_run_id: bytes = b""
 
 
 class DeleteWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -501,6 +501,7 @@ class CancelWorkflowRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    FIRST_RUN_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     run_id: _builtins.str
@@ -508,6 +509,8 @@ class CancelWorkflowRequest(_message.Message):
     """UUID; required"""
     identity: _builtins.str
     reason: _builtins.str
+    first_run_id: _builtins.str
+    """of the chain of runs that is meant; empty: of any"""
     def __init__(
         self,
         *,
@@ -517,10 +520,11 @@ class CancelWorkflowRequest(_message.Message):
         request_id: _builtins.str = ...,
         identity: _builtins.str = ...,
         reason: _builtins.str = ...,
+        first_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_run_id", b"first_run_id", "identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -552,6 +556,7 @@ class TerminateWorkflowRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     DETAILS_FIELD_NUMBER: _builtins.int
+    FIRST_RUN_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     run_id: _builtins.str
@@ -561,6 +566,8 @@ class TerminateWorkflowRequest(_message.Message):
     reason: _builtins.str
     details: _builtins.bytes
     """Payloads"""
+    first_run_id: _builtins.str
+    """of the chain of runs that is meant; empty: of any"""
     def __init__(
         self,
         *,
@@ -571,10 +578,11 @@ class TerminateWorkflowRequest(_message.Message):
         identity: _builtins.str = ...,
         reason: _builtins.str = ...,
         details: _builtins.bytes = ...,
+        first_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details", "first_run_id", b"first_run_id", "identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

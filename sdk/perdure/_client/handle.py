@@ -53,6 +53,7 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         run_id: str | None = None,
         result_run_id: str | None = None,
         first_execution_run_id: str | None = None,
+        chain: str | None = None,
         result_type: Any = Any,
     ) -> None:
         self._core = core
@@ -60,6 +61,8 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         self._run_id = run_id
         self._result_run_id = result_run_id
         self._first_execution_run_id = first_execution_run_id
+        # First run of the only chain that may be cancelled or terminated; None: of any.
+        self._chain = chain
         self._result_type = result_type
         self._target = Target(core.namespace, id, run_id or "")
 
@@ -235,29 +238,39 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         )
 
     async def cancel(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
-        """Asks the run to stop; its code may clean up first, or go on."""
+        """Asks the run to stop; its code may clean up first, or go on.
+
+        A handle that started the run, or was made with its `first_execution_run_id`, reaches its
+        chain only: RPCError NOT_FOUND when the id has been started anew since.
+        """
         core = self._core
         if core.outbound is None:
-            await requests.cancel(core, self._target, reason, rpc_timeout)
+            await requests.cancel(core, self._target, reason, rpc_timeout, self._chain)
             return
         await core.outbound.cancel_workflow(
             CancelWorkflowInput(
-                id=self._id, run_id=self._run_id, reason=reason, rpc_timeout=rpc_timeout
+                id=self._id,
+                run_id=self._run_id,
+                first_execution_run_id=self._chain,
+                reason=reason,
+                rpc_timeout=rpc_timeout,
             )
         )
 
     async def terminate(
         self, *args: Any, reason: str = "", rpc_timeout: timedelta | None = None
     ) -> None:
-        """Ends the run at once, without its code. `args` are saved as details."""
+        """Ends the run at once, without its code. `args` are saved as details. See `cancel` for
+        which run that is."""
         core = self._core
         if core.outbound is None:
-            await requests.terminate(core, self._target, reason, args, rpc_timeout)
+            await requests.terminate(core, self._target, reason, args, rpc_timeout, self._chain)
             return
         await core.outbound.terminate_workflow(
             TerminateWorkflowInput(
                 id=self._id,
                 run_id=self._run_id,
+                first_execution_run_id=self._chain,
                 args=args,
                 reason=reason,
                 rpc_timeout=rpc_timeout,

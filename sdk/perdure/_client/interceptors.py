@@ -84,6 +84,7 @@ class UpdateWithStartStartWorkflowInput:
     rpc_timeout: timedelta | None = None
     search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None
     versioning_override: VersioningOverride | None = None
+    request_eager_start: bool = False
 
 
 @dataclass(kw_only=True)
@@ -119,6 +120,7 @@ class QueryWorkflowInput:
 class CancelWorkflowInput:
     id: str
     run_id: str | None
+    first_execution_run_id: str | None
     reason: str
     rpc_timeout: timedelta | None
 
@@ -127,6 +129,7 @@ class CancelWorkflowInput:
 class TerminateWorkflowInput:
     id: str
     run_id: str | None
+    first_execution_run_id: str | None
     args: Sequence[Any]
     reason: str
     rpc_timeout: timedelta | None

@@ -56,6 +56,11 @@ class StartOptions(TypedDict, total=False):
     """What lists find it by. Not encrypted."""
     versioning_override: VersioningOverride | None
     """Instead of the versioning behaviour that its code says."""
+    request_eager_start: bool
+    """Taken, and without effect: a worker with room gets the first task as soon as it is saved."""
+
+
+_OPTIONS = StartOptions.__annotations__.keys()
 
 
 def arguments(arg: Any, args: Sequence[Any]) -> Sequence[Any]:
@@ -77,7 +82,15 @@ def build_start(
     converter: PayloadConverter,
     header: Mapping[str, Payload] | None = None,
 ) -> Start:
-    """Raises PayloadEncodeError for arguments, memo values or texts that cannot travel."""
+    """Raises TypeError for options that are not there or are missing, PayloadEncodeError for
+    arguments, memo values or texts that cannot travel."""
+    if not options.keys() <= _OPTIONS:
+        raise TypeError(
+            f"starting a workflow: there is no option {min(options.keys() - _OPTIONS)!r}"
+        )
+    for name in ("id", "task_queue"):
+        if name not in options:
+            raise TypeError(f"starting a workflow: {name} is missing")
     priority = options.get("priority")
     memo = options.get("memo") or {}
     return Start(

@@ -74,11 +74,20 @@ class RootOutbound(OutboundInterceptor):
 
     async def cancel_workflow(self, input: interceptors.CancelWorkflowInput) -> None:
         target = self._target(input.id, input.run_id)
-        await requests.cancel(self._core, target, input.reason, input.rpc_timeout)
+        await requests.cancel(
+            self._core, target, input.reason, input.rpc_timeout, input.first_execution_run_id
+        )
 
     async def terminate_workflow(self, input: interceptors.TerminateWorkflowInput) -> None:
         target = self._target(input.id, input.run_id)
-        await requests.terminate(self._core, target, input.reason, input.args, input.rpc_timeout)
+        await requests.terminate(
+            self._core,
+            target,
+            input.reason,
+            input.args,
+            input.rpc_timeout,
+            input.first_execution_run_id,
+        )
 
     async def delete_workflow(self, input: interceptors.DeleteWorkflowInput) -> None:
         target = self._target(input.id, input.run_id)
@@ -205,4 +214,5 @@ def _options(input: interceptors.UpdateWithStartStartWorkflowInput) -> StartOpti
         "rpc_timeout": input.rpc_timeout,
         "search_attributes": input.search_attributes,
         "versioning_override": input.versioning_override,
+        "request_eager_start": input.request_eager_start,
     }

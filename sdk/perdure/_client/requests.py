@@ -109,10 +109,18 @@ async def query(
 
 
 def cancel(
-    core: ClientCore, target: Target, reason: str, rpc_timeout: timedelta | None
+    core: ClientCore,
+    target: Target,
+    reason: str,
+    rpc_timeout: timedelta | None,
+    first_run_id: str | None = None,
 ) -> Awaitable[None]:
     call = calls.cancel_workflow(
-        target, reason, request_id=core.surroundings.new_uuid(), identity=core.identity
+        target,
+        reason,
+        request_id=core.surroundings.new_uuid(),
+        identity=core.identity,
+        first_run_id=first_run_id or "",
     )
     return core.call(call, rpc_timeout)
 
@@ -123,6 +131,7 @@ def terminate(
     reason: str,
     details: Sequence[Any],
     rpc_timeout: timedelta | None,
+    first_run_id: str | None = None,
 ) -> Awaitable[None]:
     call = calls.terminate_workflow(
         target,
@@ -130,6 +139,7 @@ def terminate(
         core.converter.to_payloads(details),
         request_id=core.surroundings.new_uuid(),
         identity=core.identity,
+        first_run_id=first_run_id or "",
     )
     return core.call(call, rpc_timeout)
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from perdure._definitions.signature import (
     Function,
@@ -106,7 +106,9 @@ def activity_definition(function: Function) -> ActivityDefinition:
 
 
 def _check_dynamic(definition: ActivityDefinition) -> None:
-    if definition.signature.hints != (Sequence[RawValue],):
+    # Compared by their parts: typing.Sequence and collections.abc.Sequence are not equal.
+    taken = [(get_origin(one), get_args(one)) for one in definition.signature.hints]
+    if taken != [(Sequence, (RawValue,))]:
         raise TypeError(
             f"dynamic activity {qualname(definition.function)} must take one parameter, "
             "of type Sequence[perdure.common.RawValue]"

@@ -42,6 +42,7 @@ class WorkflowDefinition:
     updates: dict[str, UpdateDefinition]  # the dynamic one: ""
     dynamic: bool = False
     versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED
+    guarded: bool = True
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         """Raises PayloadDecodeError."""
@@ -95,6 +96,7 @@ def define_workflow(
     *,
     dynamic: bool = False,
     versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED,
+    guarded: bool = True,
 ) -> None:
     """Raises TypeError, with the reason, for a class that cannot be a workflow."""
     runs = [member for _, member in members(cls) if hasattr(member, _RUN)]
@@ -122,6 +124,7 @@ def define_workflow(
         updates=update_handlers(cls),
         dynamic=dynamic,
         versioning_behavior=VersioningBehavior(versioning_behavior),
+        guarded=guarded,
     )
     set_workflow_definition(cls, definition)
     setattr(run, _WORKFLOW, definition)
@@ -131,6 +134,7 @@ def set_workflow_definition(cls: type, definition: WorkflowDefinition) -> None:
     setattr(cls, _WORKFLOW, definition)
 
 
-def _parameters(function: Function) -> list[tuple[str, Any]]:
+def _parameters(function: Function) -> list[tuple[Any, Any]]:
+    """All of them are given by place: what they are called does not matter."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
-    return [(one.name, one.annotation) for one in parameters]
+    return [(one.kind, one.annotation) for one in parameters]

@@ -82,7 +82,7 @@ class WorkflowInstance:
         self._run = WorkflowRun(
             definition, data_converter.payload_converter, namespace, failure_exception_types
         )
-        self._run.loop.guarded = guarded
+        self._run.loop.guarded = guarded and definition.guarded
         self._run.newest_activities = newest_activities
         self._run.interception = interception
         self._version = version
@@ -309,7 +309,11 @@ class WorkflowInstance:
             HAPPENED[type(event)](run, event)
         if updates:
             run.updates.deliver(updates)
-        run.loop.run_until_idle(run.conditions.check)
+        if run.main is None and run.workflow is not None:
+            if len(unseen) > 1 or updates:
+                run.settle()
+            run.start_main()
+        run.settle()
         if run.defect is not None:
             raise run.defect
         self._ran_event_id = started.event_id
@@ -332,7 +336,7 @@ class WorkflowInstance:
         run = self._run
         if self.is_closed or run.local is None or not run.local.resolve(outcome):
             return
-        run.loop.run_until_idle(run.conditions.check)
+        run.settle()
         if run.defect is not None:
             raise run.defect
 

@@ -109,15 +109,30 @@ class Ledger:
         self._unconfirmed: list[Entry] = []
         self._expected: list[Entry] = []  # in reverse: the next one is the last
         self.observe: Callable[[Event, Entry], None] | None = None  # of each event with its command
+        self._closed = False
 
     def add(self, command: Command, machine: Described | None) -> Entry:
         entry = Entry(command, machine, call_site(BOUNDARY))
-        self._made.append(entry)
+        if self._closed:
+            self._add_late(entry)
+        else:
+            self._made.append(entry)
         return entry
+
+    def close(self) -> None:
+        """The last command ends the run: after it only answers to updates count, and go before it."""
+        self._closed = True
+
+    def _add_late(self, entry: Entry) -> None:
+        if isinstance(entry.command, AcceptUpdate | CompleteUpdate):
+            self._made.insert(len(self._made) - 1, entry)
+        else:
+            entry.command = None
 
     def add_for(self, command: Command, machine: Described | None, site: CallSite | None) -> None:
         """For what was asked for at `site`, some time ago."""
-        self._made.append(Entry(command, machine, site))
+        if not self._closed:
+            self._made.append(Entry(command, machine, site))
 
     def add_at(self, command: Command, code: CodeType, offset: int) -> None:
         self._made.append(Entry(command, None, CallSite(code, offset)))

@@ -82,6 +82,7 @@ def _metadata(run: WorkflowRun) -> dict[str, Any]:
             "type": started.workflow_type if started is not None else definition.name,
             "signal_definitions": _described(definition.signals, run.signals.added),
             "query_definitions": _described(definition.queries, run.added_queries),
+            "update_definitions": run.updates.described(),
         },
         "current_details": run.current_details,
     }

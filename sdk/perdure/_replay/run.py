@@ -91,6 +91,7 @@ class WorkflowRun:
         "_activities_made",
         "_barred",
         "_context",
+        "_main_args",
         "_random",
         "_reset_run_id",
         "_timers_made",
@@ -187,6 +188,7 @@ class WorkflowRun:
         self._context = Context()
         self._random: random.Random | None = None
         self._reset_run_id = ""  # of the last reset in its history
+        self._main_args: Any = None  # from the start to the first step
         self._activities_made = 0
         self._timers_made = 0
         self._barred: str | None = None
@@ -239,6 +241,11 @@ class WorkflowRun:
             self._barred = before
 
     @property
+    def is_read_only(self) -> bool:
+        """Does something run that must not change the run?"""
+        return self._barred is not None and self._barred is not _EVICTED
+
+    @property
     def silent(self) -> bool:
         """Has what the code says now been said before, or does it not count?"""
         return self.replaying or self._barred is not None
@@ -274,7 +281,7 @@ class WorkflowRun:
         self.started = event
         self.search_attributes = event.search_attributes
         definition = self.definition
-        args = definition.decode(event.input, self.converter)
+        self._main_args = args = definition.decode(event.input, self.converter)
         if self.interception is not None:
             self._context.run(self.interception.bind, self)
         try:
@@ -282,8 +289,17 @@ class WorkflowRun:
             self.workflow = self._context.run(definition.cls, *init_args)
         except Exception as error:
             self.end_with(error)
+
+    def start_main(self) -> None:
+        """Once, after the handlers of what came with the start have begun: the code may look at what
+        they left, and end, and nothing that it was sent is lost."""
+        args, self._main_args = self._main_args, None
+        if self.completion.state is not CompletionState.OPEN:
             return
         self.main = self.loop.create_task(self._run_main(args), name="main", context=self._context)
+        self.updates.deliver_deferred()
+        if self.cancel_requested:
+            self.loop.call_soon(self._cancel_main, context=self._context)
 
     async def _run_main(self, args: list[Any]) -> None:
         run = self.definition.run
@@ -296,8 +312,9 @@ class WorkflowRun:
         except BaseException as error:
             self.end_with(error)
         else:
-            self.ledger.add_at(CompleteWorkflow(result=payloads), run.__code__, -1)
-            self._close()
+            if self.completion.state is CompletionState.OPEN:  # no handler has failed it before
+                self.ledger.add_at(CompleteWorkflow(result=payloads), run.__code__, -1)
+                self._close()
 
     def _execution(self, args: list[Any]) -> ExecuteWorkflowInput:
         definition, started = self.definition, self.started
@@ -317,7 +334,8 @@ class WorkflowRun:
             return
         if isinstance(error, ContinueAsNewError):
             self._end(error.command, error)
-        elif defect_cause(error, self.failure_types) is not None:
+            return
+        if defect_cause(error, self.failure_types) is not None:
             self.defect = error
         elif not isinstance(error, Exception | asyncio.CancelledError):
             self.defect = error  # SystemExit, KeyboardInterrupt: not the run's to decide
@@ -328,6 +346,7 @@ class WorkflowRun:
             else:
                 command = FailWorkflow(failure=exception_to_failure(error, self.converter))
             self._end(command, error)
+            return
         self.loop.stop()
 
     def _end(self, command: Command, error: BaseException) -> None:
@@ -337,8 +356,16 @@ class WorkflowRun:
         self._close()
 
     def _close(self) -> None:
+        """What is ready still runs: an update's handler may have been about to answer. Of what it
+        asks for only answers count (see Ledger.close); `settle` ends it."""
         self.completion.move(CompletionMove.COMMAND)
-        self.loop.stop()
+        self.ledger.close()
+
+    def settle(self) -> None:
+        """Runs until nothing is ready; a run that has ended by then does nothing more."""
+        self.loop.run_until_idle(self.conditions.check)
+        if self.completion.state is not CompletionState.OPEN:
+            self.loop.stop()
 
     def warn_unfinished(self, workflow_id: str) -> None:
         """It has ended: says which handlers were cut off."""

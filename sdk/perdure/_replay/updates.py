@@ -58,6 +58,7 @@ class Handled(Protocol):
     defect: BaseException | None
     replaying: bool
     inbound: WorkflowInboundInterceptor | None
+    main: Any
 
     def new_context(self) -> Context: ...
 
@@ -72,13 +73,14 @@ class Updates:
     Most runs have no update: what holds them is made with the first one.
     """
 
-    __slots__ = ("_added", "_rejections", "_run", "_waiting", "running")
+    __slots__ = ("_added", "_deferred", "_rejections", "_run", "_waiting", "running")
 
     def __init__(self, run: Handled) -> None:
         self._run = run
         self._added: dict[str, UpdateDefinition | None] | None = None
         self._waiting: deque[Update] | None = None
         self._rejections: list[RejectUpdate] | None = None
+        self._deferred: list[Update] | None = None
         self.running: dict[str, UpdateDefinition] | None = None
 
     def deliver(self, updates: Sequence[Update]) -> None:
@@ -93,6 +95,12 @@ class Updates:
         """Have all that came been taken or refused, and their handlers ended?"""
         return not self.running and not self._waiting
 
+    def deliver_deferred(self) -> None:
+        """Those that came with the start and that no handler of their name was there for."""
+        deferred, self._deferred = self._deferred, None
+        if deferred:
+            self.deliver(deferred)
+
     def take_rejections(self) -> list[RejectUpdate]:
         taken, self._rejections = self._rejections, None
         return taken or []
@@ -103,10 +111,30 @@ class Updates:
             self._added = {}
         self._added[name or ""] = handler
 
+    def handler(self, name: str | None) -> UpdateDefinition | None:
+        """That of exactly this name; None: the dynamic one."""
+        key = name or ""
+        if self._added is not None and key in self._added:
+            return self._added[key]
+        return self._run.definition.updates.get(key)
+
+    def described(self) -> list[dict[str, Any]]:
+        """Those that there are now, for people. The dynamic one has no name."""
+        there = {**self._run.definition.updates, **(self._added or {})}
+        return [
+            {"name": name or None, "description": handler.description}
+            for name, handler in sorted(there.items())
+            if handler is not None
+        ]
+
     def _next(self) -> None:
         run = self._run
         while self._waiting and run.defect is None:
             update = self._waiting.popleft()
+            if run.main is None and self.handler(update.update_name) is None:
+                # Its handler may be one that the code sets at its beginning.
+                self._deferred = [*(self._deferred or ()), update]
+                continue
             context = run.new_context()
             context.run(current_update.set, UpdateInfo(update.update_id, update.update_name))
             try:

@@ -173,11 +173,15 @@ def query_workflow(
     return Call(_read_query, query_workflow=message)
 
 
-def cancel_workflow(target: Target, reason: str, *, request_id: str, identity: str) -> Call[None]:
+def cancel_workflow(
+    target: Target, reason: str, *, request_id: str, identity: str, first_run_id: str = ""
+) -> Call[None]:
+    """`first_run_id`: of the chain that is meant, if only that."""
     message = pb.CancelWorkflowRequest(
         namespace=target.namespace,
         workflow_id=target.workflow_id,
         run_id=target.run_id,
+        first_run_id=first_run_id,
         request_id=request_id,
         identity=identity,
         reason=reason,
@@ -186,12 +190,19 @@ def cancel_workflow(target: Target, reason: str, *, request_id: str, identity: s
 
 
 def terminate_workflow(
-    target: Target, reason: str, details: list[Payload], *, request_id: str, identity: str
+    target: Target,
+    reason: str,
+    details: list[Payload],
+    *,
+    request_id: str,
+    identity: str,
+    first_run_id: str = "",
 ) -> Call[None]:
     message = pb.TerminateWorkflowRequest(
         namespace=target.namespace,
         workflow_id=target.workflow_id,
         run_id=target.run_id,
+        first_run_id=first_run_id,
         request_id=request_id,
         identity=identity,
         reason=reason,

@@ -32,6 +32,7 @@ from perdure._wire.completions import (
 from perdure._wire.tasks import ActivityTask, PolledActivityTask
 from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
 from perdure._worker.completions import Completions
+from perdure._worker.heartbeat import SHORT_TIMEOUT_S
 from perdure._worker.holding import HeldTasks
 from perdure._worker.interception import intercepted
 from perdure._worker.processes import Processes
@@ -234,6 +235,8 @@ class Activities:
         definition = self._definition_of(polled)
         task = polled.read()
         attempt.task = task
+        if 0 < task.heartbeat_timeout_ms < SHORT_TIMEOUT_S * 1000:
+            self.held.watch_heartbeats(attempt.held.token, task.heartbeat_timeout_ms / 1000)
         args = definition.decode(task.input, self.converter)
         attempt.bind_checkpoints(on_loop=definition.is_async)
         activity._enter(attempt.context)  # pyright: ignore[reportPrivateUsage]  # made for us

@@ -1,4 +1,8 @@
-"""One heartbeat for all tasks of the process, every 2 s, whatever the event loop is doing."""
+"""One heartbeat for all tasks of the process, every 2 s, whatever the event loop is doing.
+
+More often only while the worker holds an activity whose own heartbeat timeout is shorter than that
+would serve.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,11 @@ logger = logging.getLogger(__name__)
 
 # A quarter of the lease (8 s): three heartbeats may be lost.
 PERIOD_S = 2.0
+# An activity whose heartbeat timeout is shorter than this is heard of in less than a period: with
+# a period's delay its progress would come too late, however often its code reports it.
+SHORT_TIMEOUT_S = 5.0
+# Of that timeout. Progress waits for this long and for a tick (0.5 s), then it has still to travel.
+_SHARE_OF_TIMEOUT = 0.4
 # Less than the lease by more than one period, so that a heartbeat that hangs is not the last.
 CALL_TIMEOUT_S = 5.0
 
@@ -78,9 +87,9 @@ class Heartbeats:
         self._failing = False
 
     def tick(self) -> None:
-        if self._monotonic_s() < self._next_at_s:
-            return
         started_s = self._monotonic_s()
+        if started_s < self._next_at_s and not self._is_hurried(started_s):
+            return
         try:
             self.beat()
         except RPCError as error:
@@ -91,6 +100,12 @@ class Heartbeats:
             return
         self._failing = False
         self._next_at_s = started_s + PERIOD_S
+
+    def _is_hurried(self, now_s: float) -> bool:
+        timeout_s = self._held.shortest_timeout_s()
+        if timeout_s is None:
+            return False
+        return now_s - (self._next_at_s - PERIOD_S) >= timeout_s * _SHARE_OF_TIMEOUT
 
     def beat(self) -> None:
         tasks = self._held.all()

@@ -56,6 +56,8 @@ class HeldTask:
 class HeldTasks:
     def __init__(self) -> None:
         self._by_token: dict[bytes, HeldTask] = {}
+        # Only of those that must be heard of more often than the rest, in seconds.
+        self._timeouts_s: dict[bytes, float] = {}
 
     def add(self, task: HeldTask) -> None:
         self._by_token[task.token] = task
@@ -65,8 +67,19 @@ class HeldTasks:
         if held is not None:
             held.on_loss = on_loss
 
+    def watch_heartbeats(self, token: bytes, timeout_s: float) -> None:
+        """The engine must hear of the task's progress at least that often, while it is held."""
+        if token in self._by_token:
+            self._timeouts_s[token] = timeout_s
+
+    def shortest_timeout_s(self) -> float | None:
+        """Of those under `watch_heartbeats`; from any thread."""
+        return min(list(self._timeouts_s.values()), default=None) if self._timeouts_s else None
+
     def remove(self, token: bytes) -> None:
         self._by_token.pop(token, None)
+        if self._timeouts_s:
+            self._timeouts_s.pop(token, None)
 
     def holds(self, task: HeldTask) -> bool:
         return self._by_token.get(task.token) is task

@@ -69,6 +69,7 @@ class WorkerSettings:
     interceptors: Sequence[Interceptor] = ()
     edge: PayloadEdge = PLAIN
     graceful_shutdown_timeout: timedelta
+    watches_deadlocks: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +150,8 @@ class WorkerRooms:
         heartbeats = Heartbeats(
             self._held, self._blocking_service, probe, loop, surroundings.monotonic_s
         )
-        self._guard = GuardThread((heartbeats.tick, watch.tick))
+        jobs = (heartbeats.tick, watch.tick) if settings.watches_deadlocks else (heartbeats.tick,)
+        self._guard = GuardThread(jobs)
         self._guard.start()
 
     def usage(self) -> WorkerUsage:

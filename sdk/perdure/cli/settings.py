@@ -14,19 +14,18 @@ empty variable counts as unset. Nothing here is secret, and nothing secret will 
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from perdure.cli.durations import parse_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.files import read_text_file
+from perdure.envconfig import config_path
 
 DEFAULT_ADDRESS = "localhost:7233"
 DEFAULT_NAMESPACE = "default"
@@ -93,17 +92,6 @@ def checked_address(address: str) -> str:
     if not address or len(address) > ADDRESS_CHARS_MAX or _UNPRINTABLE.search(address):
         raise UsageError(f"not an address (HOST:PORT): {address!r}")
     return f"{address}:{DEFAULT_PORT}" if _HOST_ALONE.fullmatch(address) else address
-
-
-def config_path(environment: Mapping[str, str]) -> tuple[Path, bool]:
-    """The file, and whether it was named by the user and so must be there."""
-    named = environment.get("PERDURE_CONFIG")
-    if named:
-        return Path(named), True
-    folder = environment.get("XDG_CONFIG_HOME") or os.path.join(
-        environment.get("HOME") or os.path.expanduser("~"), ".config"
-    )
-    return Path(folder) / "perdure" / "config.toml", False
 
 
 _KINDS: Mapping[str, type] = {

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
 from perdure import activity
+from perdure._definitions import ActivityDefinition
+from perdure._thread_cancel import ThreadCancel
 from perdure.common import Priority
 from perdure.converter import DataConverter, PayloadConverter
 
@@ -33,7 +35,7 @@ class ActivityEnvironment:
         self.on_heartbeat: Callable[..., None] = _ignore
         """Called with the details of each heartbeat and checkpoint, in the activity's thread."""
         self.payload_converter: PayloadConverter = DataConverter.default.payload_converter
-        self._cancelled = False
+        self._cancelled: activity.CancellationDetails | None = None
         self._shutting_down = False
         self._running: set[_Attempt] = set()
 
@@ -78,8 +80,8 @@ class ActivityEnvironment:
         Returns and raises what it does.
         """
         attempt = _Attempt(self)
-        if self._cancelled:
-            attempt.context.request_cancel(CANCELLED)
+        if self._cancelled is not None:
+            attempt.context.request_cancel(self._cancelled)
         if self._shutting_down:
             attempt.context.begin_shutdown()
         self._running.add(attempt)
@@ -90,14 +92,14 @@ class ActivityEnvironment:
         finally:
             self._running.discard(attempt)
 
-    def cancel(self) -> None:
-        """As when the workflow cancels the activity: an async one gets asyncio.CancelledError, any
-        other one sees it in `is_cancelled`."""
-        if self._cancelled:
+    def cancel(self, cancellation_details: activity.CancellationDetails = CANCELLED) -> None:
+        """As when the workflow cancels the activity: an async one gets asyncio.CancelledError; in the
+        thread of any other one CancelledError is raised. `cancellation_details`: as when it is for another reason."""
+        if self._cancelled is not None:
             return
-        self._cancelled = True
+        self._cancelled = cancellation_details
         for attempt in list(self._running):
-            attempt.cancel()
+            attempt.cancel(cancellation_details)
 
     def worker_shutdown(self) -> None:
         """As when the worker is told to stop."""
@@ -128,7 +130,11 @@ class _Attempt:
         self._environment.on_heartbeat(*details)
 
     def run(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        return contextvars.copy_context().run(self._call, fn, args, kwargs)
+        inside = contextvars.copy_context().run
+        if not _cancel_raises(fn):
+            return inside(self._call, fn, args, kwargs)
+        self.context.thread_cancel = thread_cancel = ThreadCancel()
+        return inside(thread_cancel.call, self._call, (fn, args, kwargs))
 
     async def run_async(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """In a task of its own, as in a worker: its cancellation is not that of who waits for it."""
@@ -146,8 +152,8 @@ class _Attempt:
                 task.cancel()
             self._environment.forget(self)
 
-    def cancel(self) -> None:
-        self.context.request_cancel(CANCELLED)
+    def cancel(self, why: activity.CancellationDetails) -> None:
+        self.context.request_cancel(why)
         if self._task is not None:
             self._task.cancel()
 
@@ -158,6 +164,14 @@ class _Attempt:
 
 def _ignore(*details: Any) -> None:
     pass
+
+
+def _cancel_raises(fn: Callable[..., Any]) -> bool:
+    """True unless its decorator says otherwise; it need not have one."""
+    try:
+        return ActivityDefinition.attached_to(fn).cancel_raises
+    except TypeError:
+        return True
 
 
 def _is_async(fn: Callable[..., Any]) -> bool:

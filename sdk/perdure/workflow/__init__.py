@@ -89,8 +89,10 @@ from perdure.workflow._handlers import (
     get_current_details,
     get_dynamic_query_handler,
     get_dynamic_signal_handler,
+    get_dynamic_update_handler,
     get_query_handler,
     get_signal_handler,
+    get_update_handler,
     set_current_details,
     set_dynamic_query_handler,
     set_dynamic_signal_handler,
@@ -112,8 +114,13 @@ from perdure.workflow._saga import Saga, saga
 from perdure.workflow._versions import deprecate_patch, patched
 from perdure.workflow._waiting import as_completed, sleep, wait, wait_condition
 
+# Temporal's names for them.
+ActivityConfig = ActivityOptions
+LocalActivityConfig = LocalActivityOptions
+
 __all__ = [
     "ActivityCancellationType",
+    "ActivityConfig",
     "ActivityHandle",
     "ActivityOptions",
     "ChildWorkflowCancellationType",
@@ -126,6 +133,7 @@ __all__ = [
     "FanOutRule",
     "HandlerUnfinishedPolicy",
     "Info",
+    "LocalActivityConfig",
     "LocalActivityOptions",
     "LoggerAdapter",
     "NondeterminismError",
@@ -160,12 +168,14 @@ __all__ = [
     "get_current_details",
     "get_dynamic_query_handler",
     "get_dynamic_signal_handler",
+    "get_dynamic_update_handler",
     "get_external_workflow_handle",
     "get_external_workflow_handle_for",
     "get_last_completion_result",
     "get_last_failure",
     "get_query_handler",
     "get_signal_handler",
+    "get_update_handler",
     "has_last_completion_result",
     "in_workflow",
     "info",

@@ -7,9 +7,9 @@ an activity known only by name needs `result_type` to give a typed result.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from datetime import timedelta
-from typing import Any, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
+from typing import Any, NoReturn, TypedDict, TypeVar, TypeVarTuple, Unpack, overload
 
 from perdure._definitions import ActivityDefinition
 from perdure._interceptors.workflow import StartActivityInput
@@ -273,6 +273,7 @@ async def execute_activity_class(  # type: ignore[misc]  # as above
 
 
 _MILLISECOND = timedelta(milliseconds=1)
+_OPTIONS = ActivityOptions.__annotations__.keys()
 
 
 def _start(
@@ -280,6 +281,8 @@ def _start(
 ) -> ActivityHandle[Any]:
     run = current_run()
     run.check_may_act()
+    if not options.keys() <= _OPTIONS:
+        refuse_options(name, options.keys() - _OPTIONS)
     if run.outbound is not None:
         return run.outbound.start_activity(_input_of(name, version, hint, args, options))
     return schedule(run, name, version, hint, args, options, NO_HEADER)
@@ -343,6 +346,11 @@ def schedule(
     )
     cancellation = options.get("cancellation_type", ActivityCancellationType.TRY_CANCEL)
     return run.start_activity(command, hint, cancellation)
+
+
+def refuse_options(name: str, unknown: Set[str]) -> NoReturn:
+    """An option with a slip in its name must not be as good as none."""
+    raise TypeError(f"activity {name!r}: there is no option {min(unknown)!r}")
 
 
 def to_ms(duration: timedelta | None) -> int:

@@ -42,6 +42,7 @@ def defn(
     dynamic: bool = False,
     failure_exception_types: Sequence[type[BaseException]] = (),
     versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED,
+    sandboxed: bool = True,
 ) -> Callable[[_Class], _Class]: ...
 
 
@@ -53,6 +54,7 @@ def defn(
     dynamic: bool = False,
     failure_exception_types: Sequence[type[BaseException]] = (),
     versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED,
+    sandboxed: bool = True,
 ) -> Any:
     """Makes a class a workflow; its type is the class's name unless `name` says otherwise.
 
@@ -62,6 +64,7 @@ def defn(
     only fails the workflow task and has it retried (NondeterminismError, PayloadDecodeError, …).
     `versioning_behavior` says what becomes of its runs when another version of the worker becomes
     current; workers with a version need it, of the workflow or by default.
+    `sandboxed` False switches the guard off, which keeps its code from clocks, files and the like.
     Raises TypeError, with the reason, for a class that cannot be a workflow.
     """
 
@@ -72,6 +75,7 @@ def defn(
             failure_exception_types,
             dynamic=dynamic,
             versioning_behavior=versioning_behavior,
+            guarded=sandboxed,
         )
         return decorated
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from perdure._definitions import (
@@ -62,6 +63,15 @@ def get_dynamic_query_handler() -> Handler | None:
 def set_dynamic_query_handler(handler: Handler | None) -> None:
     """`handler(name, args)` answers the queries that have no handler of their name."""
     _set_query(None, _free(handler, None, "query"))
+
+
+def get_update_handler(name: str) -> Handler | None:
+    """That of exactly this name; the dynamic one is another matter."""
+    return _bound_update(name)
+
+
+def get_dynamic_update_handler() -> Handler | None:
+    return _bound_update(None)
 
 
 def current_update_info() -> UpdateInfo | None:
@@ -147,6 +157,12 @@ def _free(handler: Handler | None, name: str | None, kind: str) -> HandlerDefini
     if kind == "query" and definition.is_async:
         raise TypeError("a query handler must not be async")
     return definition
+
+
+def _bound_update(name: str | None) -> Handler | None:
+    run = current_run()
+    definition = run.updates.handler(name)
+    return None if definition is None else partial(definition.function, run.workflow)
 
 
 def _bound(run: WorkflowRun, definition: HandlerDefinition | None) -> Handler | None:

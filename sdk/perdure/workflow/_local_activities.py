@@ -19,7 +19,7 @@ from perdure._replay.machines.activity import ActivityCancellationType
 from perdure._replay.messages import NO_HEADER, LocalActivityTask
 from perdure._replay.run import WorkflowRun, current_run
 from perdure.common import RetryPolicy
-from perdure.workflow._activities import to_ms
+from perdure.workflow._activities import refuse_options, to_ms
 
 _Ts = TypeVarTuple("_Ts")
 _R = TypeVar("_R")
@@ -279,6 +279,9 @@ async def execute_local_activity_class(  # type: ignore[misc]  # as above
     return await start_local_activity(activity, *arguments, **options)
 
 
+_OPTIONS = LocalActivityOptions.__annotations__.keys()
+
+
 def _start(
     name: str, hint: Any, args: Sequence[Any], options: LocalActivityOptions
 ) -> ActivityHandle[Any]:
@@ -317,6 +320,8 @@ def begin_local(
 ) -> ActivityHandle[Any]:
     """What `start_local_activity` does behind all interceptors."""
     assert run.started is not None
+    if not options.keys() <= _OPTIONS:
+        refuse_options(name, options.keys() - _OPTIONS)
     schedule_to_close_ms = to_ms(options.get("schedule_to_close_timeout"))
     start_to_close_ms = to_ms(options.get("start_to_close_timeout"))
     if not schedule_to_close_ms and not start_to_close_ms:

@@ -13,6 +13,27 @@ def is_replaying() -> bool:
     return current_run().replaying
 
 
+def is_replaying_history_events() -> bool:
+    """The same, but False while a query or a validator runs, which have not been done before."""
+    run = current_run()
+    return run.replaying and not run.is_read_only
+
+
+def is_read_only() -> bool:
+    """Does a query, a validator or a wait condition run, which must change nothing?"""
+    return current_run().is_read_only
+
+
+def in_sandbox() -> bool:
+    """False: there is none. For code that comes from Temporal's SDK."""
+    return False
+
+
+def is_sandbox_unrestricted() -> bool:
+    """Is the guard off, for this workflow or here?"""
+    return not current_run().loop.guarded
+
+
 @contextmanager
 def imports_passed_through() -> Generator[None]:
     """Does nothing: there is no import sandbox. For code that comes from Temporal's SDK."""

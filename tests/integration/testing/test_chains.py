@@ -9,6 +9,12 @@ import pytest
 
 from perdure import workflow
 from perdure.common import RetryPolicy, WorkflowStatus
+from perdure.errors import (
+    RPCError,
+    RPCStatusCode,
+    WorkflowContinuedAsNewError,
+    WorkflowFailureError,
+)
 from perdure.testing import WorkflowEnvironment
 from perdure.worker import Worker
 
@@ -76,3 +82,41 @@ async def test_a_run_that_took_too_long_is_tried_again(env: WorkflowEnvironment)
     )
 
     assert await handle.result() == ["TimeoutError", 2]
+
+
+@workflow.defn
+class Again:
+    """Continues as new once, then waits."""
+
+    @workflow.run
+    async def run(self, more: int) -> None:
+        if more:
+            workflow.continue_as_new(more - 1)
+        await workflow.wait_condition(lambda: False)
+
+
+@pytest.mark.parametrize("how", ["cancel", "terminate"])
+async def test_a_handle_of_a_start_reaches_its_own_chain_only(
+    env: WorkflowEnvironment, how: str
+) -> None:
+    client = env.client
+    async with Worker(client, task_queue="again", workflows=[Again]):
+        first = await client.start_workflow(Again.run, 1, id="a", task_queue="again")
+        with pytest.raises(WorkflowContinuedAsNewError):
+            await first.result(follow_runs=False)
+        await getattr(first, how)()  # the second run of its chain
+        with pytest.raises(WorkflowFailureError):
+            await first.result()
+
+        second = await client.start_workflow(Again.run, 0, id="a", task_queue="again")
+        with pytest.raises(RPCError) as refused:
+            await getattr(first, how)()
+        named = client.get_workflow_handle("a", first_execution_run_id=first.result_run_id)
+        with pytest.raises(RPCError):
+            await getattr(named, how)()
+
+        assert refused.value.status is RPCStatusCode.NOT_FOUND
+        assert (await second.describe()).status is WorkflowStatus.RUNNING
+        await getattr(client.get_workflow_handle("a"), how)()
+        with pytest.raises(WorkflowFailureError):
+            await second.result()

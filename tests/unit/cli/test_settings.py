@@ -12,9 +12,9 @@ from perdure.cli.settings import (
     Flags,
     OutputFormat,
     Settings,
-    config_path,
     load_settings,
 )
+from perdure.envconfig import config_path
 
 
 @pytest.fixture

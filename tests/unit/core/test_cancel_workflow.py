@@ -125,3 +125,14 @@ def test_a_repeated_request_after_the_end_is_acknowledged() -> None:
     run.when(terminate())
 
     assert run.when(cancel()) == NOTHING
+
+
+def test_a_cancellation_meant_for_another_chain_does_not_reach_this_one() -> None:
+    """The id was started anew: who holds the handle of before means another order."""
+    run = Scenario(start())
+    run.turn()
+
+    assert run.when(cancel(first_run_id=b"b" * 16)) == CLOSED
+    assert not run.state.folded.cancel_requested
+    first = run.state.folded.started.first_run_id
+    assert run.when(cancel(first_run_id=first)).events[0] == "5 WorkflowExecutionCancelRequested"

@@ -153,3 +153,13 @@ def test_a_run_whose_task_backs_off_can_be_terminated() -> None:
         tasks=["workflow gone"],
         timers=[f"{TimerKind.WORKFLOW_TASK_BACKOFF.name} 0 gone"],
     )
+
+
+def test_a_termination_meant_for_another_chain_does_not_reach_this_one() -> None:
+    run = Scenario(start())
+    run.turn()
+
+    assert run.when(terminate(first_run_id=b"b" * 16)) == CLOSED
+    assert run.state.open
+    first = run.state.folded.started.first_run_id
+    assert run.when(terminate(first_run_id=first)).events == ["5 WorkflowExecutionTerminated"]

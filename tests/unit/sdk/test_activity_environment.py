@@ -152,3 +152,26 @@ async def test_checkpoints_are_heard_like_heartbeats() -> None:
     await env.run(saves)
     env.run(lambda: activity.checkpoint_sync(2))
     assert beats == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_cancellation_is_raised_in_the_thread_unless_the_activity_asks(raises: bool) -> None:
+    env = ActivityEnvironment()
+    entered = threading.Event()
+
+    @activity.defn(no_thread_cancel_exception=not raises)
+    def works() -> str:
+        with activity.shield_thread_cancel_exception():
+            entered.set()
+            assert activity.wait_for_cancelled_sync(60)
+        return "went on"
+
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(env.run, works)
+        entered.wait()
+        env.cancel()
+        if raises:
+            with pytest.raises(CancelledError):
+                running.result()
+        else:
+            assert running.result() == "went on"

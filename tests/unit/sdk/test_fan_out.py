@@ -156,7 +156,7 @@ def test_the_first_failure_ends_it_and_cancels_the_rest() -> None:
     assert names(last.commands) == [
         "RequestCancelActivity 6",
         "CompleteWorkflow ['ActivityError', '1 of 3 failed, 0 are tolerated; the first: "
-        "ApplicationError: no ink', [2], [1]]",
+        "no ink', [2], [1]]",
     ]
     assert names(run.replay()) == names(last.commands)
 

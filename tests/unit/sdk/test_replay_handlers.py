@@ -60,7 +60,7 @@ def test_a_dynamic_workflow_and_its_handlers_take_raw_values() -> None:
     assert value_of(run.query("size").result) == 10
     run.signal("end")
 
-    expected = ["init", 1, "two", "run", 1, "two", "unknown", 4, 5, "end"]
+    expected = ["init", 1, "two", "unknown", 4, 5, "run", 1, "two", "end"]
     (command,) = run.task()
     assert [one for one in value_of(command.result) if one != ["known", 3]] == expected  # type: ignore[attr-defined]
     assert isinstance(run.replay_all(), TaskSuccess)
@@ -262,6 +262,9 @@ def test_the_metadata_query_tells_of_handlers_and_details() -> None:
         @workflow.signal(description="pays for it")
         def pay(self) -> None: ...
 
+        @workflow.update(description="before it is sent")
+        def change(self) -> None: ...
+
         @workflow.query(dynamic=True)
         def any(self, name: str, args: Sequence[RawValue]) -> None:
             workflow.set_current_details("not from here")
@@ -277,6 +280,7 @@ def test_the_metadata_query_tells_of_handlers_and_details() -> None:
                 {"name": "pay", "description": "pays for it"},
             ],
             "query_definitions": [{"name": None, "description": None}],
+            "update_definitions": [{"name": "change", "description": "before it is sent"}],
         },
         "current_details": "packs **3** of 5",
     }

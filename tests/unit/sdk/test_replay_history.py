@@ -49,6 +49,7 @@ def pages(name: str) -> str:
 
 
 def test_events_reach_the_code_in_the_order_of_the_history() -> None:
+    """But for the code's own beginning: handlers of what came with the start go before it."""
     run = PocketEngine(Diary)
     run.signal("note", "with the start")
     run.task()
@@ -61,8 +62,8 @@ def test_events_reach_the_code_in_the_order_of_the_history() -> None:
     (live,) = names(run.task())
     assert pages(live) == str(
         [
-            ["begin", 1, False],
             ["with the start", 1, False],
+            ["begin", 1, False],
             ["before the timer", 2, False],
             ["woke", 2, False],
             ["after the timer", 2, False],
@@ -86,7 +87,7 @@ def test_what_led_to_a_task_that_failed_goes_to_the_next_one() -> None:
     run.fire("1")
     (live,) = names(run.task())
     assert pages(live) == str(
-        [["begin", 3, False], ["early", 3, False], ["stop", 3, False], ["woke", 4, False]]
+        [["early", 3, False], ["stop", 3, False], ["begin", 3, False], ["woke", 4, False]]
     )
     assert names(run.replay())[0].count("True") == 3
 

@@ -281,3 +281,48 @@ def test_the_stack_trace_names_the_lines_that_wait() -> None:
     assert "signal slow add:" in text
     assert "Collector.add_slowly" in text
     assert __file__ in text
+
+
+@workflow.defn
+class Drain:
+    """Takes what there is, and ends."""
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    @workflow.signal
+    async def put(self, item: str) -> None:
+        self.items.append(item)
+
+    @workflow.run
+    async def run(self) -> list[str]:
+        return self.items
+
+
+def test_what_was_signalled_with_the_start_is_there_when_the_code_begins() -> None:
+    """Or a run that ends without waiting would lose what it acknowledged."""
+    run = PocketEngine(Drain)
+    run.signal("put", "a")
+    run.signal("put", "b")
+
+    assert names(run.task()) == ["CompleteWorkflow ['a', 'b']"]
+    assert names(run.replay()) == ["CompleteWorkflow ['a', 'b']"]
+
+
+def test_a_handler_that_fails_the_run_before_its_code_begins() -> None:
+    @workflow.defn
+    class Never:
+        @workflow.signal
+        def crack(self) -> None:
+            raise ValueError("broken")
+
+        @workflow.run
+        async def run(self) -> None:
+            begun.append(True)
+
+    begun: list[bool] = []
+    run = PocketEngine(Never)
+    run.signal("crack")
+
+    assert names(run.task()) == ["FailWorkflow broken"]
+    assert begun == []

@@ -381,3 +381,70 @@ def test_what_cannot_be_an_update_is_refused_with_the_reason() -> None:
 
             @workflow.update(name="x")
             def two(self) -> None: ...
+
+
+def test_updates_that_came_with_the_start_go_before_the_code() -> None:
+    @workflow.defn
+    class Early:
+        def __init__(self) -> None:
+            self.sum = 0
+
+        @workflow.update
+        def add(self, number: int) -> int:
+            self.sum += number
+            return self.sum
+
+        @workflow.run
+        async def run(self) -> int:
+            workflow.set_update_handler("late", lambda: "set by the code")
+            return self.sum
+
+    run = PocketEngine(Early)
+    run.update("u-1", "late")
+    run.update("u-2", "add", 1)
+    run.update("u-3", "nobody's")
+    run.update("u-4", "add", 2)
+    commands = names(run.task())
+
+    assert commands[-1] == "CompleteWorkflow 3"
+    assert value_of(run.outcomes["u-1"].result) == "set by the code"
+    assert value_of(run.outcomes["u-4"].result) == 3
+    assert list(run.rejected) == ["u-3"]
+    same_on_replay(run)
+
+
+def test_an_update_answers_although_the_run_ends_first() -> None:
+    """Its handler is ready when the code returns: the answer goes before the end, and nothing else
+    of what runs then goes anywhere."""
+
+    @workflow.defn
+    class Last:
+        def __init__(self) -> None:
+            self.asked = False
+            self.answer: asyncio.Future[str] = asyncio.Future()
+
+        @workflow.update
+        async def ask(self) -> str:
+            self.asked = True
+            answer = await self.answer
+            workflow.upsert_memo({"late": answer})
+            return answer
+
+        @workflow.run
+        async def run(self) -> str:
+            await workflow.wait_condition(lambda: self.asked)
+            self.answer.set_result("yes")
+            return "done"
+
+    run = PocketEngine(Last)
+    run.task()
+    run.update("u-1", "ask")
+    commands = names(run.task())
+
+    assert [one.split()[0] for one in commands] == [
+        "AcceptUpdate",
+        "CompleteUpdate",
+        "CompleteWorkflow",
+    ]
+    assert value_of(run.outcomes["u-1"].result) == "yes"
+    same_on_replay(run)

@@ -17,7 +17,7 @@ from perdure._wire.surroundings import Surroundings
 from perdure._wire.tasks import PolledWorkflowTask
 from perdure._worker.cache import CachedRun, RunCache
 from perdure._worker.deadlock import LIMIT_S, DeadlockWatch
-from perdure._worker.guard import GuardThread
+from perdure._worker.guard import TICK_S, GuardThread
 from perdure._worker.heartbeat import PERIOD_S, Heartbeats, LoopProbe
 from perdure._worker.history import GIVE_UP_AFTER_S, TaskHistory
 from perdure._worker.holding import HeldTask, HeldTasks, Progress
@@ -92,6 +92,34 @@ async def test_a_heartbeat_every_period_and_sooner_after_a_failure() -> None:
     it.beats.tick()
     it.beats.tick()
     assert len(it.door.beats) == 4
+
+
+async def test_a_short_heartbeat_timeout_is_answered_in_time() -> None:
+    """reliability.md, leases and heartbeats: an attempt that reports its progress in time is not
+    taken for dead. Every 2 s, as for other tasks, would be too late for a timeout of one."""
+    it = Beating()
+    it.held.add(HeldTask(b"slow"))
+    it.held.add(HeldTask(b"quick"))
+    it.held.watch_heartbeats(b"quick", 1.0)
+    it.held.watch_heartbeats(b"gone before", 1.0)
+    beats_at: list[float] = []
+
+    def tick_until(end_s: float) -> list[float]:
+        beats_at.clear()
+        while it.clock.now_s < end_s:
+            before = len(it.door.beats)
+            it.beats.tick()
+            if len(it.door.beats) > before:
+                beats_at.append(it.clock.now_s - start_s)
+            it.clock.now_s += TICK_S
+        return beats_at
+
+    start_s = it.clock.now_s
+    assert tick_until(start_s + 2) == [0, 0.5, 1, 1.5]
+
+    it.held.remove(b"quick")
+    start_s = it.clock.now_s
+    assert tick_until(start_s + 4.5) == [1.5, 3.5]
 
 
 async def test_progress_is_sent_until_it_has_arrived_and_the_same_again_is_new() -> None:

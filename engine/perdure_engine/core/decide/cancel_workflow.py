@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.auditing import asked_for_by_somebody, note, status_of
-from perdure_engine.core.decide.requests import require_child, require_open, seen
+from perdure_engine.core.decide.requests import require_chain, require_child, require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionCancelRequested
 from perdure_engine.core.intents import CancelWorkflow
@@ -15,6 +15,7 @@ def decide(draft: Draft, intent: CancelWorkflow) -> None:
     require_child(draft.state, intent.child_of)
     if seen(draft, intent.request_id, intent.body_hash):
         return
+    require_chain(draft.state, intent.first_run_id)
     require_open(draft.state)
     if draft.state.folded.cancel_requested or any(
         isinstance(event, WorkflowExecutionCancelRequested) for event in draft.state.buffered

@@ -40,6 +40,16 @@ def require_child(state: RunState, child_of: ChildOf | None) -> None:
         raise not_found("WORKFLOW", f"workflow {started.workflow_id!r} is not that run's child")
 
 
+def require_chain(state: RunState, first_run_id: bytes) -> None:
+    """A workflow id may by now name another chain of runs than the one that is meant."""
+    if first_run_id and state.folded.started.first_run_id != first_run_id:
+        raise not_found(
+            "WORKFLOW",
+            f"the chain of runs that is meant has ended; workflow {state.folded.started.workflow_id!r}"
+            " has been started again",
+        )
+
+
 def seen(draft: Draft, request_id: bytes, body_hash: bytes) -> bool:
     """Whether this request has been applied. The same id with another body is an error."""
     known = draft.state.folded.request_ids.get(request_id)

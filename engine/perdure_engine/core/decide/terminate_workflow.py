@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.auditing import asked_for_by_somebody, note, status_of
-from perdure_engine.core.decide.requests import require_child, require_open, same_body
+from perdure_engine.core.decide.requests import (
+    require_chain,
+    require_child,
+    require_open,
+    same_body,
+)
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionTerminated
 from perdure_engine.core.intents import TerminateWorkflow
@@ -16,6 +21,7 @@ def decide(draft: Draft, intent: TerminateWorkflow) -> None:
     if isinstance(closed, WorkflowExecutionTerminated) and closed.request_id == intent.request_id:
         same_body(closed.body_hash, intent.body_hash)
         return
+    require_chain(draft.state, intent.first_run_id)
     require_open(draft.state)
     before = status_of(draft)
     terminate(

@@ -203,6 +203,7 @@ def cancel_workflow(message: pb.CancelWorkflowRequest, namespace_id: bytes) -> C
         body_hash=body_hash(message),
         identity=message.identity,
         reason=message.reason,
+        first_run_id=uuid_bytes_or_none("first_run_id", message.first_run_id),
     )
 
 
@@ -218,6 +219,7 @@ def terminate_workflow(
         identity=message.identity,
         reason=message.reason,
         details=message.details,
+        first_run_id=uuid_bytes_or_none("first_run_id", message.first_run_id),
     )
 
 
