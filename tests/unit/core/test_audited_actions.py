@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.core import scenario
 from tests.unit.core.scenario import (
     NAMESPACE,
     START_US,
@@ -190,3 +191,13 @@ def test_a_compensation_is_written_down_with_its_marker() -> None:
         "completed",
     )
     assert found.run_id == run.state.run_id
+
+
+def test_holding_a_run_back_and_letting_it_go_are_actions() -> None:
+    run = given()
+    (held,) = entries(run, scenario.pause(identity="op@host", reason="provider is down"))
+    assert (held.action, held.before, held.after) == ("workflow.pause", "RUNNING", "PAUSED")
+    assert (held.identity, held.reason) == ("op@host", "provider is down")
+    assert entries(run, scenario.pause(identity="op@host", reason="provider is down")) == []
+    (freed,) = entries(run, scenario.unpause(identity="op@host"))
+    assert (freed.action, freed.before, freed.after) == ("workflow.unpause", "PAUSED", "RUNNING")

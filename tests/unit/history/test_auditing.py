@@ -23,6 +23,7 @@ from tests.unit.history.test_removing import delete, left_of
 from perdure_engine.core import intents
 from perdure_engine.core.audit import entry_of
 from perdure_engine.core.errors import Code
+from perdure_engine.core.ids import uuid_text
 from perdure_engine.ports.store import (
     BatchRefused,
     Conflict,
@@ -185,3 +186,17 @@ async def test_a_paused_activity_is_in_the_log(room: Room) -> None:
     )
     await node.history.submit(1, pause)
     assert log_of(room.tables) == [("activity.pause", "order")]
+
+
+@in_room()
+async def test_a_reset_is_in_the_log_once_and_names_both_runs(room: Room) -> None:
+    node = await room.node(1)
+    base = await node.at("order", room.worker(), [FINISH])
+    request = room.ids.new_id()
+    new = await node.reset("order", request_id=request)
+    await node.reset("order", request_id=request)
+    assert log_of(room.tables) == [("workflow.reset", "order")]
+    (row,) = room.tables.audit.in_order(1)
+    entry = entry_of(row)
+    assert (entry.run_id, entry.subject) == (base, uuid_text(new.run_id))
+    assert (entry.before, entry.after) == ("COMPLETED", "reset to event 4")
