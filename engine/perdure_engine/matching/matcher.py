@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.tasks import WORKER_KINDS, TaskKind
 from perdure_engine.matching.queue import TaskQueue, TaskSource
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, Taker, TaskOffer
 from perdure_engine.ports.metrics import Metrics
@@ -112,7 +112,7 @@ class Matcher:
     def described(self) -> Iterator[tuple[str, TaskKind, QueueInfo]]:
         """Each queue that has tasks or workers, by name and kind; one of each namespace and version."""
         for (_, name, _), queue in self._queues.items():
-            for kind in TaskKind:
+            for kind in WORKER_KINDS:
                 info = queue.describe(kind)
                 if info.backlog_count or info.pollers:
                     yield name, kind, info

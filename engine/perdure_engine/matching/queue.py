@@ -29,7 +29,7 @@ from perdure_engine.ports.history import Handed, StartOutcome, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
 from perdure_engine.ports.metrics import Metrics
 
-KIND_NAMES = {kind: kind.name.lower() for kind in TaskKind}
+KIND_NAMES = {kind: kind.name.lower() for kind in WORKER_KINDS}
 # What a worker's completions lead to is there when they are saved, and travels with their answer: a
 # poll's answer would cost both sides a call more. Its polls wait for that as long as one commit under
 # load takes; a completion that needs longer waits for something else.

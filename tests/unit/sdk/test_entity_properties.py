@@ -45,7 +45,7 @@ class Log:
     @workflow.entity_handler
     def fail(self, call: str) -> None:
         self.done.append(call)
-        raise ApplicationError(call)
+        raise ApplicationError(call, type="Refused")
 
     @workflow.entity_reader
     def read(self) -> list[str]:
@@ -178,7 +178,7 @@ def expected(key: Key) -> tuple[dict[str, Any], list[str]]:
         if isinstance(outcome, str) and "ancelled" in outcome:
             told[call_id] = outcome
         elif name == "fail":
-            told[call_id] = f"ApplicationError: {call_id}"
+            told[call_id] = f"Refused: {call_id}"
         elif name == "destroy":
             told[call_id] = None
             log = []
