@@ -223,6 +223,8 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
         `interceptors` are around every call, the first one outermost; `plugins` may change all of
         this. Either that is for workers too serves every worker of this client.
         """
+        if target_host.startswith(("http://", "https://")):
+            raise ValueError(f"target_host is HOST:PORT, without the scheme: {target_host!r}")
         config: ClientConfig = {
             "namespace": namespace,
             "identity": identity,
