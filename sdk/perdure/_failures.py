@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 
+from perdure._failure_info import (
+    ActivityInfo,
+    ApplicationInfo,
+    CanceledInfo,
+    ChildWorkflowInfo,
+    FailureInfo,
+    FailureKind,
+    ServerInfo,
+    TerminatedInfo,
+    TimeoutInfo,
+    WorkerLostInfo,
+)
 from perdure._payload import Payload
 from perdure.errors import (
     ActivityError,
-    ActivityInfo,
     ApplicationError,
-    ApplicationInfo,
-    CanceledInfo,
     CancelledError,
     ChildWorkflowError,
-    ChildWorkflowInfo,
     FailureError,
-    FailureInfo,
-    FailureKind,
     PayloadDecodeError,
     PayloadEncodeError,
     ServerError,
-    ServerInfo,
     TerminatedError,
-    TerminatedInfo,
     TimeoutError,
-    TimeoutInfo,
     WorkerLostError,
-    WorkerLostInfo,
 )
 
 if TYPE_CHECKING:

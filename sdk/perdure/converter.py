@@ -40,10 +40,10 @@ from perdure._encodings import (
     name_of,
     without_values,
 )
+from perdure._failure_info import FailureInfo
 from perdure._payload import NO_METADATA, Payload
 from perdure.common import RawValue
 from perdure.errors import (
-    FailureInfo,
     PayloadDecodeError,
     PayloadEncodeError,
     PayloadError,

@@ -171,11 +171,8 @@ class Worker:
         check_options(tuning, "Worker")
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
-        _check_places(
-            max_concurrent_workflow_tasks,
-            max_concurrent_activities,
-            max_concurrent_local_activities,
-        )
+        _check_places(max_concurrent_workflow_tasks, max_concurrent_local_activities)
+        _check_places(max_concurrent_activities)
         self._plugins = plugins
         self._client = client
         inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
@@ -192,9 +189,7 @@ class Worker:
             check_picklable(self._activities.all, client.data_converter.payload_converter)
         self._own_executor: ThreadPoolExecutor | None = None
         if activity_executor is None:
-            self._own_executor = activity_executor = ThreadPoolExecutor(
-                max_concurrent_activities, thread_name_prefix="perdure-activity"
-            )
+            self._own_executor = activity_executor = _threads(max_concurrent_activities)
         self._settings = WorkerSettings(
             task_queue=task_queue,
             identity=who,
@@ -215,8 +210,7 @@ class Worker:
         guard_workflows(workflows)
         self._rooms: WorkerRooms | None = None
         self._started = False
-        self._stop_requested = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self._stop_requested, self._stopped = asyncio.Event(), asyncio.Event()
         self._background: asyncio.Task[None] | None = None
         self._body: asyncio.Task[Any] | None = None
 
@@ -376,6 +370,10 @@ def _default_behavior(
                 "needs: give it to @workflow.defn, or default_versioning_behavior to the worker"
             )
     return default
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="perdure-activity")
 
 
 def _check_places(*places: int) -> None:

@@ -30,6 +30,7 @@ from perdure._definitions import (
     fresh_object,
     head_to_payload,
 )
+from perdure._failure_info import ApplicationInfo
 from perdure._wire.calls import NO_HEADER, Start, Target
 from perdure._wire.updates import UpdateAnswer, UpdateRequest, WorkflowUpdateStage
 from perdure.common import (
@@ -41,7 +42,6 @@ from perdure.common import (
     WorkflowIdConflictPolicy,
 )
 from perdure.errors import (
-    ApplicationInfo,
     RPCError,
     WorkflowQueryFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,

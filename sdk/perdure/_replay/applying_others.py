@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from perdure._failure_info import FailureInfo, TerminatedInfo, TimeoutInfo
 from perdure._replay.children import Children
 from perdure._replay.external import External, cancel_error, signal_error
 from perdure._replay.external_messages import (
@@ -35,12 +36,9 @@ from perdure._replay.messages import (
 )
 from perdure._replay.run import WorkflowRun
 from perdure.errors import (
-    FailureInfo,
     HistoryError,
     PayloadDecodeError,
     RetryState,
-    TerminatedInfo,
-    TimeoutInfo,
     TimeoutType,
     WorkflowAlreadyStartedError,
 )

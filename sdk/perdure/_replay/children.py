@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
+from perdure._failure_info import CanceledInfo, ChildWorkflowInfo, FailureInfo
 from perdure._failures import failure_to_exception
 from perdure._payload import Payload
 from perdure._replay.child_handle import ChildWorkflowHandle, RequestFuture
@@ -19,12 +20,7 @@ from perdure._replay.machines.child import (
     ChildState,
     ChildWorkflowCancellationType,
 )
-from perdure.errors import (
-    CanceledInfo,
-    ChildWorkflowInfo,
-    FailureInfo,
-    RetryState,
-)
+from perdure.errors import RetryState
 
 _GO_ON_AT_ONCE = frozenset(
     {ChildWorkflowCancellationType.ABANDON, ChildWorkflowCancellationType.TRY_CANCEL}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
+from perdure._failure_info import FailureInfo
 from perdure._payload import Payload
 from perdure._replay.messages import Command, Event, Payloads
 from perdure.common import RetryPolicy, TypedSearchAttributes, WorkflowIdReusePolicy
-from perdure.errors import FailureInfo, RetryState
+from perdure.errors import RetryState
 
 # --- events ---------------------------------------------------------------------------------------
 

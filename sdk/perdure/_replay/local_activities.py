@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from perdure._failure_info import CanceledInfo, FailureInfo
 from perdure._failures import failure_to_exception
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import call_site
@@ -25,13 +26,7 @@ from perdure._replay.machines.local_activity import (
 from perdure._replay.markers import local_marker
 from perdure._replay.messages import LocalActivityOutcome, LocalActivityTask, LocalWork
 from perdure.converter import PayloadConverter
-from perdure.errors import (
-    ActivityError,
-    CanceledInfo,
-    CancelledError,
-    FailureInfo,
-    RetryState,
-)
+from perdure.errors import ActivityError, CancelledError, RetryState
 
 
 class Runner(Protocol):

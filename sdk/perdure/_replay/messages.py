@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from perdure._failure_info import FailureInfo
 from perdure.common import RetryPolicy, SearchAttributeUpdate, TypedSearchAttributes
 from perdure.converter import Payload
-from perdure.errors import FailureInfo, RetryState
+from perdure.errors import RetryState
 
 Payloads = list[Payload]
 """The values of one argument list or one result (a result has at most one)."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from perdure._failure_info import FailureInfo
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.errors import error_from_call
@@ -21,7 +22,6 @@ from perdure._wire.policies import (
 )
 from perdure.common import ActivityOptionsUpdate, Priority
 from perdure.converter import Payload
-from perdure.errors import FailureInfo
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_api.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from perdure._failure_info import FailureInfo
 from perdure._replay import messages as replay
 from perdure._wire.commands import Fields, command_fields
 from perdure._wire.failures import failure_to_message
 from perdure._wire.payloads import payloads_to_bytes
 from perdure.converter import Payload
-from perdure.errors import FailureInfo
 from perdure_api.v1 import event_pb2
 from perdure_api.v1 import worker_service_pb2 as pb
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
+from perdure._failure_info import FailureInfo
 from perdure._wire.failures import failure_from_message
 from perdure._wire.policies import instant_from_us
-from perdure.errors import FailureInfo
 from perdure_api.v1 import workflow_service_pb2 as pb
 
 

@@ -6,6 +6,18 @@ from typing import assert_never
 
 import msgspec
 
+from perdure._failure_info import (
+    ActivityInfo,
+    ApplicationInfo,
+    CanceledInfo,
+    ChildWorkflowInfo,
+    FailureInfo,
+    FailureKind,
+    ServerInfo,
+    TerminatedInfo,
+    TimeoutInfo,
+    WorkerLostInfo,
+)
 from perdure._payload import Payload
 from perdure._wire.payloads import (
     payload_from_bytes,
@@ -13,20 +25,7 @@ from perdure._wire.payloads import (
     payloads_from_bytes,
     payloads_to_bytes,
 )
-from perdure.errors import (
-    ActivityInfo,
-    ApplicationInfo,
-    CanceledInfo,
-    ChildWorkflowInfo,
-    FailureInfo,
-    FailureKind,
-    RetryState,
-    ServerInfo,
-    TerminatedInfo,
-    TimeoutInfo,
-    TimeoutType,
-    WorkerLostInfo,
-)
+from perdure.errors import RetryState, TimeoutType
 from perdure_api.v1 import common_pb2 as pb
 
 ENCODED = "Encoded failure"

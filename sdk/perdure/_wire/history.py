@@ -10,6 +10,7 @@ from typing import Any, cast
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from perdure._failure_info import FailureInfo
 from perdure._payload import Payload
 from perdure._wire.failures import failure_from_message, failure_to_message
 from perdure._wire.payloads import (
@@ -27,7 +28,6 @@ from perdure._wire.policies import (
     retry_policy_to_message,
 )
 from perdure.common import RetryPolicy
-from perdure.errors import FailureInfo
 from perdure_api.v1 import common_pb2, event_pb2
 
 # Fields of bytes hold encoded messages (see common.proto); which one is the name's to say.

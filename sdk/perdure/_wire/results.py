@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from perdure._failure_info import FailureInfo
 from perdure._wire.edge import PayloadEdge
 from perdure._wire.errors import error_from_status
 from perdure._wire.failures import failure_from_message, failure_to_message
 from perdure._wire.payloads import payloads_from_bytes, payloads_to_bytes
 from perdure.common import WorkflowStatus
 from perdure.converter import Payload
-from perdure.errors import FailureInfo, PayloadDecodeError, RPCError, RPCStatusCode
+from perdure.errors import PayloadDecodeError, RPCError, RPCStatusCode
 from perdure_api.v1 import workflow_service_pb2 as pb
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from perdure._failure_info import FailureInfo
 from perdure._wire.calls import NO_HEADER, Start, Target, start_fields
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
@@ -16,7 +17,6 @@ from perdure._wire.errors import error_from_call
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_to_bytes, payloads_from_bytes, payloads_to_bytes
 from perdure.converter import Payload
-from perdure.errors import FailureInfo
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_api.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
+from perdure._failure_info import FailureInfo
 from perdure._versioning import WorkflowVersioningInfo
 from perdure._wire.activity_service import options_from_message
 from perdure._wire.failures import failure_from_message
@@ -17,7 +18,6 @@ from perdure._wire.search_attributes import attributes_from_messages
 from perdure._wire.version_service import versioning_from_message
 from perdure.common import ActivityOptionsUpdate, TypedSearchAttributes, WorkflowStatus
 from perdure.converter import Payload
-from perdure.errors import FailureInfo
 from perdure_api.v1 import common_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
 

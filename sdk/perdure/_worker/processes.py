@@ -26,10 +26,11 @@ from typing import Any, NamedTuple
 
 from perdure import activity
 from perdure._definitions import ActivityDefinition
+from perdure._failure_info import FailureInfo
 from perdure._failures import exception_to_failure, failure_to_exception
 from perdure._worker.attempt import Attempt
 from perdure.converter import PayloadConverter
-from perdure.errors import AttemptLostError, FailureInfo, PerdureError
+from perdure.errors import AttemptLostError, PerdureError
 
 logger = logging.getLogger(__name__)
 

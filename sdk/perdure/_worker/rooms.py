@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from perdure._definitions import ActivityDefinition
+from perdure._failure_info import ApplicationInfo, FailureInfo
 from perdure._interceptors.worker import Interceptor
 from perdure._wire.completions import workflow_task_failure
 from perdure._wire.connection import Connection
@@ -38,7 +39,7 @@ from perdure._worker.sealing import Sealing
 from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
 from perdure.converter import PayloadConverter
-from perdure.errors import ApplicationInfo, FailureInfo, RPCError
+from perdure.errors import RPCError
 
 T = TypeVar("T")
 

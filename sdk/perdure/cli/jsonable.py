@@ -11,9 +11,9 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from perdure._failure_info import FailureInfo
 from perdure.common import TypedSearchAttributes
 from perdure.converter import Payload
-from perdure.errors import FailureInfo
 
 Decode = Callable[[Payload], Any]
 """Gives back the payload itself when it cannot be decoded."""

@@ -15,6 +15,7 @@ from obstore.store import LocalStore
 from tests.integration.sdk.fake_engine import FakeEngine
 
 from perdure import activity, workflow
+from perdure._failure_info import FailureInfo
 from perdure.cli.jsonable import to_jsonable
 from perdure.cli.showing import SHOWING
 from perdure.client import Client, WorkflowFailureError
@@ -35,7 +36,6 @@ from perdure.errors import (
     ActivityError,
     ApplicationError,
     ExternalPayloadError,
-    FailureInfo,
     PayloadAlteredError,
     PayloadEncodeError,
     PayloadTooLargeError,

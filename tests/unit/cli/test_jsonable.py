@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from perdure._failure_info import ApplicationInfo, FailureInfo
 from perdure.cli.jsonable import to_jsonable
 from perdure.common import WorkflowStatus
 from perdure.converter import DataConverter, Payload
-from perdure.errors import ApplicationInfo, FailureInfo, PayloadDecodeError
+from perdure.errors import PayloadDecodeError
 
 CONVERTER = DataConverter.default.payload_converter
 

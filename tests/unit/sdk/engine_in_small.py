@@ -13,17 +13,14 @@ from typing import Any
 from tests.unit.sdk.others_in_small import OTHERS, OtherRuns, telling
 
 from perdure._definitions import workflow_definition
+from perdure._failure_info import ActivityInfo, FailureInfo
 from perdure._failures import exception_to_failure
 from perdure._payload import Payload
 from perdure._replay import messages as m
 from perdure._replay.instance import WorkflowInstance
 from perdure._replay.interception import Interception
 from perdure.converter import DataConverter
-from perdure.errors import (
-    ActivityInfo,
-    FailureInfo,
-    RetryState,
-)
+from perdure.errors import RetryState
 from perdure.worker import Interceptor
 from perdure.workflow._outbound import RootOutbound
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure._failure_info import ApplicationInfo, CanceledInfo, FailureInfo
 from perdure._failures import (
     DEPTH_MAX,
     TEXT_BYTES_MAX,
@@ -16,12 +17,9 @@ from perdure.converter import Payload, PayloadConverter
 from perdure.errors import (
     ActivityError,
     ApplicationError,
-    ApplicationInfo,
-    CanceledInfo,
     CancelledError,
     ChildWorkflowError,
     FailureError,
-    FailureInfo,
     PerdureError,
     RetryState,
     ServerError,

@@ -9,9 +9,10 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names, value_of
 
 from perdure import activity, workflow
+from perdure._failure_info import ActivityInfo, ApplicationInfo
 from perdure._replay.messages import FailWorkflow, ScheduleActivity
 from perdure.common import Priority, RetryPolicy
-from perdure.errors import ActivityError, ActivityInfo, ApplicationError, ApplicationInfo
+from perdure.errors import ActivityError, ApplicationError
 
 LIMIT = timedelta(seconds=10)
 

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names, value_of
 
 from perdure import workflow
+from perdure._failure_info import ChildWorkflowInfo
 from perdure._replay.external_messages import (
     ChildWorkflowExecutionCompleted,
     ParentClosePolicy,
@@ -30,7 +31,6 @@ from perdure.common import (
 from perdure.errors import (
     ApplicationError,
     ChildWorkflowError,
-    ChildWorkflowInfo,
     RetryState,
     TerminatedError,
     TimeoutError,

@@ -10,11 +10,11 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names
 
 from perdure import workflow
+from perdure._failure_info import ApplicationInfo
 from perdure._replay.interrupts import DeadlockDetected
 from perdure._replay.messages import FailWorkflow
 from perdure.errors import (
     ApplicationError,
-    ApplicationInfo,
     NondeterminismError,
     PayloadDecodeError,
     UnknownWorkflowTypeError,

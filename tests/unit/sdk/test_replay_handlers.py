@@ -12,9 +12,9 @@ from tests.unit.sdk.engine_in_small import PocketEngine, names, value_of
 
 from perdure import workflow
 from perdure._definitions import query_definition, signal_definition, startable_workflow
+from perdure._failure_info import ApplicationInfo
 from perdure._replay.messages import TaskSuccess
 from perdure.common import RawValue
-from perdure.errors import ApplicationInfo
 from perdure.workflow import HandlerUnfinishedPolicy, UnfinishedSignalHandlersWarning
 
 

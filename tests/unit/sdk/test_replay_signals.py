@@ -6,8 +6,8 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names, new_instance, value_of
 
 from perdure import workflow
+from perdure._failure_info import ApplicationInfo
 from perdure._replay.messages import Query, TaskSuccess
-from perdure.errors import ApplicationInfo
 
 
 @workflow.defn

@@ -9,9 +9,10 @@ import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names, new_instance, value_of
 
 from perdure import activity, workflow
+from perdure._failure_info import ApplicationInfo
 from perdure._replay.messages import TaskSuccess
 from perdure.common import RawValue
-from perdure.errors import ApplicationError, ApplicationInfo
+from perdure.errors import ApplicationError
 from perdure.workflow import HandlerUnfinishedPolicy
 
 

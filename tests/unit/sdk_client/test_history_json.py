@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure._failure_info import ActivityInfo, ApplicationInfo, FailureInfo, TerminatedInfo
 from perdure._wire.history import (
     ATTRIBUTES,
     FIELD_MAPS,
@@ -27,13 +28,7 @@ from perdure._wire.payloads import fields_to_bytes, payload_to_bytes, payloads_t
 from perdure.client import HistoryEvent, WorkflowHistory
 from perdure.common import RetryPolicy
 from perdure.converter import DataConverter, Payload
-from perdure.errors import (
-    ActivityInfo,
-    ApplicationInfo,
-    FailureInfo,
-    RetryState,
-    TerminatedInfo,
-)
+from perdure.errors import RetryState
 from perdure_api.v1 import event_pb2
 
 CONVERTER = DataConverter.default.payload_converter

@@ -14,21 +14,13 @@ import pytest
 
 from perdure import activity
 from perdure._definitions import activity_definition
+from perdure._failure_info import ApplicationInfo, CanceledInfo, TimeoutInfo
 from perdure._replay.messages import LocalActivityOutcome, LocalActivityTask
 from perdure._worker.local_activities import LocalActivities, Origin
 from perdure._worker.local_retries import RESULT_BYTES_MAX, Deadlines, next_backoff_ms
 from perdure.common import RetryPolicy
 from perdure.converter import DataConverter
-from perdure.errors import (
-    ApplicationError,
-    ApplicationInfo,
-    CanceledInfo,
-    CancelledError,
-    RetryState,
-    TimeoutError,
-    TimeoutInfo,
-    TimeoutType,
-)
+from perdure.errors import ApplicationError, CancelledError, RetryState, TimeoutError, TimeoutType
 
 CONVERTER = DataConverter.default.payload_converter
 ORIGIN = Origin("w-1", "r-1", "Order")

@@ -15,6 +15,7 @@ from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle
 from perdure._client.options import build_start
 from perdure._client.with_start import ClientUpdates
+from perdure._failure_info import ApplicationInfo, FailureInfo
 from perdure._wire.calls import Target
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PayloadEdge
@@ -31,7 +32,6 @@ from perdure.client import (
 from perdure.codecs import EncryptionCodec, KeyRing
 from perdure.common import WorkflowIdConflictPolicy
 from perdure.converter import DataConverter
-from perdure.errors import ApplicationInfo, FailureInfo
 from perdure_api.v1 import workflow_service_pb2 as pb
 
 ADMITTED, ACCEPTED, COMPLETED = WorkflowUpdateStage

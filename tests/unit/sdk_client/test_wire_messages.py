@@ -12,6 +12,17 @@ from tests.unit.sdk_client.wire_of_others import (
     check_other_commands,
 )
 
+from perdure._failure_info import (
+    ActivityInfo,
+    ApplicationInfo,
+    CanceledInfo,
+    FailureInfo,
+    FailureKind,
+    ServerInfo,
+    TerminatedInfo,
+    TimeoutInfo,
+    WorkerLostInfo,
+)
 from perdure._replay import messages as replay
 from perdure._wire.commands import closes_workflow
 from perdure._wire.completions import workflow_task_failure, workflow_task_success
@@ -28,19 +39,7 @@ from perdure._wire.policies import (
 )
 from perdure.common import RetryPolicy, SearchAttributeKey
 from perdure.converter import Payload
-from perdure.errors import (
-    ActivityInfo,
-    ApplicationInfo,
-    CanceledInfo,
-    FailureInfo,
-    FailureKind,
-    RetryState,
-    ServerInfo,
-    TerminatedInfo,
-    TimeoutInfo,
-    TimeoutType,
-    WorkerLostInfo,
-)
+from perdure.errors import RetryState, TimeoutType
 from perdure_api.v1 import common_pb2, event_pb2
 from perdure_api.v1 import worker_service_pb2 as worker_pb
 

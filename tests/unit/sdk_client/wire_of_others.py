@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure._failure_info import ChildWorkflowInfo, FailureInfo
 from perdure._replay import external_messages as external
 from perdure._replay import messages as replay
 from perdure._wire.failures import failure_to_message
@@ -14,7 +15,7 @@ from perdure.common import (
     WorkflowIdReusePolicy,
 )
 from perdure.converter import Payload
-from perdure.errors import ChildWorkflowInfo, FailureInfo, RetryState
+from perdure.errors import RetryState
 from perdure_api.v1 import common_pb2, event_pb2
 from perdure_api.v1 import worker_service_pb2 as worker_pb
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from perdure._failure_info import FailureInfo
 from perdure.cli.demo.proof import Check
 from perdure.cli.demo.story import Ended
 from perdure.cli.output import Output
 from perdure.client import HistoryEvent
-from perdure.errors import FailureInfo
 
 HIDDEN_EVENTS = frozenset(("WorkflowTaskScheduled", "WorkflowTaskStarted", "WorkflowTaskCompleted"))
 MARK_STYLE = "bold"
