@@ -232,7 +232,7 @@ class EntityHandle(Generic[S]):
         attempt = 0
         while True:
             try:
-                handle = await send_update(self._core, to, asked)
+                handle: WorkflowUpdateHandle[Any] = await send_update(self._core, to, asked)
             except RPCError as error:
                 if not self._is_there(error):
                     attempt += 1
