@@ -54,18 +54,14 @@ def add_run(batch: Batch, shard_id: int, draft: Draft, codec: Codec) -> None:
             started.run_id,
             started.namespace_id,
             started.workflow_id,
-            _open_or_closed(folded.status),
+            # The head row says only how a run has ended: one that is paused is open.
+            Status.RUNNING if folded.status is Status.PAUSED else folded.status,
             folded.next_event_id,
             state.inbox_done,
             codec.encode_head(head_of(state)),
             version_to_send(state.version),
         )
     )
-
-
-def _open_or_closed(status: Status) -> Status:
-    """Of the head row, which says only how a run has ended: one that is paused is open."""
-    return Status.RUNNING if status is Status.PAUSED else status
 
 
 def add_current(batch: Batch, shard_id: int, key: tuple[bytes, str], current: CurrentRun) -> None:
@@ -105,9 +101,10 @@ def saved(draft: Draft) -> None:
 def _add_history(batch: Batch, shard_id: int, draft: Draft, codec: Codec) -> None:
     state = draft.state
     events = draft.events
-    while len(events) > limits.HISTORY_BATCH_EVENTS_MAX:
-        _add_history_batch(batch, shard_id, state, events[: limits.HISTORY_BATCH_EVENTS_MAX], codec)
-        events = events[limits.HISTORY_BATCH_EVENTS_MAX :]
+    most = limits.HISTORY_BATCH_EVENTS_MAX
+    while len(events) > most:
+        _add_history_batch(batch, shard_id, state, events[:most], codec)
+        events = events[most:]
     _add_history_batch(batch, shard_id, state, events, codec)
 
 

@@ -22,7 +22,7 @@ from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import Reply, Started
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
-from perdure_engine.history import later, metering, rows
+from perdure_engine.history import later, rows
 from perdure_engine.history.addressing import address_of, require_same_workflow
 from perdure_engine.history.beginning import begin, follow, replaces
 from perdure_engine.history.inbox import Inbox
@@ -404,7 +404,6 @@ class Shard:
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
-        metering.count(self.rooms.metrics, draft)
         self.quarantined.went_well(draft.state.run_id)
         run.add_events(draft.events)
         self.timers.publish(run, draft)

@@ -65,7 +65,9 @@ _LANE_OF: dict[type, int] = {
 
 def size_of(intent: Intent) -> int:
     """Bytes of the caller's that the intent holds in memory, roughly."""
-    match intent:
+    match intent:  # the most frequent first
+        case CompleteWorkflowTask():
+            return sum([_command_size(command) for command in intent.commands])
         case StartWorkflow():
             signal = len(intent.signal.input) if intent.signal is not None else 0
             update = (
@@ -91,8 +93,6 @@ def size_of(intent: Intent) -> int:
             return len(details)
         case ReportActivity(report=ActivityCompleted(result=result)):
             return len(result)
-        case CompleteWorkflowTask():
-            return sum(_command_size(command) for command in intent.commands)
         case _:
             return 0
 

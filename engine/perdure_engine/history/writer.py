@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from perdure_engine.core.errors import unavailable
 from perdure_engine.core.intents import StartWorkflow
+from perdure_engine.history import metering
 from perdure_engine.history.refusals import run_id_in_use
 from perdure_engine.history.removing import Leaving
 from perdure_engine.history.rooms import Rooms
@@ -182,6 +183,9 @@ class Writer:
         """Tell everybody. Then the shards may go on, but those with a chore: that is their own turn only."""
         # All answers first: a call that brought completions of several shards is woken before
         # matching pairs what follows from them, and takes it along (see WorkerService.CompleteTasks).
+        drafts = [draft for step in steps for _, draft in step.drafts.values()]
+        if drafts:
+            metering.count(self._rooms.metrics, drafts)
         for step in steps:
             self._guarded(step, step.shard.answer)
         for step in steps:

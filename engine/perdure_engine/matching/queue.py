@@ -79,7 +79,11 @@ class TaskQueue:
         until = self._loop.time() + STICKY_WAIT_S if sticky else ANYBODY
         if not self._backlogs[offer.kind].add(offer, until):
             return
-        self._metrics.task_offers.inc(KIND_NAMES[offer.kind], self._met_by(offer))
+        counts, met = (
+            self._metrics.task_offers.values,
+            (KIND_NAMES[offer.kind], self._met_by(offer)),
+        )
+        counts[met] = counts.get(met, 0) + 1  # a closed set of labels: `inc` would only cap them
         if sticky and self._sticky_timer is None:
             self._sticky_timer = self._loop.call_at(until, self._expire_sticky)
         if self._waiters[offer.kind]:

@@ -26,6 +26,7 @@ from perdure._replay.messages import (
     FailWorkflow,
     LocalActivityOutcome,
     LocalWork,
+    OtherEvent,
     Task,
     TaskFailure,
     TaskSuccess,
@@ -259,6 +260,8 @@ class WorkflowInstance:
         self._run.ledger.check_settled(event)
         if kind in HAPPENED:
             self._unseen.append(event)
+        elif kind is OtherEvent:
+            pass
         elif isinstance(event, WorkflowTaskStarted):
             self._started = event
         elif isinstance(event, WorkflowTaskCompleted):

@@ -6,10 +6,12 @@ of the time that it takes to build and to copy one message for each level.
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from perdure._failure_info import FailureInfo
 from perdure._replay import external_messages as external
 from perdure._replay import messages as replay
 from perdure._wire.failures import failure_to_message
@@ -24,85 +26,37 @@ from perdure._wire.search_attributes import attributes_to_fields, updates_to_fie
 
 Fields = dict[str, Any]
 
-_KnownCommand = (
-    replay.ScheduleActivity
-    | replay.RequestCancelActivity
-    | replay.StartTimer
-    | replay.CancelTimer
-    | replay.CompleteWorkflow
-    | replay.FailWorkflow
-    | replay.CancelWorkflow
-    | replay.ContinueAsNew
-    | replay.AcceptUpdate
-    | replay.RejectUpdate
-    | replay.CompleteUpdate
-    | replay.RecordMarker
-    | replay.ModifyProperties
-    | replay.UpsertSearchAttributes
-    | external.StartChildWorkflow
-    | external.SignalExternalWorkflow
-    | external.RequestCancelExternalWorkflow
-)
+
+def command_fields(command: replay.Command) -> Fields:
+    """The field of the oneof, and what is in it."""
+    name, fields = _FIELDS[type(command)]
+    return {name: fields(command)}
 
 
-def command_fields(command: replay.Command) -> Fields:  # noqa: C901 - one case for each command
-    assert isinstance(command, _KnownCommand), command
-    match command:
-        case replay.ScheduleActivity():
-            return {"schedule_activity": _schedule_activity(command)}
-        case replay.RequestCancelActivity(scheduled_event_id=scheduled_event_id):
-            return {"request_cancel_activity": {"scheduled_event_id": scheduled_event_id}}
-        case replay.StartTimer():
-            return {"start_timer": _start_timer(command)}
-        case replay.CancelTimer(timer_id=timer_id):
-            return {"cancel_timer": {"timer_id": timer_id}}
-        case replay.CompleteWorkflow(result=result):
-            return {"complete_workflow": {"result": payloads_to_bytes(result)}}
-        case replay.FailWorkflow(failure=failure):
-            return {"fail_workflow": {"failure": failure_to_message(failure)}}
-        case replay.CancelWorkflow(details=details):
-            return {"cancel_workflow": {"details": payloads_to_bytes(details)}}
-        case replay.ContinueAsNew():
-            return {"continue_as_new": _continue_as_new(command)}
-        case replay.AcceptUpdate(update_id=update_id):
-            return {"accept_update": {"update_id": update_id}}
-        case replay.RejectUpdate() | replay.CompleteUpdate():
-            return _update(command)
-        case replay.RecordMarker() | replay.ModifyProperties():
-            return _said(command)
-        case replay.UpsertSearchAttributes(updates=updates):
-            fields = {"search_attributes": updates_to_fields(updates)}
-            return {"upsert_search_attributes": fields}
-        case external.StartChildWorkflow():
-            return {"start_child_workflow": _start_child_workflow(command)}
-        case external.SignalExternalWorkflow():
-            return {"signal_external_workflow": _signal_external_workflow(command)}
-        case external.RequestCancelExternalWorkflow():
-            return {"request_cancel_external_workflow": _request_cancel(command)}
-        case _:
-            assert_never(command)
+def _reject_update(command: replay.RejectUpdate) -> Fields:
+    return {"update_id": command.update_id, "failure": _failure(command.failure)}
 
 
-def _update(command: replay.RejectUpdate | replay.CompleteUpdate) -> Fields:
-    failure = None if command.failure is None else failure_to_message(command.failure)
-    fields: Fields = {"update_id": command.update_id, "failure": failure}
-    if isinstance(command, replay.RejectUpdate):
-        return {"reject_update": fields}
-    return {"complete_update": {**fields, "result": payloads_to_bytes(command.result)}}
+def _complete_update(command: replay.CompleteUpdate) -> Fields:
+    return {
+        "update_id": command.update_id,
+        "failure": _failure(command.failure),
+        "result": payloads_to_bytes(command.result),
+    }
 
 
-def _said(command: replay.RecordMarker | replay.ModifyProperties) -> Fields:
-    if isinstance(command, replay.ModifyProperties):
-        return {"modify_properties": {"upserted_memo": upsert_to_bytes(command.upserted_memo)}}
-    failure = command.failure
+def _record_marker(command: replay.RecordMarker) -> Fields:
     note = command.compensation
-    marker: Fields = {
+    return {
         "marker_name": command.marker_name,
         "details": payloads_to_bytes(command.details),
-        "failure": None if failure is None else failure_to_message(failure),
+        "failure": _failure(command.failure),
         "compensation": None if note is None else msgspec.structs.asdict(note),
     }
-    return {"record_marker": marker}
+
+
+def _failure(failure: FailureInfo | None) -> Any:
+    return None if failure is None else failure_to_message(failure)
 
 
 def _start_timer(command: replay.StartTimer) -> Fields:
@@ -200,3 +154,46 @@ _CLOSING = (
 
 def closes_workflow(command: replay.Command) -> bool:
     return isinstance(command, _CLOSING)
+
+
+_FIELDS: dict[type, tuple[str, Callable[[Any], Fields]]] = {
+    replay.ScheduleActivity: ("schedule_activity", _schedule_activity),
+    replay.RequestCancelActivity: (
+        "request_cancel_activity",
+        lambda command: {"scheduled_event_id": command.scheduled_event_id},
+    ),
+    replay.StartTimer: ("start_timer", _start_timer),
+    replay.CancelTimer: ("cancel_timer", lambda command: {"timer_id": command.timer_id}),
+    replay.CompleteWorkflow: (
+        "complete_workflow",
+        lambda command: {"result": payloads_to_bytes(command.result)},
+    ),
+    replay.FailWorkflow: (
+        "fail_workflow",
+        lambda command: {"failure": failure_to_message(command.failure)},
+    ),
+    replay.CancelWorkflow: (
+        "cancel_workflow",
+        lambda command: {"details": payloads_to_bytes(command.details)},
+    ),
+    replay.ContinueAsNew: ("continue_as_new", _continue_as_new),
+    replay.AcceptUpdate: ("accept_update", lambda command: {"update_id": command.update_id}),
+    replay.RejectUpdate: ("reject_update", _reject_update),
+    replay.CompleteUpdate: ("complete_update", _complete_update),
+    replay.RecordMarker: ("record_marker", _record_marker),
+    replay.ModifyProperties: (
+        "modify_properties",
+        lambda command: {"upserted_memo": upsert_to_bytes(command.upserted_memo)},
+    ),
+    replay.UpsertSearchAttributes: (
+        "upsert_search_attributes",
+        lambda command: {"search_attributes": updates_to_fields(command.updates)},
+    ),
+    external.StartChildWorkflow: ("start_child_workflow", _start_child_workflow),
+    external.SignalExternalWorkflow: ("signal_external_workflow", _signal_external_workflow),
+    external.RequestCancelExternalWorkflow: (
+        "request_cancel_external_workflow",
+        _request_cancel,
+    ),
+}
+"""By its type: the field of the oneof, and what makes its content."""
