@@ -27,11 +27,40 @@ from perdure_engine.history.work import Item
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
+REPEATED_FOR_US = 10 * 60 * 1_000_000  # clients repeat a call for a minute
+RUNS_BACK_MAX = 10
+
 
 class Updates:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._reading: dict[asyncio.Task[None], Item] = {}
+
+    def run_that_knows(self, run: Run, item: Item) -> Run | None:
+        """The run of the chain that an update asked of the current one belongs to. None: parked.
+
+        A caller whose answer was lost repeats the call, and meanwhile the run may have continued as new: what it
+        asks for has been done then, and must not be done again (invariant 43). Runs that began long ago are not
+        looked behind: nobody repeats for so long, and a key of an entity has thousands before it.
+        """
+        intent = item.intent
+        if not isinstance(intent, UpdateWorkflow | PollUpdate) or item.looked_up:
+            return run
+        since_us = self._shard.rooms.database_clock.low_us() - REPEATED_FOR_US
+        found = run
+        for _ in range(RUNS_BACK_MAX):
+            if update_status.stage_of(found.state, intent.update_id) is not None:
+                return found
+            started = found.state.folded.started
+            before = started.continued_from_run_id
+            if not before or started.time_us < since_us or before in self._shard.quarantined:
+                return run
+            earlier = self._shard.runs.get(before)
+            if earlier is None:
+                self._shard.loading.park_for_run(before, item)
+                return None
+            found = earlier
+        return run
 
     def wait(self, run: Run, item: Item, draft: Draft | None, *, started: bool = False) -> None:
         """After the commit of everything decided before: answer now, or when the stage is reached.

@@ -126,7 +126,8 @@ class Item:
         self.intent = intent
         self.future = future
         self.size = size_of(intent)
-        self.looked_up = False  # a start or a reset: the run it names does not exist
+        # a start or a reset: the run it names does not exist; an update: no run before knows of it
+        self.looked_up = False
         self.histories: Histories | None = None  # a reset: what has been read for it
         self.tries = 0  # how often it was to blame for what the database or a decision refused
 
