@@ -32,6 +32,7 @@ from perdure_engine.core.intents import FailWorkflowTask
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken
 from perdure_engine.ports.history import HeldVerdict
+from perdure_engine.ports.store import ReadTooLong
 
 INVALID, NOT_FOUND, EXHAUSTED = Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.RESOURCE_EXHAUSTED
 TOO_MUCH = bytes(limits.PAYLOAD_BYTES_MAX + 1)
@@ -561,6 +562,21 @@ async def test_a_lost_database_is_unavailable_and_mute(served: Served) -> None:
     assert (refused.code, refused.reason) == (Code.UNAVAILABLE, "STORE_UNAVAILABLE")
     assert "secret" not in refused.message
     served.room.store.down = False
+    await still_serves(served)
+
+
+async def test_b23_a_list_that_reads_too_much_is_not_to_be_asked_again(served: Served) -> None:
+    async def gives_up(*_: Any, **__: Any) -> Any:
+        raise ReadTooLong("57014: canceling statement due to statement timeout")
+
+    served.room.store.list_runs = gives_up  # type: ignore[method-assign]
+
+    refused = await refusal(
+        served.workflows.ListWorkflows(pb.ListWorkflowsRequest(namespace="default", query="a > 1"))
+    )
+
+    assert (refused.code, refused.reason) == (EXHAUSTED, "READ_TOO_LONG")
+    assert "57014" not in refused.message
     await still_serves(served)
 
 
