@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.world import pass_time, turns
@@ -371,13 +372,15 @@ async def test_outcomes_stay_within_reach_though_few_events_are_kept(room: Room)
 AGAIN = cmd.ContinueAsNew("", "", b"next", b"", b"", 0, 0, None)
 
 
-async def done_and_continued(node: Node, room: Room, completes: bool = True) -> bytes:
-    """Update u-1 is accepted (and completed) by the task that continues the run as new. Its run's id."""
+async def done_and_continued(
+    node: Node, room: Room, how: Sequence[cmd.Command] = (accept(), complete())
+) -> bytes:
+    """The task that settles update u-1 continues its run as new. That run's id."""
     worker = room.worker()
     first = await node.at("w", worker, [])
     answer = update(node)
     task = await node.workflow_task(worker)
-    await node.complete(task, [accept(), *([complete()] if completes else []), AGAIN], worker)
+    await node.complete(task, [*how, AGAIN], worker)
     assert (await answer).run_id == first
     return first
 
@@ -402,12 +405,22 @@ async def test_invariant_43_a_repeat_after_the_run_has_continued_has_the_outcome
 
 
 @in_room()
-async def test_invariant_44_a_repeat_hears_that_the_run_closed_over_its_handler(room: Room) -> None:
-    node = await room.node(1)
-    first = await done_and_continued(node, room, completes=False)
-    again = await update(node)
-    assert (again.run_id, again.stage) == (first, COMPLETED)
-    assert again.failure is not None
+async def test_what_failed_in_the_run_before_may_be_tried_anew(room: Room) -> None:
+    """An entity's run says so of a call that it could not come to: ask the next one, with the same id."""
+    for how in ([accept()], [accept(), cmd.CompleteUpdate("u-1", b"", FAILURE)]):
+        node = await room.node(1)
+        first = await done_and_continued(node, room, how)
+        assert (await poll(node)).failure is not None
+        other = await room.node(1)
+        told = await poll(other)
+        assert (told.run_id, told.failure is not None) == (first, True)
+
+        again = update(other)
+        task = await other.workflow_task(room.worker(), timeout_s=30)
+        assert given(task) == ["u-1"]
+        await other.complete(task, [accept(), complete(), FINISH])
+        assert (await again).result == b"done"
+        assert (await update(other)).result == b"done"
 
 
 @in_room()
