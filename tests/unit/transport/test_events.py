@@ -66,7 +66,7 @@ def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
         out.ExternalFailedCause: out.ExternalFailedCause.LIMIT,
         Behavior: Behavior.AUTO_UPGRADE,
     }
-    if field.name == "request_ids":
+    if field.name in ("request_ids", "lineage"):  # nobody else's concern: not on the wire
         return ()
     if field.name == "parent":
         return PARENT
