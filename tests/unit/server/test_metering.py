@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
+
+from tests.unit.frontend.fakes import turn
 
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.matching.matcher import Matcher
@@ -58,5 +59,5 @@ async def test_all_gauges_of_one_page_go_through_the_waiting_tasks_once() -> Non
         assert pollers == [(("orders", "activity"), 0)]
         assert unasked == [((), waiting)]
         assert matcher.looks == waiting
-        await asyncio.sleep(0)  # the next page comes in another turn
+        await turn()  # the next page comes in another
     matcher.stop()
