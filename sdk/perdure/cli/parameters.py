@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 WorkflowId = Annotated[str, typer.Argument(help="The workflow's id.", show_default=False)]
+MaybeWorkflowId = Annotated[
+    str | None, typer.Argument(help="The workflow's id, unless --query is given.")
+]
 RunId = Annotated[
     str | None, typer.Option(help="One run of that id; the current one unless given.")
 ]
