@@ -450,29 +450,29 @@ async def test_a_batch_reset_goes_where_it_was_asked_to_with_what_it_was_asked_t
 ) -> None:
     node = await room.node(1, 2, 3, 4)
     worker = room.worker()
-    base = await node.at("order", worker, [timer(500)])
-    await node.signal("order", "one")
-    await node.complete(await node.workflow_task(worker), [])
     job = batches(node)
     for exclude, signals in (((), 1), ((Reapply.SIGNAL,), 0)):
-        job_id = f"job-{signals}"
+        name = f"order-{signals}"
+        base = await node.at(name, worker, [timer(500)])
+        await node.signal(name, "one")
+        await node.complete(await node.workflow_task(worker), [])
         await begin(
             room,
             BatchOperation.RESET,
-            "ExecutionStatus = 'Running'",  # or the older runs would count as failed
-            job_id=job_id,
+            f"WorkflowId = '{name}'",
+            job_id=name,
             reset_type=ResetType.FIRST_WORKFLOW_TASK,
             reapply_exclude=exclude,
         )
         await job.run_once()
         await pass_time(10)
-        assert await done(room, job_id) == (1, 0)
-        (current,) = room.tables.current_runs.all()
-        names = await room.names(current.run_id)
-        assert current.run_id != base
+        assert await done(room, name) == (1, 0)
+        task = await node.workflow_task(worker)
+        names = await room.names(task.run_id)
+        assert task.run_id != base
         assert names[:4] == [*(await room.names(base))[:3], "WorkflowTaskFailed"]
         assert names.count("WorkflowExecutionSignaled") == signals
-        await node.complete(await node.workflow_task(worker), [])
+        await node.complete(task, [])
     await job.stop()
 
 
