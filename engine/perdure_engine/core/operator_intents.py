@@ -131,3 +131,4 @@ class UpdateWorkflowOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True)
     body_hash: bytes
     versioning_override: Versioning | None
     identity: str = ""
+    reason: str = ""

@@ -11,7 +11,7 @@ import typer
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.jsonable import to_jsonable
-from perdure.cli.parameters import InputFiles, Inputs
+from perdure.cli.parameters import AuditReason, InputFiles, Inputs
 from perdure.cli.reset_options import BuildId, Exclude, Type, excluded, type_of
 from perdure.cli.session import Session, connected
 
@@ -52,7 +52,7 @@ async def start(
     session: Session,
     query: Query,
     operation: Annotated[Operation, typer.Option(help="What to do.", show_default=False)],
-    reason: Annotated[str, typer.Option(help="Stands in the audit log.")] = "",
+    reason: AuditReason = "",
     job_id: Annotated[
         str | None, typer.Option(help="An id of yours: the same again is the same job.")
     ] = None,
@@ -209,7 +209,7 @@ async def list_(
 async def stop(
     session: Session,
     job_id: JobId,
-    reason: Annotated[str, typer.Option(help="Stands in the audit log.")] = "",
+    reason: AuditReason = "",
 ) -> None:
     """Act on no further run. What is done stays done."""
     client = await session.connect()

@@ -22,6 +22,7 @@ InputFiles = Annotated[
     typer.Option(help="The same from a file, or from standard input (-).", metavar="FILE"),
 ]
 Reason = Annotated[str, typer.Option(help="Stands in the history.")]
+AuditReason = Annotated[str, typer.Option(help="Stands in the audit log.")]
 Wait = Annotated[
     str | None,
     typer.Option(

@@ -269,11 +269,12 @@ class FakeStore:
         self._check()
         return list(self.deployments.values())
 
-    async def put_deployment(self, row: DeploymentRow) -> bool:
+    async def put_deployment(self, row: DeploymentRow, audited: AuditRow | None = None) -> bool:
         self._check()
         stored = self.deployments.get((row.namespace_id, row.name))
         if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
             return False
+        self.audited.append(audited)
         token = row.conflict_token + 1
         self.deployments[row.namespace_id, row.name] = msgspec.structs.replace(
             row, conflict_token=token
