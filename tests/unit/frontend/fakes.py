@@ -191,6 +191,7 @@ class FakeMatching:
         self.to_take: list[PollAnswer] = []
         self.forgotten: list[bytes] = []
         self.info = QueueInfo(0, 0, 0)
+        self.described: list[str | None] = []
         self.parked = asyncio.Event()
         self.cancelled = asyncio.Event()
 
@@ -224,7 +225,10 @@ class FakeMatching:
     def forget_worker(self, worker_id: bytes) -> None:
         self.forgotten.append(worker_id)
 
-    def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo:
+    def describe(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str | None = None
+    ) -> QueueInfo:
+        self.described.append(version)
         return self.info
 
 
