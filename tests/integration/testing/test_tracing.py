@@ -241,12 +241,11 @@ async def test_a_benign_failure_is_no_error_of_a_span_and_no_warning(
     provider.add_span_processor(SimpleSpanProcessor(kept))
     tracing = TracingInterceptor(provider.get_tracer("test"))
     async with await WorkflowEnvironment.start_time_skipping(interceptors=[tracing]) as env:
-        async with Worker(env.client, task_queue=QUEUE, workflows=[Polling], activities=[not_yet]):
-            with caplog.at_level(logging.DEBUG, "perdure"):
-                assert await env.client.execute_workflow(Polling.run, id="p", task_queue=QUEUE) == [
-                    "now",
-                    "now",
-                ]
+        worker = Worker(env.client, task_queue=QUEUE, workflows=[Polling], activities=[not_yet])
+        with caplog.at_level(logging.DEBUG, "perdure"):
+            async with worker:
+                results = await env.client.execute_workflow(Polling.run, id="p", task_queue=QUEUE)
+    assert results == ["now", "now"]
 
     spans = kept.get_finished_spans()
     ran = [one for one in spans if one.name == "RunActivity:not_yet"]
