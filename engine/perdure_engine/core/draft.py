@@ -123,6 +123,11 @@ class Draft:
         apply(self.state.folded, event)
         self.events.append(event)
 
+    def emit_now(self, event: BufferedEvent) -> None:
+        """Emit what another run knew already, with a number of this one's."""
+        event_id, time_us = self.stamp()
+        self.emit(_numbered(event, event_id, time_us, {}, self.state.folded.children))
+
     def buffer(self, event: BufferedEvent) -> None:
         """Save the event without a number until the workflow task that is out comes back."""
         state = self.state
