@@ -42,6 +42,14 @@ def tell_relatives(draft: Draft) -> None:
             draft.drop_task(initiated_id)  # never saved, so never sent: there is no child
         else:  # behind its start, if that has no answer yet
             draft.new_message(-initiated_id, child.initiated.workflow_id)
+    tell_parent(draft)
+
+
+def tell_parent(draft: Draft) -> None:
+    """Of a closed run, if it has a parent that is to hear of it. A message that is on its way already is said anew: it
+    may have come to a parent that did not listen, with only its answer still to come."""
+    state = draft.state
     parent, closed = state.folded.started.parent, state.folded.closed
     if parent is not None and closed is not None and not following(closed):
+        draft.drop_task(closed.event_id)
         draft.new_message(closed.event_id, parent.workflow_id)

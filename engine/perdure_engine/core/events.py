@@ -13,6 +13,7 @@ import enum
 from perdure_engine.core.event_base import EventBase
 from perdure_engine.core.failures import Failure, RetryState, TimeoutType
 from perdure_engine.core.fan_out import WakeRule
+from perdure_engine.core.lineage import Lineage
 from perdure_engine.core.outside_events import HeardEvent, OutsideEvent
 from perdure_engine.core.parents import Parent
 from perdure_engine.core.retry import RetryPolicy
@@ -132,6 +133,7 @@ class WorkflowExecutionStarted(EventBase, frozen=True, array_like=True, tag=1):
     reset_from_run_id: bytes = b""  # whose history this run's begins with
     versioning_override: Versioning | None = None  # whatever the code says
     inherited_version: Versioning | None = None  # of the run before, which was pinned
+    lineage: Lineage = ()  # of a run that began with a reset: who wrote what it has taken over
 
 
 class WorkflowExecutionCompleted(EventBase, frozen=True, array_like=True, tag=2):

@@ -14,6 +14,7 @@ from perdure_engine.core.events import ClosingEvent, WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.id_policies import IdReusePolicy as IdReusePolicy
+from perdure_engine.core.lineage import Lineage
 from perdure_engine.core.operator_intents import (
     PauseActivity as PauseActivity,
 )
@@ -115,6 +116,7 @@ class StartWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     search_attributes: Attributes = ()
     parent: Parent | None = None
     versioning_override: Versioning | None = None
+    undone: Lineage = ()  # of a child's start: a child that these started counts as if it had never been
 
 
 class SignalWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -438,7 +440,8 @@ class AnswerMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class CloseChild(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A child's chain has come to its end: told to the run that started it (`run_id`)."""
+    """A child's chain has come to its end: told to the workflow that started it. `run_id`: the run that did; after a
+    reset, the current run may have taken the child over (`core.lineage`)."""
 
     namespace_id: bytes
     workflow_id: str
@@ -450,7 +453,19 @@ class CloseChild(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     closed: ClosingEvent
 
 
-DeliveredIntent = StartWorkflow | SignalWorkflow | CancelWorkflow | TerminateWorkflow | CloseChild
+class AskChild(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Of a child that a reset has taken over from a closed run, which heard nothing any more: if it has ended, it tells
+    its parent again."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes  # b"": the current run
+    child_of: ChildOf
+
+
+DeliveredIntent = (
+    StartWorkflow | SignalWorkflow | CancelWorkflow | TerminateWorkflow | CloseChild | AskChild
+)
 """What one run asks of another: carried by a saved message, and safe to repeat."""
 
 ShardIntent = (
@@ -462,6 +477,7 @@ ShardIntent = (
     | ReadMessage
     | AnswerMessage
     | CloseChild
+    | AskChild
 )
 
 Intent = ClientIntent | WorkerIntent | ShardIntent

@@ -3,11 +3,12 @@
 A message's row is saved in the batch that initiates it and goes in the batch that writes down its answer; what it says
 stands in the history, so that the row is small. Its key in `RunState.tasks`:
 
-    the Initiated event's id     start this child; signal, or ask to cancel, that run
+    the Initiated event's id     start this child, or ask it for its end; signal, or ask to cancel, that run
     minus a child's Initiated id apply the parent close policy to that child
     the closing event's id       tell the parent of the end
 
-Request ids and a child's run id are derived from the sender's run and the key: whoever is told twice knows it.
+Request ids and a child's run id are derived from the key and the run that initiated (`core.lineage`): whoever is told
+twice knows it, also when a reset has taken over what was under way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 
 from perdure_engine.core.ids import child_run_id, message_request_id
 from perdure_engine.core.intents import (
+    AskChild,
     CancelWorkflow,
     CloseChild,
     DeliveredIntent,
@@ -23,12 +25,14 @@ from perdure_engine.core.intents import (
     StartWorkflow,
     TerminateWorkflow,
 )
+from perdure_engine.core.lineage import writer_of
 from perdure_engine.core.outside_events import (
     SignalExternalWorkflowExecutionInitiated,
     StartChildWorkflowExecutionInitiated,
 )
 from perdure_engine.core.parents import ChildOf, Parent, ParentClosePolicy
 from perdure_engine.core.state import Child, ExternalInitiated, RunState
+from perdure_engine.core.transitions import ChildPhase
 
 IDENTITY = "perdure-engine"
 
@@ -54,7 +58,10 @@ def _intent_of(state: RunState, key: int) -> DeliveredIntent:
     if folded.closed is not None and folded.closed.event_id == key:
         return _child_closes(state)
     if key in children:
-        return _start_child(state, key, children[key].initiated)
+        child = children[key]
+        if child.phase is ChildPhase.INITIATED:
+            return _start_child(state, key, child.initiated)
+        return _ask_child(state, key, child)
     assert folded.externals is not None
     return _external(state, key, folded.externals[key])
 
@@ -71,11 +78,12 @@ def _start_child(
     state: RunState, key: int, child: StartChildWorkflowExecutionInitiated
 ) -> StartWorkflow:
     started = state.folded.started
-    request_id = message_request_id(started.run_id, key)
+    run_id = writer_of(started, key)
+    request_id = message_request_id(run_id, key)
     return StartWorkflow(
         namespace_id=started.namespace_id,
         workflow_id=child.workflow_id,
-        run_id=child_run_id(started.run_id, key),
+        run_id=child_run_id(run_id, key),
         request_id=request_id,
         body_hash=request_id,  # the same id is the same event: there is no other body
         workflow_type=child.workflow_type,
@@ -94,7 +102,18 @@ def _start_child(
         static_details=child.static_details,
         cron_schedule=child.cron_schedule,
         search_attributes=child.search_attributes,
-        parent=Parent(started.workflow_id, started.run_id, key, *root_of(state)),
+        parent=Parent(started.workflow_id, run_id, key, *root_of(state)),
+        undone=started.lineage,
+    )
+
+
+def _ask_child(state: RunState, key: int, child: Child) -> AskChild:
+    started = state.folded.started
+    return AskChild(
+        namespace_id=started.namespace_id,
+        workflow_id=child.initiated.workflow_id,
+        run_id=b"",
+        child_of=ChildOf(writer_of(started, key), key),
     )
 
 
@@ -102,11 +121,11 @@ def _external(
     state: RunState, key: int, external: ExternalInitiated
 ) -> SignalWorkflow | CancelWorkflow:
     started = state.folded.started
-    request_id = message_request_id(started.run_id, key)
+    request_id = message_request_id(writer_of(started, key), key)
     # A child is named by its workflow id, whichever run of its chain is the current one.
     only = external.child_workflow_only
     run_id = b"" if only else external.run_id
-    child_of = ChildOf(started.run_id) if only else None
+    child_of = ChildOf(_starter_of(state, external.workflow_id)) if only else None
     if isinstance(external, SignalExternalWorkflowExecutionInitiated):
         return SignalWorkflow(
             namespace_id=started.namespace_id,
@@ -132,6 +151,16 @@ def _external(
     )
 
 
+def _starter_of(state: RunState, child_workflow_id: str) -> bytes:
+    """The run that started the child of that workflow id: this one, or one that was reset into it."""
+    started = state.folded.started
+    if started.lineage:
+        for initiated_id, child in (state.folded.children or {}).items():
+            if child.initiated.workflow_id == child_workflow_id:
+                return writer_of(started, initiated_id)
+    return started.run_id
+
+
 def _parent_closes(
     state: RunState, initiated_id: int, child: Child
 ) -> TerminateWorkflow | CancelWorkflow:
@@ -147,7 +176,7 @@ def _parent_closes(
         body_hash=request_id,
         identity=IDENTITY,
         reason="by parent close policy",
-        child_of=ChildOf(started.run_id, initiated_id),
+        child_of=ChildOf(writer_of(started, initiated_id), initiated_id),
     )
 
 

@@ -40,7 +40,9 @@ def _by_workflow(intent: Any) -> tuple[bytes, tuple[bytes, str] | None]:
     return b"", (intent.namespace_id, intent.workflow_id)
 
 
-def _start(intent: intents.StartWorkflow) -> tuple[bytes, tuple[bytes, str]]:
+def _to_current(
+    intent: intents.StartWorkflow | intents.CloseChild,
+) -> tuple[bytes, tuple[bytes, str]]:
     return b"", (intent.namespace_id, intent.workflow_id)
 
 
@@ -66,7 +68,6 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
             intents.TimeOutTask,
             intents.ReadMessage,
             intents.AnswerMessage,
-            intents.CloseChild,
         ),
         _by_run,
     ),
@@ -92,8 +93,10 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
             intents.UnpauseWorkflow,
             intents.ResetWorkflow,
             intents.UpdateWorkflowOptions,
+            intents.AskChild,
         ),
         _by_workflow,
     ),
-    intents.StartWorkflow: _start,
+    intents.StartWorkflow: _to_current,
+    intents.CloseChild: _to_current,  # whichever run has the child now
 }

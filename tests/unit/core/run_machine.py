@@ -62,6 +62,7 @@ from perdure_engine.core.describe import following
 from perdure_engine.core.failures import Failure, TimeoutType
 from perdure_engine.core.intents import StartSignal
 from perdure_engine.core.limits import RunLimits
+from perdure_engine.core.lineage import writer_of
 from perdure_engine.core.parents import ParentClosePolicy
 from perdure_engine.core.retry import RetryPolicy, backoff_ms
 from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
@@ -378,6 +379,13 @@ class RunMachine(RuleBasedStateMachine):
             self.updates &= {*(self.run.state.folded.updates or ()), *self.run.rejected_updates}
         self.run = begun.new
         self.tokens, self.timers = [], {}  # a token, a timer row names its run
+        taken_over = {-e.event_id for e in self.run.events if isinstance(e, invariants.INITIATED)}
+        ended = {
+            -e.initiated_event_id for e in self.run.events if isinstance(e, invariants.CHILD_ENDED)
+        }
+        known = {one for one in self.heard if one < 0}
+        assert known & taken_over <= ended, "invariant 49: what was heard of a child stays heard"
+        self.heard = self.heard - known | ended
         self.remember_timers()
 
     def an_operator_asks_of_an_activity(self, what: str, which: int, hold: bool) -> None:
@@ -438,7 +446,7 @@ class RunMachine(RuleBasedStateMachine):
         return intents.CloseChild(
             namespace_id=NAMESPACE,
             workflow_id=WORKFLOW_ID,
-            run_id=self.run.state.run_id,
+            run_id=writer_of(self.run.started, one.event_id),
             initiated_event_id=one.event_id,
             child_workflow_id=one.workflow_id,
             child_run_id=request_id(99),

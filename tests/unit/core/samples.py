@@ -105,6 +105,7 @@ STARTED = ev.WorkflowExecutionStarted(
     reset_from_run_id=RUN,
     versioning_override=Versioning(Behavior.PINNED, "orders", "build-2"),
     inherited_version=Versioning(Behavior.PINNED, "orders", "build-1"),
+    lineage=((20, RUN),),
 )
 SCHEDULED = ev.ActivityTaskScheduled(
     5,
@@ -309,6 +310,7 @@ FIRST_OF_A_CHAIN = msgspec.structs.replace(
     reset_from_run_id=b"",
     versioning_override=None,
     inherited_version=None,
+    lineage=(),
 )
 FOLDED = Folded(
     FIRST_OF_A_CHAIN,

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.core import invariants
 from tests.unit.core.scenario import (
     COMPLETE,
+    NAMESPACE,
     SECOND_US,
     START_US,
+    WORKFLOW_ID,
     Scenario,
     Then,
     accept,
     activity,
     cancel,
+    cancel_other,
+    child,
     complete_update,
     completed,
     continue_as_new,
@@ -25,6 +30,7 @@ from tests.unit.core.scenario import (
     reset,
     run_id,
     signal,
+    signal_other,
     start,
     task_failed,
     timed_out,
@@ -34,12 +40,25 @@ from tests.unit.core.scenario import (
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.decide.attempts import close_by_us
 from perdure_engine.core.describe import describe, reset_run
 from perdure_engine.core.ids import uuid_text
-from perdure_engine.core.intents import Reapply, ResetType, SaveProgress
+from perdure_engine.core.intents import (
+    AnswerMessage,
+    AskChild,
+    CloseChild,
+    MessageOutcome,
+    Reapply,
+    ResetType,
+    SaveProgress,
+    StartWorkflow,
+)
+from perdure_engine.core.lineage import writer_of
+from perdure_engine.core.parents import ChildOf, Parent
 from perdure_engine.core.replies import Started
 from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
+from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskState, TimerKind
 
 BOTH = frozenset(Reapply)
@@ -397,3 +416,215 @@ def test_request_ids_stay_known_through_a_reset_and_what_follows_it() -> None:
     assert reset_of(following, number=11).started.request_ids == (), (
         "a day later they are forgotten"
     )
+
+
+# ---- children and other runs
+
+
+def heard(run: Scenario) -> list[str]:
+    return [name for name in run.names if name.startswith(("Child", "External", "StartChild"))]
+
+
+def closes(run: Scenario, initiated_id: int, writer: int = 1) -> Then:
+    """The child that run `writer` started by that event says that it has completed."""
+    initiated = run.events[initiated_id - 1]
+    assert isinstance(initiated, out.StartChildWorkflowExecutionInitiated)
+    return run.when(
+        CloseChild(
+            namespace_id=NAMESPACE,
+            workflow_id=WORKFLOW_ID,
+            run_id=run_id(writer),
+            initiated_event_id=initiated_id,
+            child_workflow_id=initiated.workflow_id,
+            child_run_id=request_id(99),
+            child_workflow_type=initiated.workflow_type,
+            closed=ev.WorkflowExecutionCompleted(9, START_US, b"done", 8),
+        )
+    )
+
+
+def with_child(**changes: Any) -> Scenario:
+    """Event 5 initiates the child "c", event 6 says that it has started, event 9 ends the next workflow task."""
+    run = Scenario(start())
+    run.turn(child("c", **changes))
+    run.answer(5)
+    run.turn()
+    assert run.names[5] == "ChildWorkflowExecutionStarted"
+    return run
+
+
+def test_invariant_48_a_child_of_before_the_point_is_the_new_runs() -> None:
+    """It is not told that its parent closed, and its end is heard by the run that has it now."""
+    run = with_child()
+    begun = run.reset(reset(9))
+    new = checked(begun.new)
+
+    assert begun.old.tasks == []
+    assert list(new.state.folded.children or ()) == [5]
+    assert 5 not in new.state.tasks, "its end will be told to the current run"
+    assert closes(new, 5, writer=9) == Then(), "no child of that run has that number"
+    closes(new, 5)
+    assert heard(checked(new))[-1] == "ChildWorkflowExecutionCompleted"
+    assert new.last(out.ChildWorkflowExecutionCompleted).started_event_id == 6
+    assert closes(run, 5) == Then(), "invariant 47"
+
+
+def test_what_the_base_has_heard_since_the_point_holds_for_the_new_run() -> None:
+    """Also what was buffered; a start that was answered is not sent again."""
+    run = Scenario(start())
+    run.turn(child("c"), signal_other("x"), child("refused"))
+    run.when(signal())
+    run.turn()
+    run.answer(5)
+    run.answer(6)
+    run.answer(7, MessageOutcome.ALREADY_EXISTS)
+    run.hand_out()
+    closes(run, 5)
+    new = reset_of(run, 4 + 5 + 2)
+
+    assert heard(new) == [
+        "StartChildWorkflowExecutionInitiated",
+        "StartChildWorkflowExecutionInitiated",
+        "ChildWorkflowExecutionStarted",
+        "ExternalWorkflowExecutionSignaled",
+        "StartChildWorkflowExecutionFailed",
+        "ChildWorkflowExecutionCompleted",
+    ]
+    assert new.last(out.ChildWorkflowExecutionCompleted).started_event_id == 12
+    assert set(new.state.tasks) == {WORKFLOW_TASK_KEY}
+
+
+def test_invariant_49_what_was_under_way_at_the_point_is_sent_again_by_its_old_ids() -> None:
+    """A start, a signal and a cancellation that have no answer; the base does not send them any more."""
+    run = Scenario(start())
+    run.turn(child("c"), signal_other("x"), cancel_other("y"))
+    run.when(signal())
+    run.turn()
+    before = [run.message(key) for key in (5, 6, 7)]
+    begun = run.reset(reset(11))
+    new = checked(begun.new)
+
+    gone = [one for one in begun.old.tasks if one.startswith("message")]
+    assert sorted(gone) == ["message 5 to c gone", "message 6 to x gone", "message 7 to y gone"]
+    for key, was in zip((5, 6, 7), before, strict=True):
+        now = new.message(key)
+        assert now is not None
+        assert was is not None
+        assert now.intent.request_id == was.intent.request_id  # type: ignore[union-attr]
+        assert now.intent.run_id == was.intent.run_id
+    sent = new.message(5)
+    assert sent is not None
+    assert isinstance(sent.intent, StartWorkflow)
+    assert sent.intent.parent is not None
+    assert sent.intent.parent.run_id == run_id(1)
+    new.answer(5)
+    started = checked(new).last(out.ChildWorkflowExecutionStarted)
+    assert started.run_id == sent.intent.run_id
+    again = reset_of(new, 11, number=10)
+    assert again.last(out.ChildWorkflowExecutionStarted).run_id == sent.intent.run_id
+
+
+def test_the_children_of_undone_work_hear_of_it_and_give_way() -> None:
+    """Their close policy applies; the new run's child of the same id takes the place of one that is still there."""
+    run = with_child()
+    run.when(signal())
+    run.turn(child("later"))
+    key = run.last(out.StartChildWorkflowExecutionInitiated).event_id
+    theirs = run.message(key)
+    run.answer(key)
+    begun = run.reset(reset(9))
+    new = checked(begun.new)
+
+    assert f"message -{key} to later to_send 1" in begun.old.tasks
+    new.turn(child("later"))
+    mine = new.message(new.last(out.StartChildWorkflowExecutionInitiated).event_id)
+    assert theirs is not None
+    assert mine is not None
+    assert isinstance(theirs.intent, StartWorkflow)
+    assert isinstance(mine.intent, StartWorkflow)
+    there = Scenario(theirs.intent)
+    took_its_place = there.start(mine.intent)
+    assert took_its_place.old.events[-1].endswith("WorkflowExecutionTerminated")
+    assert took_its_place.reply == Started(mine.intent.run_id, True)
+    stranger = Scenario(start())
+    assert stranger.start(mine.intent).refused == "ALREADY_EXISTS WORKFLOW_ALREADY_STARTED"
+
+
+def test_the_child_of_a_run_that_had_closed_is_asked_for_its_end() -> None:
+    """Nobody listened when it told it: the answer is heard of the child itself, or that there is none any more."""
+    run = with_child()
+    run.when(signal())
+    run.turn(COMPLETE)
+    begun = run.reset(reset(9))
+    new = checked(begun.new)
+
+    assert begun.then.tasks == ["workflow ready 1", "message 5 to c to_send 1"]
+    asked = new.message(5)
+    assert asked is not None
+    assert asked.intent == AskChild(
+        namespace_id=NAMESPACE, workflow_id="c", run_id=b"", child_of=ChildOf(run_id(1), 5)
+    )
+    new.answer(5)
+    assert heard(checked(new))[-1] == "ChildWorkflowExecutionStarted", "it is there, and will tell"
+    gone = reset_of(run, 9, number=11)
+    gone.answer(5, MessageOutcome.NOT_FOUND)
+    assert heard(checked(gone))[-1] == "ChildWorkflowExecutionTerminated"
+
+
+def test_a_child_that_is_asked_tells_its_parent_again() -> None:
+    parent = Parent("order-0", run_id(5), 7, "order-0", run_id(5))
+    run = Scenario(start(parent=parent))
+    ask = AskChild(
+        namespace_id=NAMESPACE, workflow_id=WORKFLOW_ID, run_id=b"", child_of=ChildOf(run_id(5), 7)
+    )
+    assert run.when(ask) == Then(), "it tells when it closes"
+    run.turn(COMPLETE)
+    key = run.events[-1].event_id
+    run.answer(key)
+    assert key not in run.state.tasks
+
+    assert run.when(ask).tasks == [f"message {key} to order-0 to_send 1"]
+    on_its_way = run.state.tasks[key].task_id
+    run.when(ask)
+    assert run.state.tasks[key].task_id != on_its_way, "it may have come to who did not listen"
+    late = AnswerMessage(run.state.run_id, key, on_its_way, MessageOutcome.DONE)
+    assert run.when(late) == Then()
+    stranger = msgspec.structs.replace(ask, child_of=ChildOf(run_id(6), 7))
+    assert run.when(stranger).refused == "NOT_FOUND WORKFLOW_NOT_FOUND"
+    run.answer(key)
+    again = run.start(start(parent=parent))
+    assert again.old.tasks == [f"message {key} to order-0 to_send 1"], (
+        "so does one that is started again"
+    )
+
+
+def test_a_reset_child_is_the_same_child() -> None:
+    """Its parent does not hear of the run that the reset ended, only of how the new one ends."""
+    parent = Parent("order-0", run_id(5), 7, "order-0", run_id(5))
+    run = Scenario(start(parent=parent))
+    run.turn(timer("t"))
+    begun = run.reset(reset(4))
+    new = checked(begun.new)
+
+    assert [one for one in begun.old.tasks if "message" in one] == []
+    new.turn(COMPLETE)
+    told = new.message(new.events[-1].event_id)
+    assert told is not None
+    assert isinstance(told.intent, CloseChild)
+    assert (told.intent.run_id, told.intent.initiated_event_id) == (run_id(5), 7)
+
+
+def test_invariant_35_keys_are_those_of_the_run_that_did_the_work_through_two_resets() -> None:
+    """The second reset goes to before the first one's point: what stands there is still the first run's."""
+    run = with_child()
+    run.when(signal())
+    run.turn()
+    first = reset_of(run, run.last(ev.WorkflowTaskCompleted).event_id)
+    first.turn()
+    second = reset_of(first, 9, number=10)
+
+    assert second.started.lineage == ((8, run_id(1)), (8, run_id(9)))
+    assert writer_of(second.started, 5) == run_id(1)
+    assert writer_of(second.started, 9) == run_id(10)
+    closes(second, 5)
+    assert heard(checked(second))[-1] == "ChildWorkflowExecutionCompleted"

@@ -25,7 +25,7 @@ from perdure_engine.transport.grpc.convert.versions import versioning_fields
 EVENT_TYPES = get_args(core.Event)
 # What the wire calls otherwise, and what it does not carry.
 RENAMED = {"history_bytes": "history_size_bytes", "behavior": "versioning_behavior"}
-INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us", "request_ids"}
+INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us", "request_ids", "lineage"}
 UUIDS = {
     "run_id",
     "first_run_id",
@@ -66,7 +66,7 @@ def value_of(field: msgspec.structs.FieldInfo, number: int) -> Any:
         out.ExternalFailedCause: out.ExternalFailedCause.LIMIT,
         Behavior: Behavior.AUTO_UPGRADE,
     }
-    if field.name == "request_ids":
+    if field.name in ("request_ids", "lineage"):
         return ()
     if field.name == "parent":
         return PARENT

@@ -13,6 +13,7 @@ from perdure_engine.core import intents
 from perdure_engine.core.decide import (
     activity_outcome,
     answer_message,
+    ask_child,
     cancel_workflow,
     close_child,
     complete_workflow_task,
@@ -68,6 +69,7 @@ _DECIDE: dict[type, Callable[[Draft, Any], Reply]] = {
     intents.ReadMessage: read_message.decide,
     intents.AnswerMessage: answer_message.decide,
     intents.CloseChild: close_child.decide,
+    intents.AskChild: ask_child.decide,
     intents.PauseWorkflow: pause_workflow.decide,
     intents.UnpauseWorkflow: unpause_workflow.decide,
     intents.UpdateWorkflowOptions: update_workflow_options.decide,

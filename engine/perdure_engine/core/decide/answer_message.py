@@ -9,7 +9,9 @@ from perdure_engine.core import outside_events as out
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.ids import child_run_id
 from perdure_engine.core.intents import AnswerMessage, MessageOutcome
+from perdure_engine.core.lineage import writer_of
 from perdure_engine.core.state import Child, ExternalInitiated
+from perdure_engine.core.transitions import ChildPhase
 
 _EXTERNAL_CAUSES = {
     MessageOutcome.NOT_FOUND: out.ExternalFailedCause.NOT_FOUND,
@@ -26,10 +28,12 @@ def decide(draft: Draft, intent: AnswerMessage) -> None:
     if not state.open:
         return
     children, externals = state.folded.children or {}, state.folded.externals or {}
-    if intent.key in children:
-        draft.record(_of_start(draft, intent, children[intent.key]))
-    else:
+    if intent.key not in children:
         draft.record(_of_external(draft, intent, externals[intent.key]))
+    elif children[intent.key].phase is ChildPhase.INITIATED:
+        draft.record(_of_start(draft, intent, children[intent.key]))
+    elif intent.outcome is MessageOutcome.NOT_FOUND:
+        draft.record(_is_gone(draft, intent.key, children[intent.key]))
 
 
 def started(draft: Draft, initiated_event_id: int, child: Child) -> out.HeardEvent:
@@ -39,7 +43,7 @@ def started(draft: Draft, initiated_event_id: int, child: Child) -> out.HeardEve
         draft.env.now_us,
         initiated_event_id,
         child.initiated.workflow_id,
-        child_run_id(draft.state.run_id, initiated_event_id),
+        child_run_id(writer_of(draft.state.folded.started, initiated_event_id), initiated_event_id),
         child.initiated.workflow_type,
     )
 
@@ -57,6 +61,19 @@ def _of_start(draft: Draft, intent: AnswerMessage, child: Child) -> out.HeardEve
         child.initiated.workflow_id,
         child.initiated.workflow_type,
         cause,
+    )
+
+
+def _is_gone(draft: Draft, initiated_event_id: int, child: Child) -> out.HeardEvent:
+    """It was asked for its end and is not there any more, nor is what it ended as."""
+    return out.ChildWorkflowExecutionTerminated(
+        0,
+        draft.env.now_us,
+        initiated_event_id,
+        child.started_event_id,
+        child.initiated.workflow_id,
+        child.run_id,
+        child.initiated.workflow_type,
     )
 
 

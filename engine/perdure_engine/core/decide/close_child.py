@@ -13,6 +13,8 @@ from perdure_engine.core import outside_events as out
 from perdure_engine.core.decide.answer_message import started
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import CloseChild
+from perdure_engine.core.lineage import writer_of
+from perdure_engine.core.transitions import ChildPhase
 
 _CLOSED = get_args(out.ChildClosedEvent)
 
@@ -22,6 +24,8 @@ def decide(draft: Draft, intent: CloseChild) -> None:
     child = (state.folded.children or {}).get(initiated_id)
     if not state.open or child is None or child.initiated.workflow_id != intent.child_workflow_id:
         return
+    if writer_of(state.folded.started, initiated_id) != intent.run_id:
+        return  # of the same number, but of another run: a child that a reset has undone
     if any(
         isinstance(event, _CLOSED) and event.initiated_event_id == initiated_id
         for event in state.buffered
@@ -30,8 +34,9 @@ def decide(draft: Draft, intent: CloseChild) -> None:
     closed = _closed(draft, intent)
     if closed is None:
         return
-    if initiated_id in state.tasks:
-        draft.drop_task(initiated_id)
+    unanswered = child.phase is ChildPhase.INITIATED and initiated_id in state.tasks
+    draft.drop_task(initiated_id)
+    if unanswered:
         draft.record(started(draft, initiated_id, child), closed)
     else:
         draft.record(closed)

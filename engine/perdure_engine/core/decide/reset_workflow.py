@@ -7,16 +7,23 @@ by the same decision, so that at no moment the id has two open runs, or none whi
 What waited at that point waits anew: activities are scheduled again, with attempts and timeouts counted from now on;
 timers keep the time at which they are due. The new run's own timeouts begin with it. It is not paused: no workflow
 task ends while a run is.
+
+Children that were there at the point are the new run's: they are not told that their parent closed, and what the base
+has heard of them since then holds for the new run too. Those that came after it belong to work that is undone: their
+close policy applies, and one that the new run starts again takes their place. What was on its way to other runs at the
+point is sent again, by ids that the receivers know (`core.lineage`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 import msgspec
 
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
+from perdure_engine.core import outside_events as out
 from perdure_engine.core.apply import fold
 from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.auditing import note, status_of
@@ -25,13 +32,19 @@ from perdure_engine.core.decide.terminate_workflow import terminate
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, invalid
 from perdure_engine.core.failures import Failure, FailureKind
-from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.ids import batch_request_id, uuid_text
 from perdure_engine.core.intents import Reapply, ResetType, ResetWorkflow
+from perdure_engine.core.lineage import after_reset
 from perdure_engine.core.replies import Started
 from perdure_engine.core.state import Activity, RunState
 from perdure_engine.core.tasks import TaskKind, TimerKind
+from perdure_engine.core.transitions import ChildPhase
+
+RESET_BY_THE_JOB = "RESET_BY_THE_JOB"
+"""The reason of a refusal that is no failure: the run is itself what the batch operation has made."""
 
 EVENT_FIELD = "workflow_task_finish_event_id"
+HEARD = get_args(out.HeardEvent)
 REAPPLIED = (ev.WorkflowExecutionSignaled, ev.WorkflowExecutionUpdateAccepted)
 ENDS = (ev.WorkflowTaskCompleted, ev.WorkflowTaskFailed, ev.WorkflowTaskTimedOut)
 
@@ -54,17 +67,23 @@ def decide(
     Returns the answer and the draft of the new run. Raises Rejected before any change.
     """
     cut = _cut(intent, history)
-    before = status_of(base)
-    sent = [*history[cut:], *later]
+    before, was_open = status_of(base), base.state.open
+    sent = [*history[cut:], *(event for event in later if not isinstance(event, HEARD))]
     waiting: list[Admitted] = []
     if current is not None and current.state.open:
         unseen, unanswered = _terminate(intent, current)
-        if current is base or continues:
+        if current is base:
             sent += unseen
+        elif continues:
+            sent += [event for event in unseen if not isinstance(event, HEARD)]
+        if current is base or continues:
             waiting = unanswered
     draft = _begin(intent, env, history[:cut], _known_ids(env, base, current))
     _wait_anew(draft, intent)
     _apply_again(draft, intent, sent, waiting)
+    _take_over(draft, base, asks=not was_open)
+    if current is not None:
+        _leave_parent(draft, current)
     as_run = uuid_text(intent.new_run_id)
     after = f"reset to event {cut + 1}"
     note(draft, Action.RESET, intent, of=base, subject=as_run, before=before, after=after)
@@ -77,6 +96,32 @@ def require_size(history_bytes: int) -> None:
             Code.RESOURCE_EXHAUSTED,
             "HISTORY_TOO_LARGE",
             f"a reset copies at most {limits.RESET_BYTES_MAX} bytes of history, the run has {history_bytes}",
+        )
+
+
+def require_target_of_job(intent: ResetWorkflow, base: RunState, current_run_id: bytes) -> None:
+    """A batch operation resets each workflow id once: its newest run, and none that it began itself.
+
+    The run that a reset begins has the start of its base, so the job's filter finds it like any other. An older run of
+    an id would end the newer one, which the filter may not even find: that is for a person to ask for.
+    """
+    if not intent.job_id:
+        return
+    started = base.folded.started
+    if started.reset_from_run_id and started.request_id == batch_request_id(
+        intent.namespace_id, intent.job_id, started.reset_from_run_id
+    ):
+        raise Rejected(
+            Code.FAILED_PRECONDITION,
+            RESET_BY_THE_JOB,
+            "the batch operation itself has begun this run",
+        )
+    if current_run_id and current_run_id != base.run_id:
+        raise Rejected(
+            Code.FAILED_PRECONDITION,
+            "NOT_THE_NEWEST_RUN",
+            f"workflow {started.workflow_id!r} has a newer run, which a reset of this one would end; "
+            "a batch operation does not, `perdure workflow reset --run-id` does",
         )
 
 
@@ -176,6 +221,7 @@ def _begin(
         request_ids=known_ids,
         original_run_id=first.original_run_id or first.run_id,
         reset_from_run_id=first.run_id,
+        lineage=after_reset(first, len(copied)),
     )
     events = [started, *copied[1:]]
     draft = Draft(RunState(fold(events)), env, is_new=True)
@@ -245,18 +291,49 @@ def _schedule_again(draft: Draft, key: int, activity: Activity, identity: str) -
             draft.put_timer(kind, key, scheduled.time_us + timeout_ms * 1000)
 
 
+# ---- other runs
+
+
+def _take_over(draft: Draft, base: Draft, *, asks: bool) -> None:
+    """Children and messages that were pending at the point, and of which nothing was heard since then, are the new
+    run's. `asks`: the base had closed before, and heard nothing any more: whether they have ended must be asked."""
+    folded = draft.state.folded
+    for key, external in (folded.externals or {}).items():
+        if not asks:
+            base.drop_task(key)
+        draft.new_message(key, external.workflow_id)
+    for key, child in (folded.children or {}).items():
+        unanswered = asks or key in base.state.tasks or child.phase is ChildPhase.INITIATED
+        if not asks:  # what it had to say to them, because this decision has closed it, is unsaid
+            base.drop_task(key)
+            base.drop_task(-key)
+        if unanswered:
+            draft.new_message(key, child.initiated.workflow_id)
+
+
+def _leave_parent(draft: Draft, current: Draft) -> None:
+    """The new run is the same child as the one that this decision has ended: that is no end to tell of."""
+    closed, parent = current.state.folded.closed, current.state.folded.started.parent
+    ended_now = current.events and closed is current.events[-1]
+    if closed is not None and ended_now and parent == draft.state.folded.started.parent:
+        current.drop_task(closed.event_id)
+
+
 # ---- what was sent after the point
 
 
 def _apply_again(
     draft: Draft, intent: ResetWorkflow, sent: Sequence[ev.Event], waiting: Sequence[Admitted]
 ) -> None:
-    """Signals are numbered at once; updates wait for the code's verdict, as they did before it was given."""
-    if Reapply.SIGNAL not in intent.reapply_exclude:
-        for event in sent:
-            if isinstance(event, ev.WorkflowExecutionSignaled):
-                event_id, time_us = draft.stamp()
-                draft.emit(msgspec.structs.replace(event, event_id=event_id, time_us=time_us))
+    """Signals, and what was heard of other runs, are numbered at once; updates wait for the code's verdict, as they did
+    before it was given."""
+    signals = Reapply.SIGNAL not in intent.reapply_exclude
+    for event in sent:
+        if isinstance(event, ev.WorkflowExecutionSignaled):
+            if signals:
+                draft.emit_now(event)
+        elif isinstance(event, HEARD) and _concerns(draft, event):
+            draft.emit_now(event)
     draft.schedule_workflow_task()
     if Reapply.UPDATE not in intent.reapply_exclude:
         for update in (*_accepted(draft, sent), *waiting):
@@ -265,6 +342,16 @@ def _apply_again(
                 state.admitted or {}
             ):
                 draft.admit(update)
+
+
+def _concerns(draft: Draft, event: out.HeardEvent) -> bool:
+    """Whether it is of something that the new run waits for. The end of a child whose start was taken back is not: the
+    cancellation that did so is undone."""
+    folded, key = draft.state.folded, event.initiated_event_id
+    child = (folded.children or {}).get(key)
+    if child is None:
+        return key in (folded.externals or {})
+    return not isinstance(event, out.ChildClosedEvent) or child.phase is ChildPhase.STARTED
 
 
 def _accepted(draft: Draft, sent: Sequence[ev.Event]) -> Iterator[Admitted]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core import limits
+from perdure_engine.core.closing import tell_parent
 from perdure_engine.core.decide import next_run, requests, signal_workflow, update_workflow
 from perdure_engine.core.decide.terminate_workflow import terminate
 from perdure_engine.core.draft import Draft, Env
@@ -16,6 +17,7 @@ from perdure_engine.core.intents import (
     StartWorkflow,
     UpdateWorkflow,
 )
+from perdure_engine.core.lineage import is_undone
 from perdure_engine.core.replies import Started
 from perdure_engine.core.state import RunState
 from perdure_engine.core.status import Status
@@ -42,6 +44,7 @@ def _existing(intent: StartWorkflow, current: Draft) -> Started | None:
     started = state.folded.started
     if started.request_id == intent.request_id:
         requests.same_body(started.body_hash, intent.body_hash)
+        _answer_parent(intent, current)
         if intent.update is not None:  # known; or it was rejected meanwhile, and is looked at again
             update_workflow.decide(current, _update_of(intent, started.run_id))
         return Started(started.run_id, True)
@@ -52,11 +55,14 @@ def _existing(intent: StartWorkflow, current: Draft) -> Started | None:
             started.run_id, False
         )  # of an open run or of a closed one: it has its outcome
     if requests.seen(current, intent.request_id, intent.body_hash):
+        _answer_parent(intent, current)
         return Started(started.run_id, False)  # a signal-with-start that signaled this run
+    undone = is_undone(intent.undone, started.parent)
     if not state.open:
-        _require_reuse(intent, state)
+        if not undone:
+            _require_reuse(intent, state)
         return None
-    match intent.id_conflict_policy:
+    match IdConflictPolicy.TERMINATE_EXISTING if undone else intent.id_conflict_policy:
         case IdConflictPolicy.FAIL:
             raise _already_started(state, "is running")
         case IdConflictPolicy.USE_EXISTING:
@@ -66,6 +72,12 @@ def _existing(intent: StartWorkflow, current: Draft) -> Started | None:
             reason = f"terminated by the start of run {uuid_text(intent.run_id)}"
             terminate(current, reason, b"", intent.identity, intent.request_id, intent.body_hash)
             return None
+
+
+def _answer_parent(intent: StartWorkflow, child: Draft) -> None:
+    """A parent that starts a child again may have missed its end: it was reset, and its other run was told."""
+    if intent.parent is not None and not child.state.open:
+        tell_parent(child)
 
 
 def _join(intent: StartWorkflow, current: Draft) -> None:

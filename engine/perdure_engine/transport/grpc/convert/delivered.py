@@ -10,6 +10,7 @@ import msgspec
 
 from perdure_engine.core.errors import invalid
 from perdure_engine.core.intents import (
+    AskChild,
     CancelWorkflow,
     CloseChild,
     DeliveredIntent,
@@ -24,6 +25,7 @@ _KINDS: dict[int, type[DeliveredIntent]] = {
     3: CancelWorkflow,
     4: TerminateWorkflow,
     5: CloseChild,
+    6: AskChild,
 }
 _NUMBERS = {kind: number for number, kind in _KINDS.items()}
 
