@@ -722,6 +722,26 @@ def test_a_saga_undoes_and_cannot_be_reached() -> None:
     assert play.step()[-1] == "CancelWorkflow"
 
 
+def test_a_saga_around_a_group_undoes_what_the_group_has_done() -> None:
+    """From Python 3.13 on a group that was cancelled cancels its task once more when it is left."""
+
+    @workflow.defn
+    class Careful(Listener):
+        @workflow.run
+        async def run(self, kind: str, how: str) -> None:
+            async with workflow.saga() as saga:
+                saga.add(workflow.execute_activity, work, start_to_close_timeout=LIMIT)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self.listen(begin(kind, how)))
+
+    play = Play(Careful, "activity", "TRY_CANCEL")
+    play.run.cancel()
+    assert play.step() == ["RequestCancelActivity 5", "ScheduleActivity 2 work"]
+    play.run.complete("2")
+    assert play.step()[-1] == "CancelWorkflow"
+    assert play.heard == [ERRORS["activity"]]
+
+
 def test_nothing_is_said_of_a_cancelled_task_that_nobody_waits_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
