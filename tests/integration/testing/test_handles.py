@@ -17,7 +17,12 @@ from perdure.client import (
     WorkflowStatus,
     WorkflowUpdateStage,
 )
-from perdure.common import QueryRejectCondition
+from perdure.common import (
+    QueryRejectCondition,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+)
 from perdure.errors import ApplicationError, TerminatedError
 from perdure.testing import WorkflowEnvironment
 from perdure.worker import Worker
@@ -59,7 +64,7 @@ class Order:
 async def client() -> AsyncIterator[Client]:
     async with (
         await WorkflowEnvironment.start_time_skipping() as env,
-        Worker(env.client, task_queue=QUEUE, workflows=[Order]),
+        Worker(env.client, task_queue=QUEUE, workflows=[Order, Moving]),
     ):
         yield env.client
 
@@ -104,6 +109,33 @@ async def test_an_update_follows_its_chain_into_the_next_run(client: Client) -> 
     )
     assert update.workflow_run_id not in (None, handle.result_run_id)
     assert await update.result() == ""
+
+
+REGION, AMOUNT = SearchAttributeKey.for_keyword("Region"), SearchAttributeKey.for_int("Amount")
+
+
+@workflow.defn
+class Moving:
+    @workflow.run
+    async def run(self, moved: bool) -> str:
+        if not moved:
+            workflow.continue_as_new(True, search_attributes=[SearchAttributePair(AMOUNT, 3)])
+        return str(workflow.info().typed_search_attributes)
+
+
+async def test_the_next_run_has_the_search_attributes_that_it_was_given(client: Client) -> None:
+    handle = await client.start_workflow(
+        Moving.run,
+        False,
+        id="one",
+        task_queue=QUEUE,
+        search_attributes=[SearchAttributePair(REGION, "eu"), SearchAttributePair(AMOUNT, 2)],
+    )
+    wanted = TypedSearchAttributes([SearchAttributePair(AMOUNT, 3)])
+    assert await handle.result() == str(wanted)
+    described = await client.get_workflow_handle("one").describe()
+    assert described.run_id != handle.result_run_id
+    assert described.typed_search_attributes == wanted
 
 
 # --- queries that are not wanted --------------------------------------------------------------------
