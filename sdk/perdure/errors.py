@@ -14,6 +14,7 @@ PerdureError
 ├── WorkflowFailureError              the run that was waited for did not complete (client)
 ├── WorkflowContinuedAsNewError       … because another run follows it, not waited for (client)
 ├── WorkflowQueryFailedError          the query's code raised (client)
+├── WorkflowQueryRejectedError        the run was not to be queried as it is (client)
 ├── WorkflowUpdateFailedError         the update was refused, or failed; its cause says why (client)
 ├── RPCTimeoutOrCancelledError        a wait is over before what was waited for (client)
 │   └── WorkflowUpdateRPCTimeoutOrCancelledError
@@ -50,6 +51,7 @@ from perdure._failure_info import ApplicationErrorCategory as ApplicationErrorCa
 from perdure._failure_info import FailureInfo
 from perdure._failure_info import RetryState as RetryState
 from perdure._failure_info import TimeoutType as TimeoutType
+from perdure.common import WorkflowStatus
 
 
 class RPCStatusCode(IntEnum):
@@ -136,7 +138,11 @@ class TimeoutError(FailureError):
 
 
 class TerminatedError(FailureError):
-    pass
+    """`details` are what whoever terminated it gave along."""
+
+    def __init__(self, message: str, *details: Any) -> None:
+        super().__init__(message)
+        self.details: Sequence[Any] = details
 
 
 class ServerError(FailureError):
@@ -264,6 +270,19 @@ class WorkflowQueryFailedError(PerdureError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class WorkflowQueryRejectedError(PerdureError):
+    """The run is as its caller does not want to query it (`reject_condition`)."""
+
+    def __init__(self, status: WorkflowStatus | None) -> None:
+        super().__init__(f"Query rejected, status: {'unknown' if status is None else status.name}")
+        self._status = status
+
+    @property
+    def status(self) -> WorkflowStatus | None:
+        """Of the run. None: one that this SDK does not know yet."""
+        return self._status
 
 
 class WorkflowUpdateFailedError(PerdureError):

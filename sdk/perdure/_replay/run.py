@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random  # noqa: TID251 - seeded by the run id
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from typing import Any, cast
 
 from perdure._definitions import (
     NO_VERSIONS,
+    DynamicWorkflowConfig,
     HandlerDefinition,
     WorkflowDefinition,
     find_handler,
@@ -61,6 +61,7 @@ from perdure._replay.messages import (
     UpsertSearchAttributes,
     WorkflowExecutionStarted,
 )
+from perdure._replay.randomness import Randomness
 from perdure._replay.signals import Signals
 from perdure._replay.updates import Updates
 from perdure._replay.verdict import defect_cause, raised_at
@@ -87,8 +88,6 @@ class WorkflowRun:
         "_barred",
         "_context",
         "_main_args",
-        "_random",
-        "_reset_run_id",
         "_timers_made",
         "activities",
         "activity_versions",
@@ -122,6 +121,7 @@ class WorkflowRun:
         "now_us",
         "outbound",
         "patches",
+        "randomness",
         "replaying",
         "search_attributes",
         "signals",
@@ -132,6 +132,7 @@ class WorkflowRun:
         "upcoming",
         "updates",
         "version",
+        "versioning_behavior",
         "workflow",
     )
 
@@ -141,7 +142,9 @@ class WorkflowRun:
         converter: PayloadConverter,
         namespace: str,
         failure_types: tuple[type[BaseException], ...] = (),
+        versioning_behavior: int = 0,
     ) -> None:
+        self.versioning_behavior = versioning_behavior
         self.definition = definition
         self.failure_types = definition.failure_exception_types + failure_types
         self.converter = converter
@@ -181,8 +184,7 @@ class WorkflowRun:
         self.afterwards: list[Callable[[], None]] | None = None
         # A fresh context: what the worker happens to have in its own must not reach the code.
         self._context = Context()
-        self._random: random.Random | None = None
-        self._reset_run_id = ""  # of the last reset in its history
+        self.randomness = Randomness()
         self._main_args: Any = None  # from the start to the first step
         self._activities_made = 0
         self._timers_made = 0
@@ -252,29 +254,12 @@ class WorkflowRun:
             self.afterwards = []
         self.afterwards.append(what)
 
-    def random(self) -> random.Random:
-        self.check_may_act()
-        if self._random is None:
-            self._random = random.Random(self._seed)
-        return self._random
-
-    @property
-    def _seed(self) -> str:
-        assert self.started is not None
-        return self._reset_run_id or self.started.original_run_id or self.started.run_id
-
-    def begin_anew(self, run_id: str) -> None:
-        """After a reset: what was random up to here is the first run's and must be so again, what
-        comes is this run's own (a key that it makes must not be one that the other has used)."""
-        self._reset_run_id = run_id
-        if self._random is not None:
-            self._random.seed(run_id)
-
     # --- the run itself ---------------------------------------------------------------------------
 
     def begin(self, event: WorkflowExecutionStarted) -> None:
         self.started = event
         self.search_attributes = event.search_attributes
+        self.randomness.begin(event.original_run_id or event.run_id)
         definition = self.definition
         self._main_args = args = definition.decode(event.input, self.converter)
         if self.interception is not None:
@@ -282,8 +267,16 @@ class WorkflowRun:
         try:
             init_args = args if definition.init_takes_input else ()
             self.workflow = self._context.run(definition.cls, *init_args)
+            if definition.dynamic_config is not None:
+                self._configure(self._context.run(definition.dynamic_config, self.workflow))
         except Exception as error:
             self.end_with(error)
+
+    def _configure(self, config: DynamicWorkflowConfig) -> None:
+        if config.failure_exception_types is not None:
+            of_worker = self.failure_types[len(self.definition.failure_exception_types) :]
+            self.failure_types = (*config.failure_exception_types, *of_worker)
+        self.versioning_behavior = int(config.versioning_behavior) or self.versioning_behavior
 
     def start_main(self) -> None:
         """Once, after the handlers of what came with the start have begun: the code may look at what
@@ -328,6 +321,10 @@ class WorkflowRun:
         if self._barred is _EVICTED or self.completion.state is not CompletionState.OPEN:
             return
         if isinstance(error, ContinueAsNewError):
+            if error.search_attributes is not None:
+                self.upsert_search_attributes(
+                    self.search_attributes.changes_to(error.search_attributes)
+                )
             self._end(error.command, error)
             return
         if defect_cause(error, self.failure_types) is not None:
@@ -475,6 +472,8 @@ class WorkflowRun:
 
     def upsert_search_attributes(self, updates: list[SearchAttributeUpdate[Any]]) -> None:
         self.check_may_act()
+        if not updates:
+            return
         self.search_attributes = self.search_attributes.changed(updates)
         self.info = None  # made anew, with these
         self.ledger.add(UpsertSearchAttributes(updates=updates), None)
