@@ -225,6 +225,11 @@ def is_cancelled_exception(error: BaseException) -> bool:
     )
 
 
+def is_benign(error: BaseException) -> bool:
+    """Was it expected in the course of business? Then it is not logged or counted as an error."""
+    return isinstance(error, ApplicationError) and error.category == ApplicationErrorCategory.BENIGN
+
+
 # --- calls ----------------------------------------------------------------------------------------
 
 

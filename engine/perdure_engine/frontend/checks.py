@@ -118,8 +118,11 @@ def pending_activity(workflow: str, activity_id: str, activity_type: str) -> Non
 
 
 def instant(field: str, value_us: int) -> None:
+    """What no database can hold must not look like one that does not answer."""
     if value_us < 0:
         raise invalid(field, "must not be negative")
+    if value_us > DATETIME_US_MAX:
+        raise invalid(field, "must lie before the year 10000")
 
 
 def version(field: str, deployment_name: str, build_id: str) -> None:

@@ -34,6 +34,8 @@ from perdure_engine.ports.store import StoreError
 POLL_S = 2.0  # until a job that another node has taken in is found
 CHUNK_MAX = 100  # runs taken at once; fewer when that is more than a second's worth
 RETRY_S = 1.0
+ABORTED_MAX = 5  # of one act on one run: what is always changed meanwhile is never as memory has it
+DELETE_WAIT_S = 30.0  # for a run that has something to say to others, and goes when it is said
 RATE_MIN = 0.01  # of a node that has few of many shards: it still goes on
 FAILURE_CHARACTERS_MAX = 500
 
@@ -196,19 +198,30 @@ class _Walk:
     async def _act_on(self, batch: BatchRow, target: Target) -> Rejected | None:
         """Why not, if not. A run that has closed or gone meanwhile leaves nothing to do."""
         intent = intent_for(batch, target)
+        aborted = 0
         while True:
             try:
-                await self._shard.submit(intent)
+                async with asyncio.timeout(DELETE_WAIT_S):
+                    await self._shard.submit(intent)
+            except TimeoutError:
+                if self._gone or self._shard.outbox.holds(target.run_id):
+                    return _SPEAKS  # else it is only slow: the same request once more
             except Rejected as refusal:
                 if refusal.code is Code.NOT_FOUND or refusal.reason in _AS_WANTED:
                     return None
-                if self._gone or not _passes(refusal):
+                aborted += refusal.code is Code.ABORTED
+                if self._gone or not _passes(refusal) or aborted == ABORTED_MAX:
                     return refusal
                 await self._rooms.clock.sleep(RETRY_S * (0.5 + self._rooms.ids.jitter()))
             else:
                 return None
 
 
+_SPEAKS = Rejected(
+    Code.UNAVAILABLE,
+    "RUN_HAS_MESSAGES",
+    "it has something to say to runs that do not answer, and is deleted when that is said",
+)
 _AS_WANTED = ("WORKFLOW_PAUSED", "WORKFLOW_NOT_PAUSED")
 """Reasons of refusals that say: somebody else has done it already."""
 

@@ -39,6 +39,10 @@ class StoreUnavailable(StoreError):
     pass
 
 
+class ReadTooLong(StoreUnavailable):
+    """The database gave the read up after its time: asked again it would do so again."""
+
+
 class Conflict(StoreError):
     pass
 

@@ -54,6 +54,7 @@ class ClientCore:
     ) -> None:
         self.edge = edge = PayloadEdge.of(data_converter)
         self.connection = connection
+        self.owns_connection = False
         self.namespace = namespace
         self.identity = identity
         self.data_converter = data_converter
@@ -169,7 +170,8 @@ class ClientCore:
         await self._calls.close()
         await self._queries.close()
         await self._waits.close()
-        await self.connection.close()
+        if self.owns_connection:
+            await self.connection.close()
 
 
 def seconds(rpc_timeout: timedelta | None) -> float:

@@ -15,8 +15,9 @@ ServiceClient = Connection
 
 
 class ClientConfig(TypedDict):
-    """What a client is made of: the arguments of `Client.connect` that have to do with it."""
+    """What a client is made of: the arguments of `Client`."""
 
+    service_client: ServiceClient
     namespace: str
     identity: str | None
     data_converter: DataConverter

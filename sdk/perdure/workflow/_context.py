@@ -46,7 +46,8 @@ class RootInfo:
     workflow_id: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+# No slots: programs that report errors take `info().__dict__` along.
+@dataclass(frozen=True, kw_only=True)
 class Info:
     """What is known of the run. The `get_…` and `is_…` methods change from task to task."""
 

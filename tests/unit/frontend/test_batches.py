@@ -141,9 +141,10 @@ async def test_many_who_ask_for_the_same_at_once_begin_one_job() -> None:
         ({"rps": 10_001}, "rps"),
     ],
 )
-async def test_bad_input_is_refused_and_nothing_is_begun(
+async def test_b59_bad_input_is_refused_and_nothing_is_begun(
     changes: dict[str, Any], field: str
 ) -> None:
+    """Nothing means all runs: they must be named."""
     room = Room()
     for dry_run in (False, True):
         if dry_run and changes.get("job_id") == "":

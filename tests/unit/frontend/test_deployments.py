@@ -6,12 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, WORKER_ID, Room
+from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, RUN_ID, WORKER_ID, Room
 
 from perdure_engine.core import deployments, limits
 from perdure_engine.core.audit import entry_of
 from perdure_engine.core.deployments import Deployment
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.search_attributes import of_versioning, to_json
+from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.versions import Behavior, Versioning
 from perdure_engine.frontend.deployments import REFRESH_S, Deployments
@@ -31,7 +33,9 @@ from perdure_engine.frontend.handlers.set_ramping_version import (
 from perdure_engine.frontend.handlers.start_workflow import check_override
 from perdure_engine.ports.history import WorkerRef
 from perdure_engine.ports.matching import PollAnswer
-from perdure_engine.ports.store import StoreUnavailable
+from perdure_engine.ports.rows import VisibilityRow
+from perdure_engine.ports.store import StoreUnavailable, VisibilityFilter
+from perdure_engine.store.memory.filters import listed
 
 QUEUE = "orders"
 
@@ -351,6 +355,28 @@ async def test_a_change_of_versions_that_is_refused_is_no_action() -> None:
             await action
 
     assert len(log_of(room)) == 1
+
+
+async def test_b16_a_paused_run_is_open_and_keeps_its_version() -> None:
+    """Retired, nobody could go on with it once it is unpaused."""
+    room = Room()
+    await seen(room.deployments, "1")
+    pinned_to = of_versioning(Versioning(Behavior.PINNED, "shop", "1"))
+    paused = VisibilityRow(
+        *(1, RUN_ID, NAMESPACE_ID, 0, "order", "Order", QUEUE, Status.PAUSED, 1, None, 3, 100),
+        *(b"", to_json(pinned_to, None)),
+    )
+
+    async def count_runs(where: VisibilityFilter) -> int:
+        return sum(listed(where, row) for row in [paused])
+
+    room.store.count_runs = count_runs  # type: ignore[method-assign]
+
+    reached = await get_reachability(room.frontend, NAMESPACE_ID, "shop", "1")
+    assert (reached.reach.pinned_runs, reached.retirable_us) == (1, 0)
+    with pytest.raises(Rejected) as caught:
+        await retire_version(room.frontend, retirement())
+    assert caught.value.reason == "VERSION_IN_USE"
 
 
 async def test_reachability_of_a_version_that_nobody_knows() -> None:

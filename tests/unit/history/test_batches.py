@@ -19,6 +19,7 @@ from tests.unit.history.room import (
     timer,
     turns,
 )
+from tests.unit.history.test_outbox import apart, parent, shard_id, signal
 from tests.unit.history.test_removing import left_of
 
 from perdure_engine.core.audit import INSTALLATION, Action, Entry, Head, append
@@ -322,6 +323,51 @@ async def test_a_run_that_refuses_is_counted_and_named(room: Room) -> None:
     assert [row.last_failure for row in await parts(room) if row.failed] == [
         "CORRUPT: its history cannot be read"
     ]
+    await job.stop()
+
+
+@in_room()
+async def test_a_run_that_cannot_go_now_does_not_hold_the_job_up(room: Room) -> None:
+    """It has a message for a run whose shard nobody serves, and goes when that is delivered."""
+    served = shard_id("parent")
+    node = await room.node(served)
+    speaks = await parent(node, room, [signal(apart("parent"))])
+    await node.terminate("parent", served)
+    ended = await node.at("ended", room.worker(), [FINISH], served)
+    await begin(room, BatchOperation.DELETE)
+    job = batches(node)
+    await job.run_once()
+    await pass_time(60)
+
+    [part] = [part for part in await parts(room) if part.shard_id == served]
+    assert (part.state, part.done, part.failed) == (PartState.CLOSED, 1, 1)
+    assert part.last_failure.startswith("RUN_HAS_MESSAGES")
+    assert (left_of(room, ended), left_of(room, speaks) > 0) == (0, True)
+    await node.take(*(shard for shard in (1, 2, 3, 4) if shard != served))
+    await pass_time(60)
+    assert left_of(room, speaks) == 0
+    assert not node.alarms
+    await job.stop()
+
+
+@in_room()
+async def test_what_is_changed_each_time_is_counted_as_failed(room: Room) -> None:
+    node = await room.node(1, 2, 3, 4)
+    await node.start("order")
+    await begin(room, BatchOperation.DELETE)
+    refused = Rejected(Code.ABORTED, "RUN_CHANGED", "the run has changed; try again")
+
+    def refuses(_: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future.set_exception(refused)
+        return future
+
+    node.shard(1).submit = refuses  # type: ignore[method-assign]  # its rows are not as memory has them
+    job = batches(node)
+    await job.run_once()
+    await pass_time(30)
+    assert await done(room) == (0, 1)
+    assert await closed(room)
     await job.stop()
 
 
