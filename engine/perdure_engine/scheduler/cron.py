@@ -72,6 +72,7 @@ class CronSpec:
         words = text.split()
         self.zone = _zone_of(words, timezone)
         words = _fields_of(words, seconds_first=seconds_first)
+        self.words = tuple(words)  # as they were written, macros replaced
         minute, hour, day, _, weekday = words[-len(KINDS) :]
         stepped = "/" in day and weekday != "*", "/" in weekday and day != "*"
         if any(stepped):
@@ -79,8 +80,9 @@ class CronSpec:
         if "#" in weekday and day != "*":
             raise CronFault("#n while the day of month is restricted")
         kinds = (SECOND, *KINDS)[-len(words) :]
-        self.fields = tuple(expanded(kind, word) for kind, word in zip(kinds, words, strict=True))
-        self._expression = " ".join(self.fields)
+        self._expression = " ".join(
+            expanded(kind, word) for kind, word in zip(kinds, words, strict=True)
+        )
         fixed_time = not (minute.startswith("*") or hour.startswith("*"))
         self._runs_after = fixed_time and gap is Gap.RUN_AFTER
         self._once = fixed_time and overlap is Overlap.FIRST
