@@ -93,6 +93,7 @@ from perdure.errors import (
     WorkflowContinuedAsNewError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -148,6 +149,7 @@ __all__ = [
     "WorkflowHandle",
     "WorkflowHistory",
     "WorkflowQueryFailedError",
+    "WorkflowQueryRejectedError",
     "WorkflowStatus",
     "WorkflowUpdateFailedError",
     "WorkflowUpdateHandle",

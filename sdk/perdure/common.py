@@ -169,6 +169,15 @@ class WorkflowStatus(IntEnum):
     """Open, and held back by an operator."""
 
 
+class QueryRejectCondition(IntEnum):
+    """Of which runs a query is not to be asked."""
+
+    NONE = 1
+    NOT_OPEN = 2
+    NOT_COMPLETED_CLEANLY = 3
+    """Closed in another way than by completing."""
+
+
 class ResetType(IntEnum):
     """Which workflow task a reset goes to, when it names no event."""
 

@@ -59,6 +59,8 @@ def describe(state: RunState) -> Description:
         reset_from_run_id=started.reset_from_run_id,
         reset_run_id=reset_run(folded.closed),
         versioning_override=folded.versioning_override,
+        static_summary=started.static_summary,
+        static_details=started.static_details,
     )
 
 

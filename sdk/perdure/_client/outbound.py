@@ -71,6 +71,7 @@ class RootOutbound(OutboundInterceptor):
             input.ret_type,
             input.headers,
             input.rpc_timeout,
+            input.reject_condition,
         )
 
     async def cancel_workflow(self, input: interceptors.CancelWorkflowInput) -> None:

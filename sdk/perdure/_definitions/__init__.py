@@ -47,9 +47,11 @@ from perdure._definitions.updates import (
     update_handler,
 )
 from perdure._definitions.workflows import (
+    DynamicWorkflowConfig,
     WorkflowDefinition,
     define_workflow,
     is_workflow,
+    mark_dynamic_config,
     mark_init,
     mark_run,
     startable_workflow,
@@ -62,6 +64,7 @@ __all__ = [
     "ActivityDefinition",
     "ActivityRegistry",
     "Done",
+    "DynamicWorkflowConfig",
     "EntityDefinition",
     "EntityMethod",
     "EntityState",
@@ -91,6 +94,7 @@ __all__ = [
     "head_to_payload",
     "is_activity",
     "is_workflow",
+    "mark_dynamic_config",
     "mark_entity_handler",
     "mark_entity_reader",
     "mark_init",
