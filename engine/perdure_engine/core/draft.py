@@ -214,14 +214,19 @@ class Draft:
             record.handout = None
             self.gone_tasks.append(record)
 
-    def ready_again(self, key: int, *, queue: str = "") -> None:
-        """The old row is marked gone and a new one, with a new id, becomes ready: the key says its age."""
+    def ready_again(self, key: int) -> None:
+        """The old row is marked gone and a new one, with a new id, becomes ready: the key says its age.
+
+        An activity goes by the options in force, which may have come or gone since the old row was made.
+        """
         old = self.state.tasks[key]
         self.drop_task(key)
         queue_no, aside = old.queue_no, old.aside
-        if aside is not None and aside.options is not None:
-            queue = aside.options.task_queue
-        queue = queue or old.queue
+        queue, priority = old.queue, old.priority
+        if old.kind is TaskKind.ACTIVITY:
+            options = aside.options if aside is not None else None
+            in_force = options or self.state.folded.activities[key].scheduled
+            queue, priority = in_force.task_queue, in_force.priority
         pinned = pinned_version(self.state.folded)
         if queue != old.queue or pinned != old.pinned:
             queue_no = queue_number(
@@ -235,7 +240,7 @@ class Draft:
             old.scheduled_event_id,
             attempt=old.attempt,
             start_no=old.start_no,
-            priority=old.priority,
+            priority=priority,
             last_failure=old.last_failure,
             progress=old.progress,
             progress_version=old.progress_version,
@@ -245,11 +250,8 @@ class Draft:
         )
         if self.state.folded.paused is not None:
             record.state = TaskState.PAUSED
-        if aside is not None:
-            if aside.pause is not None:
-                record.state = TaskState.PAUSED
-            if aside.options is not None:
-                record.priority = aside.options.priority
+        if aside is not None and aside.pause is not None:
+            record.state = TaskState.PAUSED
         self.put_task(record, key)
 
     def pin_anew(self) -> None:

@@ -299,10 +299,13 @@ class _Reader:
     def _instant(self, token: Token, text: str) -> int:
         ago = _AGO.fullmatch(text)
         if ago is not None:
-            return self._now_us - int(ago[1]) * _UNITS_US[ago[2]]
-        instant_us = _instant_us(text) if _DATE.match(text) else None
+            instant_us: int | None = self._now_us - int(ago[1]) * _UNITS_US[ago[2]]
+        else:
+            instant_us = _instant_us(text) if _DATE.match(text) else None
         if instant_us is None:
             self._refuse(token, "is no time (2026-11-29T10:00:00Z; 2h: two hours ago)")
+        if not checks.DATETIME_US_MIN <= instant_us <= checks.DATETIME_US_MAX:
+            self._refuse(token, "lies outside the years 1 to 9999")
         return instant_us
 
     def _value(self, token: Token) -> bool | int | float | str:

@@ -13,8 +13,9 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from perdure_engine.core import intents
+from perdure_engine.core.decide.reset_workflow import RESET_BY_THE_JOB
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.core.ids import batch_request_id
+from perdure_engine.core.ids import batch_request_id, reset_run_id
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
 from perdure_engine.ports.batches import (
@@ -33,6 +34,8 @@ from perdure_engine.ports.store import StoreError
 POLL_S = 2.0  # until a job that another node has taken in is found
 CHUNK_MAX = 100  # runs taken at once; fewer when that is more than a second's worth
 RETRY_S = 1.0
+ABORTED_MAX = 5  # of one act on one run: what is always changed meanwhile is never as memory has it
+DELETE_WAIT_S = 30.0  # for a run that has something to say to others, and goes when it is said
 RATE_MIN = 0.01  # of a node that has few of many shards: it still goes on
 FAILURE_CHARACTERS_MAX = 500
 
@@ -186,7 +189,7 @@ class _Walk:
         for outcome in outcomes:
             if outcome is None:
                 done += 1
-            else:
+            elif outcome.reason != RESET_BY_THE_JOB:  # that one was counted as what it came from
                 failed += 1
                 last = f"{outcome.reason}: {outcome.message}"[:FAILURE_CHARACTERS_MAX]
         self._part = part._replace(done=done, failed=failed, last_failure=last)
@@ -195,17 +198,32 @@ class _Walk:
     async def _act_on(self, batch: BatchRow, target: Target) -> Rejected | None:
         """Why not, if not. A run that has closed or gone meanwhile leaves nothing to do."""
         intent = intent_for(batch, target)
+        aborted = 0
         while True:
             try:
-                await self._shard.submit(intent)
+                async with asyncio.timeout(DELETE_WAIT_S):
+                    await self._shard.submit(intent)
+            except TimeoutError:
+                if self._gone or self._shard.outbox.holds(target.run_id):
+                    return _SPEAKS  # else it is only slow: the same request once more
             except Rejected as refusal:
-                if refusal.code is Code.NOT_FOUND:
+                if refusal.code is Code.NOT_FOUND or refusal.reason in _AS_WANTED:
                     return None
-                if self._gone or not _passes(refusal):
+                aborted += refusal.code is Code.ABORTED
+                if self._gone or not _passes(refusal) or aborted == ABORTED_MAX:
                     return refusal
                 await self._rooms.clock.sleep(RETRY_S * (0.5 + self._rooms.ids.jitter()))
             else:
                 return None
+
+
+_SPEAKS = Rejected(
+    Code.UNAVAILABLE,
+    "RUN_HAS_MESSAGES",
+    "it has something to say to runs that do not answer, and is deleted when that is said",
+)
+_AS_WANTED = ("WORKFLOW_PAUSED", "WORKFLOW_NOT_PAUSED")
+"""Reasons of refusals that say: somebody else has done it already."""
 
 
 def _passes(refusal: Rejected) -> bool:
@@ -218,10 +236,20 @@ BatchIntent = (
     | intents.CancelWorkflow
     | intents.SignalWorkflow
     | intents.DeleteWorkflow
+    | intents.ResetWorkflow
+    | intents.PauseWorkflow
+    | intents.UnpauseWorkflow
 )
 
 
-T = TypeVar("T", intents.TerminateWorkflow, intents.CancelWorkflow, intents.DeleteWorkflow)
+T = TypeVar(
+    "T",
+    intents.TerminateWorkflow,
+    intents.CancelWorkflow,
+    intents.DeleteWorkflow,
+    intents.PauseWorkflow,
+    intents.UnpauseWorkflow,
+)
 
 
 def intent_for(batch: BatchRow, target: Target) -> BatchIntent:
@@ -236,12 +264,31 @@ def intent_for(batch: BatchRow, target: Target) -> BatchIntent:
             return _named(intents.CancelWorkflow, address, request_id, job)
         case BatchOperation.DELETE:
             return _named(intents.DeleteWorkflow, address, request_id, job)
+        case BatchOperation.PAUSE:
+            return _named(intents.PauseWorkflow, address, request_id, job)
+        case BatchOperation.UNPAUSE:
+            return _named(intents.UnpauseWorkflow, address, request_id, job)
+        case BatchOperation.RESET:
+            assert job.reset_type is not None, "checked when the job was asked for"
+            return intents.ResetWorkflow(
+                namespace_id=batch.namespace_id,
+                workflow_id=target.workflow_id,
+                run_id=target.run_id,
+                request_id=request_id,
+                body_hash=job.body_hash,
+                new_run_id=reset_run_id(batch.namespace_id, target.workflow_id, request_id),
+                reset_type=job.reset_type,
+                build_id=job.build_id,
+                reapply_exclude=frozenset(job.reapply_exclude),
+                identity=job.identity,
+                reason=job.reason,
+                job_id=batch.job_id,
+            )
         case BatchOperation.SIGNAL:
-            namespace_id, workflow_id, run_id = address
             return intents.SignalWorkflow(
-                namespace_id=namespace_id,
-                workflow_id=workflow_id,
-                run_id=run_id,
+                namespace_id=batch.namespace_id,
+                workflow_id=target.workflow_id,
+                run_id=target.run_id,
                 signal_name=job.signal_name,
                 request_id=request_id,
                 body_hash=job.body_hash,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from perdure_engine.core.apply import fold
 from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
 from perdure_engine.core.events import BufferedEvent, Event, WorkflowExecutionUpdateAdmitted
-from perdure_engine.core.intents import ResetWorkflow, StartWorkflow
+from perdure_engine.core.intents import PollUpdate, ResetWorkflow, StartWorkflow, UpdateWorkflow
 from perdure_engine.core.state import Admitted, Folded, Head, RunState
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import Handout, TaskRecord, TaskState, TimerRecord
@@ -127,7 +127,7 @@ class Loading:
         """Callers are told. The shard's own work (timers above all) waits for the database to come back."""
         own: list[Item] = []
         for item in items:
-            if refusal.code is Code.NOT_FOUND and _may_begin(item, run_id):
+            if refusal.code is not Code.UNAVAILABLE and _goes_on_without(item, run_id, refusal):
                 item.looked_up = True
                 self._shard.put_again([item])
             elif item.future is None and refusal.code is Code.UNAVAILABLE:
@@ -172,12 +172,19 @@ class Loading:
         return current
 
 
-def _may_begin(item: Item, run_id: bytes) -> bool:
-    """Whether the item is to begin the run: that there is none yet is what it wanted to know."""
+def _goes_on_without(item: Item, run_id: bytes, refusal: Rejected) -> bool:
+    """Whether the item has learned what it wanted to: that there is no such run yet, which it is to begin, or none
+    before its own that knows of its update."""
     intent = item.intent
-    return isinstance(intent, StartWorkflow) or (
-        isinstance(intent, ResetWorkflow) and intent.new_run_id == run_id
-    )
+    match intent:
+        case StartWorkflow():
+            return refusal.code is Code.NOT_FOUND
+        case ResetWorkflow():
+            return refusal.code is Code.NOT_FOUND and intent.new_run_id == run_id
+        case UpdateWorkflow() | PollUpdate():
+            return not intent.run_id and not item.looked_up
+        case _:
+            return False
 
 
 class CurrentLoader:

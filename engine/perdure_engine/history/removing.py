@@ -16,6 +16,7 @@ from perdure_engine.core import audit
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.intents import DeleteWorkflow
 from perdure_engine.core.status import Status
+from perdure_engine.history.refusals import moved
 from perdure_engine.history.work import Item
 from perdure_engine.ports.store import Removal
 
@@ -141,7 +142,14 @@ class Removing:
         self._settle()
 
     def give_back(self, taken: list[Leaving]) -> None:
-        """It was not deleted (or may not have been): deleting it once more is harmless."""
+        """It was not deleted (or may not have been): deleting it once more is harmless.
+
+        A shard that has closed meanwhile does no more: whoever asked is to ask elsewhere.
+        """
+        if self._shard.closed:
+            for item in [item for leaving in taken for item in leaving.items]:
+                item.refuse(moved(self._shard.shard_id))
+            return
         for leaving in taken:
             there = self._leaving.setdefault(leaving.run_id, leaving)
             if there is not leaving:

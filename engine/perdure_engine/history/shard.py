@@ -327,7 +327,7 @@ class Shard:
             self.runs.move_to_end(run_id)
             if type(intent) is intents.ResetWorkflow and not self.resetting.is_ready(item, run):
                 return None
-            return run
+            return run if key is None else self.updates.run_that_knows(run, item)
         if run_id in self.quarantined:
             self.quarantined.require_not_in(run_id)
         self.loading.park_for_run(run_id, item)

@@ -27,11 +27,42 @@ from perdure_engine.history.work import Item
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
+REPEATED_FOR_US = 10 * 60 * 1_000_000  # clients repeat a call for a minute
+RUNS_BACK_MAX = 10
+
 
 class Updates:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._reading: dict[asyncio.Task[None], Item] = {}
+
+    def run_that_knows(self, run: Run, item: Item) -> Run | None:
+        """The run of the chain that an update asked of the current one belongs to. None: parked.
+
+        A caller whose answer was lost repeats the call, and meanwhile the run may have continued as new: what it
+        asks for has been done then, and must not be done again (invariant 43). What has failed may be tried anew
+        with the same id, as it may in the run after (and what an entity's run could not come to is). Runs that
+        began long ago are not looked behind: nobody repeats for so long, and a key has thousands before it.
+        """
+        intent = item.intent
+        if not isinstance(intent, UpdateWorkflow | PollUpdate) or item.looked_up:
+            return run
+        since_us = self._shard.rooms.database_clock.low_us() - REPEATED_FOR_US
+        found = run
+        for _ in range(RUNS_BACK_MAX):
+            if update_status.stage_of(found.state, intent.update_id) is not None:
+                item.of_before = found is not run
+                return found
+            started = found.state.folded.started
+            before = started.continued_from_run_id
+            if not before or started.time_us < since_us or before in self._shard.quarantined:
+                return run
+            earlier = self._shard.runs.get(before)
+            if earlier is None:
+                self._shard.loading.park_for_run(before, item)
+                return None
+            found = earlier
+        return run
 
     def wait(self, run: Run, item: Item, draft: Draft | None, *, started: bool = False) -> None:
         """After the commit of everything decided before: answer now, or when the stage is reached.
@@ -106,11 +137,11 @@ class Updates:
         update = state.folded.updates.get(update_id) if state.folded.updates is not None else None
         if update is None or not update.completed_event_id:
             found = update_status.status(state, update_id, stage)
-            item.answer(msgspec.structs.replace(found, started=started))
+            self._tell(item, msgspec.structs.replace(found, started=started))
             return
         events = run.events_past(update.completed_event_id - 1)
         if events:
-            item.answer(_outcome(run, events[0], started))
+            self._tell(item, _outcome(run, events[0], started))
         else:
             self._beside(item, self._read(run, item, update.completed_event_id, started))
 
@@ -120,9 +151,18 @@ class Updates:
             events = await read_events(self._shard, run.state.run_id, event_id, 1)
             if not events:
                 raise Rejected(Code.DATA_LOSS, "HISTORY_INCOMPLETE", f"event {event_id} is missing")
-            item.answer(_outcome(run, events[0], started))
+            self._tell(item, _outcome(run, events[0], started))
         except Rejected as refusal:
             item.refuse(refusal)
+
+    def _tell(self, item: Item, found: UpdateStatus) -> None:
+        """The answer; but what failed in an earlier run is asked of the current one."""
+        if item.of_before and found.failure is not None and isinstance(item.intent, UpdateWorkflow):
+            item.looked_up, item.of_before = True, False
+            self._shard.put_again([item])
+            self._shard.work_waits()
+        else:
+            item.answer(found)
 
     def _beside(self, item: Item, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -120,13 +120,15 @@ def lane_of(intent: Intent) -> int:
 class Item:
     """An intent and who waits for its answer (None: nobody)."""
 
-    __slots__ = ("future", "histories", "intent", "looked_up", "size", "tries")
+    __slots__ = ("future", "histories", "intent", "looked_up", "of_before", "size", "tries")
 
     def __init__(self, intent: Intent, future: asyncio.Future[Reply] | None) -> None:
         self.intent = intent
         self.future = future
         self.size = size_of(intent)
-        self.looked_up = False  # a start or a reset: the run it names does not exist
+        # a start or a reset: the run it names does not exist; an update: no run before knows of it
+        self.looked_up = False
+        self.of_before = False  # an update: it is a repeat, of one that an earlier run had
         self.histories: Histories | None = None  # a reset: what has been read for it
         self.tries = 0  # how often it was to blame for what the database or a decision refused
 

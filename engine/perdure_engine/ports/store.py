@@ -39,6 +39,10 @@ class StoreUnavailable(StoreError):
     pass
 
 
+class ReadTooLong(StoreUnavailable):
+    """The database gave the read up after its time: asked again it would do so again."""
+
+
 class Conflict(StoreError):
     pass
 
@@ -358,10 +362,11 @@ class DeploymentStore(Protocol):
         """Of all namespaces, in any order."""
         ...
 
-    async def put_deployment(self, row: DeploymentRow) -> bool:
+    async def put_deployment(self, row: DeploymentRow, audited: AuditRow | None = None) -> bool:
         """Make it (token 0), or replace where conflict_token is row.conflict_token; it grows by one.
 
-        False: another came first.
+        The change and its row in the audit log are saved together or not at all. False: another came first. Raises
+        BatchRefused 23505 when the row's place in its chain is taken.
         """
         ...
 

@@ -128,6 +128,16 @@ class _WaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitKind.Val
     """a signal or a request to cancel is on its way to another run"""
     WAIT_KIND_PAUSED: _WaitKind.ValueType  # 13
     """… the whole run: worker_identity says who, subject why"""
+    WAIT_KIND_RETRY_BACKOFF: _WaitKind.ValueType  # 14
+    """the run before has failed, and this is its next attempt"""
+    WAIT_KIND_CRON: _WaitKind.ValueType  # 15
+    """the next time of its schedule, which is the subject"""
+    WAIT_KIND_UPDATE_ADMITTED: _WaitKind.ValueType  # 16
+    """its code has not said yet whether it takes the update"""
+    WAIT_KIND_UPDATE_RUNNING: _WaitKind.ValueType  # 17
+    """the update's handler has not returned"""
+    WAIT_KIND_SAGA: _WaitKind.ValueType  # 18
+    """a compensation has failed: an operator is to say retry or skip"""
 
 class WaitKind(_WaitKind, metaclass=_WaitKindEnumTypeWrapper): ...
 
@@ -156,6 +166,16 @@ WAIT_KIND_EXTERNAL_WORKFLOW: WaitKind.ValueType  # 22
 """a signal or a request to cancel is on its way to another run"""
 WAIT_KIND_PAUSED: WaitKind.ValueType  # 13
 """… the whole run: worker_identity says who, subject why"""
+WAIT_KIND_RETRY_BACKOFF: WaitKind.ValueType  # 14
+"""the run before has failed, and this is its next attempt"""
+WAIT_KIND_CRON: WaitKind.ValueType  # 15
+"""the next time of its schedule, which is the subject"""
+WAIT_KIND_UPDATE_ADMITTED: WaitKind.ValueType  # 16
+"""its code has not said yet whether it takes the update"""
+WAIT_KIND_UPDATE_RUNNING: WaitKind.ValueType  # 17
+"""the update's handler has not returned"""
+WAIT_KIND_SAGA: WaitKind.ValueType  # 18
+"""a compensation has failed: an operator is to say retry or skip"""
 Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
 
 class _UpdateStage:
@@ -1099,19 +1119,22 @@ class WaitReason(_message.Message):
     WORKER_IDENTITY_FIELD_NUMBER: _builtins.int
     LAST_FAILURE_FIELD_NUMBER: _builtins.int
     POLLERS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     kind: Global___WaitKind.ValueType
     since_us: _builtins.int
     """0: not known"""
     until_us: _builtins.int
     """when it goes on by itself, at the latest; 0: it does not, or not known"""
     subject: _builtins.str
-    """the activity's or the timer's id"""
+    """id of an activity, a timer, an update, another workflow; a compensation"""
     activity_type: _builtins.str
     task_queue: _builtins.str
     attempt: _builtins.int
     worker_identity: _builtins.str
     pollers: _builtins.int
     """of the queue on the node that answers, where a worker is waited for"""
+    version: _builtins.str
+    """of those pollers, as deployment.build; empty: they name none"""
     @_builtins.property
     def last_failure(self) -> _common_pb2.Failure: ...
     def __init__(
@@ -1127,10 +1150,11 @@ class WaitReason(_message.Message):
         worker_identity: _builtins.str = ...,
         last_failure: _common_pb2.Failure | None = ...,
         pollers: _builtins.int = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_type", b"activity_type", "attempt", b"attempt", "kind", b"kind", "last_failure", b"last_failure", "pollers", b"pollers", "since_us", b"since_us", "subject", b"subject", "task_queue", b"task_queue", "until_us", b"until_us", "worker_identity", b"worker_identity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_type", b"activity_type", "attempt", b"attempt", "kind", b"kind", "last_failure", b"last_failure", "pollers", b"pollers", "since_us", b"since_us", "subject", b"subject", "task_queue", b"task_queue", "until_us", b"until_us", "version", b"version", "worker_identity", b"worker_identity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

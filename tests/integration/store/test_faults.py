@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
-from tests.conformance.owner import Owner, Run, fence_of, new_id, no_keys
+from tests.conformance.owner import NAMESPACE, Owner, Run, fence_of, new_id, no_keys
 from tests.faults.session import Fault, Faults, is_batch, is_bump, is_read, is_sweep
 
 from perdure_engine.ports.store import (
@@ -15,9 +15,11 @@ from perdure_engine.ports.store import (
     Conflict,
     Fence,
     OutcomeUnknown,
+    ReadTooLong,
     StoreError,
     StoreUnavailable,
     Sweep,
+    VisibilityFilter,
 )
 from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
 
@@ -253,6 +255,27 @@ async def test_a_statement_beyond_the_servers_timeout_is_unknown(database_dsn: s
             await store.commit(owner.batch([1]))
 
     await owner.commit(owner.batch([1]))
+    await store.close()
+
+
+async def test_b23_lists_that_take_too_long_end_and_hold_no_load_up(database_dsn: str) -> None:
+    """Four readers, six counts that wait for a lock: a run is loaded all the same."""
+    store = SqlStore(SqlStoreConfig(database_dsn, statement_timeout_ms=2_000))
+    owner = await Owner.take(store, [1])
+    (run,) = owner.runs(1)
+    await owner.start([run])
+    where = VisibilityFilter(NAMESPACE)
+    with psycopg.connect(database_dsn) as other:
+        other.execute("lock table visibility in access exclusive mode")
+        counts = [asyncio.ensure_future(store.count_runs(where)) for _ in range(6)]
+        await _until_waiting(database_dsn)
+        async with asyncio.timeout(1):
+            assert await store.load_run(run.shard_id, run.run_id, no_keys) is not None
+
+        with pytest.raises(ReadTooLong):
+            await counts[0]
+    assert await counts[5] == 1
+    await asyncio.gather(*counts, return_exceptions=True)
     await store.close()
 
 

@@ -32,6 +32,7 @@ from perdure_engine.core.intents import FailWorkflowTask
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken
 from perdure_engine.ports.history import HeldVerdict
+from perdure_engine.ports.store import ReadTooLong
 
 INVALID, NOT_FOUND, EXHAUSTED = Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.RESOURCE_EXHAUSTED
 TOO_MUCH = bytes(limits.PAYLOAD_BYTES_MAX + 1)
@@ -218,6 +219,11 @@ TARGET: dict[str, Any] = {"namespace": "default", "workflow_id": "order-1"}
             ),
             "filter.statuses[0]",
         ),
+        (  # B24: by what no index has
+            "ListWorkflows",
+            pb.ListWorkflowsRequest(namespace="default", query="ORDER BY WorkflowId"),
+            "query",
+        ),
         ("ListWorkflows", pb.ListWorkflowsRequest(namespace="default", query=INJECTION), "query"),
         ("CountWorkflows", pb.CountWorkflowsRequest(namespace="default", query=INJECTION), "query"),
         (
@@ -258,6 +264,37 @@ async def test_b10_a_compressed_bomb(served: Served) -> None:
 
     assert (await refusal(bomb)).code == EXHAUSTED
     await still_serves(served)
+
+
+async def test_b12_metadata_over_the_limit(served: Served) -> None:
+    """gRPC refuses it before a handler is called: 8 KiB with some luck, 16 KiB in any case."""
+    metadata = tuple((f"x-{number}", "v" * 1_000) for number in range(20))
+
+    refused = await refusal(served.workflows.StartWorkflow(start(), metadata=metadata))
+
+    assert refused.code == EXHAUSTED
+    await still_serves(served)
+
+
+def test_b14_b15_a_namespace_is_named_once_and_never_by_a_command() -> None:
+    """What is authorised is what is used: nothing inside of a request can name another namespace."""
+
+    def names(descriptor: Any, seen: frozenset[str] = frozenset()) -> list[str]:
+        if descriptor.full_name in seen or descriptor.name.endswith("FailureInfo"):
+            return []  # what a failure tells of is told to people
+        found = [field.full_name for field in descriptor.fields if "namespace" in field.name]
+        for field in descriptor.fields:
+            if field.message_type is not None:
+                found += names(field.message_type, seen | {descriptor.full_name})
+        return found
+
+    assert names(wpb.Command.DESCRIPTOR) == []
+    alone = {"BatchCallRequest", "WaitResultsRequest"}  # each of their calls is one of its own
+    for service in (pb, wpb):
+        for described in service.DESCRIPTOR.services_by_name.values():
+            for method in described.methods:
+                if method.input_type.name not in alone:
+                    assert len(names(method.input_type)) == 1, method.full_name
 
 
 @pytest.mark.parametrize(
@@ -561,6 +598,21 @@ async def test_a_lost_database_is_unavailable_and_mute(served: Served) -> None:
     assert (refused.code, refused.reason) == (Code.UNAVAILABLE, "STORE_UNAVAILABLE")
     assert "secret" not in refused.message
     served.room.store.down = False
+    await still_serves(served)
+
+
+async def test_b23_a_list_that_reads_too_much_is_not_to_be_asked_again(served: Served) -> None:
+    async def gives_up(*_: Any, **__: Any) -> Any:
+        raise ReadTooLong("57014: canceling statement due to statement timeout")
+
+    served.room.store.list_runs = gives_up  # type: ignore[method-assign]
+
+    refused = await refusal(
+        served.workflows.ListWorkflows(pb.ListWorkflowsRequest(namespace="default", query="a > 1"))
+    )
+
+    assert (refused.code, refused.reason) == (EXHAUSTED, "READ_TOO_LONG")
+    assert "57014" not in refused.message
     await still_serves(served)
 
 

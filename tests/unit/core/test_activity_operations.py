@@ -213,6 +213,25 @@ def test_reset_unpauses_unless_told_otherwise() -> None:
     assert run.when(reset(2)).tasks[0] == "activity 5 ready 1"
 
 
+def test_schedule_to_start_runs_anew_when_a_reset_takes_the_pause_back() -> None:
+    run = given(schedule_to_start_timeout_ms=3_000)
+    run.when(pause())
+    run.fire(TimerKind.SCHEDULE_TO_START, 5)
+
+    assert run.when(reset()).timers == ["SCHEDULE_TO_START 5 +3s"]
+    assert run.fire(TimerKind.SCHEDULE_TO_START, 5).events[0] == "6 ActivityTaskTimedOut"
+
+
+def test_schedule_to_start_runs_anew_as_it_is_by_now() -> None:
+    run = given(schedule_to_start_timeout_ms=3_000)
+    run.when(pause())
+    run.fire(TimerKind.SCHEDULE_TO_START, 5)
+    run.when(update(schedule_to_start_timeout_ms=9_000))
+    run.fire(TimerKind.SCHEDULE_TO_START, 5)
+
+    assert run.when(unpause()).timers == ["SCHEDULE_TO_START 5 +9s"]
+
+
 # ---- options
 
 
@@ -241,6 +260,38 @@ def test_the_original_options_come_back() -> None:
     assert run.task("a").aside is None
     assert run.task("a").queue == "orders"
     assert run.task("a").queue_no == queue_number(NAMESPACE, TaskKind.ACTIVITY, "orders")
+
+
+def test_the_original_options_come_back_for_an_attempt_that_is_made_later() -> None:
+    """The row that waits was made with the others: the next one must not go by it."""
+    for when in ("it waits for its retry", "it runs", "it is reset"):
+        run = given(schedule_to_close_timeout_ms=50_000)
+        run.when(update(task_queue="elsewhere", priority=1, schedule_to_close_timeout_ms=90_000))
+        token = run.hand_out("a")
+        if when != "it runs":
+            run.when(failed(token))
+        if when == "it is reset":
+            then = run.when(reset(restore_original_options=True))
+        else:
+            then = run.when(update(restore_original=True))
+        assert "SCHEDULE_TO_CLOSE 5 +50s" in then.timers
+        if when == "it runs":
+            run.when(failed(token))
+        if when != "it is reset":
+            run.fire(TimerKind.ACTIVITY_RETRY, 5)
+
+        record = run.task("a")
+        assert (record.state, record.queue, record.priority) == (TaskState.READY, "orders", 3), when
+        assert record.queue_no == queue_number(NAMESPACE, TaskKind.ACTIVITY, "orders")
+
+
+def test_the_original_priority_comes_back() -> None:
+    run = given()
+    run.when(update(priority=1))
+    assert run.task("a").priority == 1
+    run.when(update(restore_original=True))
+
+    assert run.task("a").priority == 3
 
 
 def test_another_schedule_to_close_moves_its_timer() -> None:

@@ -82,6 +82,8 @@ async def test_b20_a_page_token_belongs_to_its_filter_and_namespace(
         ({"workflow_id_prefix": "x" * 1_001}, "filter.workflow_id_prefix"),
         ({"start_min_us": -1}, "filter.start_time_min_us"),
         ({"start_max_us": -1}, "filter.start_time_max_us"),
+        ({"start_min_us": 2**62}, "filter.start_time_min_us"),
+        ({"start_max_us": 2**63 - 1}, "filter.start_time_max_us"),
     ],
 )
 async def test_bad_filters_do_not_reach_the_store(changes: dict[str, Any], field: str) -> None:

@@ -151,6 +151,23 @@ async def test_invariant_25_a_lost_shard_removes_nothing(room: Room) -> None:
 
 
 @in_room()
+async def test_who_waits_hears_of_it_when_the_shard_closes_under_a_removal_that_fails(
+    room: Room,
+) -> None:
+    """A batch operation would wait for ever, and no other node could go on with its part."""
+    node = await room.node(1)
+    await node.at("order", room.worker(), [FINISH])
+    hold = node.holds.hold("remove_runs")
+    answer = delete(node, "order")
+    await hold.reached()
+    node.faults.fail_next("remove_runs", StoreUnavailable("?"))
+    node.shard().close()
+    hold.release()
+
+    assert (await refused(answer)).code is Code.UNAVAILABLE
+
+
+@in_room()
 async def test_a_start_beside_the_removal_keeps_its_row(room: Room) -> None:
     """Invariant 7: the workflow id's row goes only with the run that it names."""
     node = await room.node(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.world import pass_time, turns
@@ -363,3 +364,86 @@ async def test_outcomes_stay_within_reach_though_few_events_are_kept(room: Room)
 
     assert (await poll(node, "u-0")).result == b"0"
     assert (await poll(node, "u-59")).result == b"59"
+
+
+# ---- a run continues as new while a caller repeats its call
+
+
+AGAIN = cmd.ContinueAsNew("", "", b"next", b"", b"", 0, 0, None)
+
+
+async def done_and_continued(
+    node: Node, room: Room, how: Sequence[cmd.Command] = (accept(), complete())
+) -> bytes:
+    """The task that settles update u-1 continues its run as new. That run's id."""
+    worker = room.worker()
+    first = await node.at("w", worker, [])
+    answer = update(node)
+    task = await node.workflow_task(worker)
+    await node.complete(task, [*how, AGAIN], worker)
+    assert (await answer).run_id == first
+    return first
+
+
+@in_room()
+async def test_invariant_43_a_repeat_after_the_run_has_continued_has_the_outcome_of_before(
+    room: Room,
+) -> None:
+    """Bug case 13, and the caller whose answer was lost: done once, readable afterwards, also on another node."""
+    node = await room.node(1)
+    first = await done_and_continued(node, room)
+    outcome = UpdateStatus(first, "u-1", COMPLETED, b"done")
+    assert [await update(node), await poll(node)] == [outcome, outcome]
+    other = await room.node(1)
+    assert [await update(other), await poll(other)] == [outcome, outcome]
+    assert (await refused(update(other, body_hash=b"another!"))).reason == "UPDATE_ID_REUSED"
+    task = await other.workflow_task(room.worker(), timeout_s=30)
+    assert given(task) == []
+    await other.complete(task, [AGAIN])
+    assert await update(other) == outcome, "two runs on"
+    assert given(await other.workflow_task(room.worker())) == []
+
+
+@in_room()
+async def test_what_failed_in_the_run_before_may_be_tried_anew(room: Room) -> None:
+    """An entity's run says so of a call that it could not come to: ask the next one, with the same id."""
+    for how in ([accept()], [accept(), cmd.CompleteUpdate("u-1", b"", FAILURE)]):
+        node = await room.node(1)
+        first = await done_and_continued(node, room, how)
+        assert (await poll(node)).failure is not None
+        other = await room.node(1)
+        told = await poll(other)
+        assert (told.run_id, told.failure is not None) == (first, True)
+
+        again = update(other)
+        task = await other.workflow_task(room.worker(), timeout_s=30)
+        assert given(task) == ["u-1"]
+        await other.complete(task, [accept(), complete(), FINISH])
+        assert (await again).result == b"done"
+        assert (await update(other)).result == b"done"
+
+
+@in_room()
+async def test_a_run_before_that_is_gone_or_long_past_is_not_looked_for(room: Room) -> None:
+    node = await room.node(1)
+    first = await done_and_continued(node, room)
+    await node.history.submit(1, deletion("w", first))
+    other = await room.node(1)
+    assert (await update(other, stage=ADMITTED)).stage is ADMITTED
+    assert (await refused(poll(other, "u-2"))).code is Code.NOT_FOUND
+
+    await pass_time(3_600)
+    late = await room.node(1)
+    reads = late.holds.calls.count("load_run")
+    assert (await update(late, "u-3", ADMITTED)).stage is ADMITTED
+    assert late.holds.calls.count("load_run") == reads + 1, "the current run's"
+
+
+def deletion(workflow_id: str, run_id: bytes) -> intents.DeleteWorkflow:
+    return intents.DeleteWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=workflow_id,
+        run_id=run_id,
+        request_id=b"delete".ljust(16, b"."),
+        body_hash=b"12345678",
+    )

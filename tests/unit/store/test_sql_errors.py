@@ -13,7 +13,9 @@ from perdure_engine.ports.store import (
     FenceLost,
     GuardFailed,
     OutcomeUnknown,
+    ReadTooLong,
     StoreError,
+    StoreUnavailable,
 )
 from perdure_engine.store.sql import errors, shard_fence
 
@@ -56,6 +58,11 @@ def bad_text() -> UnicodeEncodeError:
 def test_what_a_failed_write_means(error: BaseException, wanted: type[StoreError]) -> None:
     assert isinstance(error, errors.FAILURES)
     assert type(errors.write_error(error)) is wanted
+
+
+def test_b23_a_read_that_was_given_up_is_not_a_database_that_is_away() -> None:
+    assert type(errors.read_error(Answered("57014"))) is ReadTooLong
+    assert type(errors.read_error(Answered("57P01"))) is StoreUnavailable
 
 
 def test_a_refusal_names_its_state_and_no_values() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.attempts import options_of
 from perdure_engine.core.decide.auditing import Operation, note
 from perdure_engine.core.decide.report_activity import named
 from perdure_engine.core.decide.requests import require_open
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import not_found
-from perdure_engine.core.tasks import TaskRecord, TaskState
+from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
 
 
 def pending(draft: Draft, activity_id: str, activity_type: str) -> list[TaskRecord]:
@@ -41,3 +42,22 @@ def note_change(
     scheduled = draft.state.folded.activities[key].scheduled
     after = state_of(draft.state.tasks[key])
     note(draft, action, intent, subject=scheduled.activity_id, before=before, after=after)
+
+
+def release(draft: Draft, record: TaskRecord) -> None:
+    """Take the pause back. Schedule-to-start did not run while nobody could start it."""
+    record.set_aside(pause=None)
+    wait_anew(draft, record)
+
+
+def wait_anew(draft: Draft, record: TaskRecord) -> None:
+    """Schedule-to-start, of an activity that was held back before its first attempt."""
+    key = record.scheduled_event_id
+    if record.state is not TaskState.PAUSED or record.attempt > 1:
+        return
+    if (TimerKind.SCHEDULE_TO_START, key) in draft.state.timer_rows:
+        return
+    activity = draft.state.folded.activities[key]
+    timeout_ms = options_of(activity, record).schedule_to_start_timeout_ms
+    if timeout_ms:
+        draft.put_timer(TimerKind.SCHEDULE_TO_START, key, draft.env.now_us + timeout_ms * 1000)

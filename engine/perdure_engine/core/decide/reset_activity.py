@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.activity_outcome import begin_anew
-from perdure_engine.core.decide.pending_activities import note_change, pending, state_of
+from perdure_engine.core.decide.pending_activities import (
+    note_change,
+    pending,
+    release,
+    state_of,
+)
+from perdure_engine.core.decide.update_activity_options import put_in_force
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import ResetActivity
 from perdure_engine.core.tasks import TaskRecord, TimerKind
@@ -18,10 +24,11 @@ def decide(draft: Draft, intent: ResetActivity) -> None:
         if record.aside is not None and record.aside.request_id == intent.request_id:
             continue  # asked again
         before = state_of(record)
-        if not intent.keep_paused:
-            record.set_aside(pause=None)
+        if not intent.keep_paused and record.paused:
+            release(draft, record)
         if intent.restore_original_options:
-            record.set_aside(options=None)
+            put_in_force(draft, record, None)
+            record = draft.state.tasks[record.scheduled_event_id]
         if intent.reset_heartbeat:
             record.progress = b""
         record.set_aside(request_id=intent.request_id)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.auditing import note
+from perdure_engine.core.decide.pending_activities import wait_anew
 from perdure_engine.core.decide.requests import require_open, seen
-from perdure_engine.core.decide.unpause_activity import wait_anew
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import WorkflowExecutionUnpaused

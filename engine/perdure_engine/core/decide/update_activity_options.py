@@ -27,7 +27,7 @@ def decide(draft: Draft, intent: UpdateActivityOptions) -> None:
     for record, options in zip(records, changed, strict=True):
         activity = draft.state.folded.activities[record.scheduled_event_id]
         before = _told(options_of(activity, record))
-        _apply(draft, record, options)
+        put_in_force(draft, record, options)
         note(
             draft,
             Action.UPDATE_ACTIVITY_OPTIONS,
@@ -67,12 +67,13 @@ def _changed(
     return options
 
 
-def _apply(draft: Draft, record: TaskRecord, options: ActivityOptions | None) -> None:
+def put_in_force(draft: Draft, record: TaskRecord, options: ActivityOptions | None) -> None:
+    """None: those that it was scheduled with. The activity may have another record afterwards."""
     key = record.scheduled_event_id
     activity = draft.state.folded.activities[key]
     record.set_aside(options=options)
     if record.state in (TaskState.READY, TaskState.PAUSED) and record.handout is None:
-        draft.ready_again(key, queue=activity.scheduled.task_queue)
+        draft.ready_again(key)
     else:
         draft.touch(record)
     if record.state is TaskState.ASYNC:

@@ -12,10 +12,17 @@ from perdure_engine.core.deployments import (
     retirable_us,
     status_of,
 )
-from perdure_engine.core.status import Status
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
-from perdure_engine.ports.filters import And, Column, Compare, CompareAttribute, Operator, Order
+from perdure_engine.ports.filters import (
+    And,
+    Column,
+    Compare,
+    CompareAttribute,
+    IsNull,
+    Operator,
+    Order,
+)
 from perdure_engine.ports.store import VisibilityFilter
 
 
@@ -64,7 +71,7 @@ async def reach_of(
                 deployment.name,
                 build.build_id,
                 CompareAttribute("VersioningBehavior", Operator.EQ, behavior),
-                Compare(Column.STATUS, Operator.EQ, int(Status.RUNNING)),
+                IsNull(Column.CLOSE_TIME),  # a paused run has a status of its own, and is open
             )
         )
         for behavior in ("Pinned", "AutoUpgrade")
@@ -81,7 +88,7 @@ async def last_close(frontend: Frontend, namespace_id: bytes, name: str, build_i
 
 
 def _runs(
-    namespace_id: bytes, name: str, build_id: str, *more: Compare | CompareAttribute
+    namespace_id: bytes, name: str, build_id: str, *more: Compare | CompareAttribute | IsNull
 ) -> VisibilityFilter:
     terms = (
         CompareAttribute("DeploymentName", Operator.EQ, name),

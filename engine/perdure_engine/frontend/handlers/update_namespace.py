@@ -18,9 +18,11 @@ async def update_namespace(
     retention_ms: int | None,
     conflict_token: int,
     identity: str = "",
+    reason: str = "",
 ) -> NamespaceRow:
     """None leaves a field as it is. Raises ABORTED when another update came first."""
     checks.label("identity", identity)
+    checks.prose("reason", reason)
     if description is not None:
         checks.prose("description", description)
     if retention_ms is not None:
@@ -37,6 +39,7 @@ async def update_namespace(
         action=Action.UPDATE_NAMESPACE,
         namespace_id=row.namespace_id,
         identity=identity,
+        reason=reason,
         subject=name,
         before=settings(row),
         after=settings(changed),

@@ -24,12 +24,15 @@ class Access:
     """Writers are apart from readers, so that no list or load ever holds up a commit.
 
     `timeout_s` is a little longer than the server's own statement timeout: a server that answers
-    decides.
+    decides. At most `lists_max` of the readers are with what people ask for at a time.
     """
 
-    def __init__(self, writers: SessionPool, readers: SessionPool, timeout_s: float) -> None:
+    def __init__(
+        self, writers: SessionPool, readers: SessionPool, timeout_s: float, lists_max: int
+    ) -> None:
         self._writers = writers
         self._readers = readers
+        self._lists = asyncio.Semaphore(lists_max)
         self._timeout_s = timeout_s
 
     async def write(
@@ -65,6 +68,16 @@ class Access:
         `prepare`: not for a text that was composed and may never come again.
         """
         return await self.read_with(lambda session: session.fetch(text, values, prepare=prepare))
+
+    async def read_list(
+        self, text: LiteralString, values: Sequence[object], *, prepare: bool
+    ) -> list[Row]:
+        """A read that may take long. It leaves readers to the loads of runs, which must not wait for it.
+
+        Raises ReadTooLong when the database gives it up.
+        """
+        async with self._lists:
+            return await self.read(text, values, prepare=prepare)
 
     async def read_with(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run `work` on a reader session, again on a conflict. Raises StoreUnavailable."""

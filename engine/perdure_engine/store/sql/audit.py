@@ -71,8 +71,8 @@ w_audit as (
   cross join w
   returning t.shard_id)"""
 
-# Beside a batch operation's row: the same with its own numbers.
-BATCH_CHANGED: Final[LiteralString] = """\
+# Beside a batch operation's row, and a deployment's: the same behind four parameters.
+BEHIND_FOUR: Final[LiteralString] = """\
 w_audit as (
   insert into audit as t (shard_id, seq, logged_at, namespace_id, workflow_id, action, content,
     hash)

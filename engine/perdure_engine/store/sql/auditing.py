@@ -29,7 +29,8 @@ class SqlAudit:
         self, where: AuditFilter, before: AuditKey | None, limit: int
     ) -> list[AuditRow]:
         text, values = audit.list_statement(where, before, limit)
-        return [AuditRow._make(row) for row in await self._access.read(text, values)]
+        rows = await self._access.read_list(text, values, prepare=True)
+        return [AuditRow._make(row) for row in rows]
 
     async def append_audit(self, row: AuditRow) -> None:
         await self._access.write_repeatedly(audit.APPEND, audit.rows_parameters([row]))

@@ -21,7 +21,7 @@ with w as (
 """
     + batch_parts.OF_NEW_JOB
     + ",\n"
-    + audit.BATCH_CHANGED
+    + audit.BEHIND_FOUR
     + """
 select w.job_id from w"""
 )
@@ -38,7 +38,7 @@ with w as (
   where t.stopped_at is null
   returning t.started_at, t.job),
 """
-    + audit.BATCH_CHANGED
+    + audit.BEHIND_FOUR
     + """
 select div(1::numeric, (case when w.started_at = $3::timestamptz and length(w.job) > 0
   then 1 else 0 end)::numeric)::int8 as guard

@@ -25,6 +25,7 @@ from perdure_engine.ports.store import (
     FenceLost,
     GuardFailed,
     OutcomeUnknown,
+    ReadTooLong,
     StoreError,
     StoreUnavailable,
 )
@@ -36,6 +37,7 @@ INVALID_TEXT = "22P02"
 DIVISION_BY_ZERO = "22012"
 NUMERIC_OUT_OF_RANGE = "22003"
 UNTRANSLATABLE_CHARACTER = "22021"
+QUERY_CANCELED = "57014"
 
 _CONFLICTS = frozenset({SERIALIZATION_FAILURE, DEADLOCK_DETECTED})
 # 21 is a key twice in one upsert: as certain as the others, and asking again would never end.
@@ -68,6 +70,8 @@ def write_error(error: BaseException) -> StoreError:
 
 
 def read_error(error: BaseException) -> StoreUnavailable:
+    if sqlstate(error) == QUERY_CANCELED:
+        return ReadTooLong(_words(error))
     return StoreUnavailable(_words(error))
 
 

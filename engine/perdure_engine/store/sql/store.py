@@ -58,7 +58,10 @@ class SqlStore(
         self._writers = SessionPool(self._connect_as(read_only=False), config.writers)
         self._readers = SessionPool(self._connect_as(read_only=True), config.readers)
         self._access = Access(
-            self._writers, self._readers, config.statement_timeout_ms / 1000 + _ANSWER_S
+            self._writers,
+            self._readers,
+            config.statement_timeout_ms / 1000 + _ANSWER_S,
+            lists_max=max(1, config.readers // 2),
         )
         self.warnings: list[str] = []
 

@@ -26,6 +26,7 @@ from perdure_engine.ports.store import (
     Conflict,
     FenceLost,
     OutcomeUnknown,
+    ReadTooLong,
     StoreUnavailable,
 )
 
@@ -50,6 +51,16 @@ class Errors:
     def status(self, error: BaseException) -> status_pb2.Status:
         if isinstance(error, Rejected):
             return _status_of(error)
+        if isinstance(error, ReadTooLong):
+            log.warning("the database gave up a read: %r", error)
+            return _status_of(
+                Rejected(
+                    Code.RESOURCE_EXHAUSTED,
+                    "READ_TOO_LONG",
+                    "the database did not end this read in its time; ask for less: attributes that are "
+                    "compared by =, or a range of StartTime",
+                )
+            )
         if isinstance(error, StoreUnavailable | Conflict | FenceLost | OutcomeUnknown):
             log.warning("the store did not serve a call: %r", error)
             return _status_of(unavailable("STORE_UNAVAILABLE", "the database does not answer"))

@@ -294,6 +294,7 @@ def update_workflow_options(
         request_id=uuid_bytes("request_id", message.request_id),
         body_hash=body_hash(message),
         identity=message.identity,
+        reason=message.reason,
         versioning_override=versioning_of("versioning_override", message.versioning_override)
         if message.HasField("versioning_override")
         else None,

@@ -62,6 +62,7 @@ def _reason(explained: Explained) -> Fields:
         "attempt": reason.attempt,
         "worker_identity": reason.worker_identity,
         "pollers": explained.pollers,
+        "version": reason.version,
     }
     if reason.last_failure is not None:
         fields["last_failure"] = failure_fields(reason.last_failure)
