@@ -45,7 +45,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from perdure._failure_info import ApplicationErrorCategory as ApplicationErrorCategory
 from perdure._failure_info import FailureInfo
@@ -223,9 +223,15 @@ class WorkflowAlreadyStartedError(FailureError):
 
 
 def is_cancelled_exception(error: BaseException) -> bool:
-    """Is this, in any of its forms, what a cancellation looks like?"""
+    """Is this, in any of its forms, what a cancellation looks like?
+
+    Of a group: are all of them? That is what a TaskGroup makes of its cancelled activities.
+    """
     if isinstance(error, asyncio.CancelledError | CancelledError):
         return True
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(is_cancelled_exception(one) for one in group.exceptions)
     return isinstance(error, ActivityError | ChildWorkflowError) and isinstance(
         error.cause, CancelledError
     )

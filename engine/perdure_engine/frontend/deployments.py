@@ -15,6 +15,7 @@ import msgspec
 from perdure_engine.core import limits
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.deployments import (
+    WHOLE,
     Deployment,
     Route,
     register,
@@ -143,7 +144,9 @@ class Deployments:
             after = decide(before)
             if after == before:
                 return before, before
-            row = DeploymentRow(namespace_id, name, before.revision, _encode(after))
+            row = DeploymentRow(
+                namespace_id, name, before.revision, _encode(after), _readable(after)
+            )
             if await (self.put(row) if save is None else save(row, before, after)):
                 saved = msgspec.structs.replace(after, revision=before.revision + 1)
                 self._learn({**self._known, (namespace_id, name): saved})
@@ -229,6 +232,25 @@ class Deployments:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "the deployments could not be read", "exception": error}
             )
+
+
+def _readable(deployment: Deployment) -> str:
+    """For the view of deployments: names are checked to hold no control character."""
+    facts = {
+        "current_build_id": deployment.current,
+        "ramping_build_id": deployment.ramping,
+        "ramping_percentage": deployment.ramp_share / (WHOLE / 100),
+        "changed_by": deployment.changed_by,
+        "versions": [
+            {
+                "build_id": build.build_id,
+                "task_queues": build.queues,
+                "retired": bool(build.retired_us),
+            }
+            for build in deployment.builds
+        ],
+    }
+    return msgspec.json.encode(facts).decode()
 
 
 def _read(row: DeploymentRow) -> Deployment:

@@ -202,6 +202,7 @@ class DeploymentRow(msgspec.Struct, frozen=True):
     name: str
     conflict_token: int  # 0: not saved yet
     payload: bytes
+    readable: str = "{}"  # JSON, for people who ask the database; written and never read
 
 
 class NodeRow(msgspec.Struct, frozen=True):

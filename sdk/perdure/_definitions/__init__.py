@@ -9,6 +9,7 @@ from perdure._definitions.activities import (
     VERSIONED_NAMES,
     ActivityDefinition,
     activity_definition,
+    is_activity,
 )
 from perdure._definitions.entities import (
     EntityDefinition,
@@ -91,6 +92,7 @@ __all__ = [
     "handler_definition",
     "head_of",
     "head_to_payload",
+    "is_activity",
     "is_workflow",
     "mark_dynamic_config",
     "mark_entity_handler",

@@ -29,6 +29,7 @@ from perdure._interceptors.workflow import (
 )
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
+from perdure._replay.cancelled import end_cancelled
 from perdure._replay.children import Children
 from perdure._replay.conditions import Conditions
 from perdure._replay.eviction import close_task
@@ -66,13 +67,7 @@ from perdure._replay.updates import Updates
 from perdure._replay.verdict import defect_cause, raised_at
 from perdure.common import SearchAttributeUpdate, TypedSearchAttributes
 from perdure.converter import Payload, PayloadConverter
-from perdure.errors import (
-    ActivityError,
-    CancelledError,
-    ReadOnlyContextError,
-    RetryState,
-    is_cancelled_exception,
-)
+from perdure.errors import ReadOnlyContextError, is_cancelled_exception
 
 logger = logging.getLogger(__name__)
 
@@ -393,6 +388,8 @@ class WorkflowRun:
         error = context.get("exception")
         if error is not None and defect_cause(error) is not None:
             self.defect = self.defect or error
+        elif error is not None and is_cancelled_exception(error):
+            return  # who cancels a task that nobody waits for (wait_for) knows how it ends
         if not self.silent:
             logger.error("in a workflow: %s", context.get("message"), exc_info=error)
 
@@ -432,36 +429,18 @@ class WorkflowRun:
             machine.move(ActivityMove.CANCEL)
             assert machine.entry is not None
             machine.entry.command = None
-            self.end_cancelled(machine)
+            end_cancelled(machine)
         elif machine.state is not ActivityState.SCHEDULED:
             return  # asked before: what it comes to is waited for
         elif machine.cancellation is ActivityCancellationType.ABANDON:
             machine.move(ActivityMove.ABANDON)
-            self.end_cancelled(machine)
+            end_cancelled(machine)
         else:
             machine.move(ActivityMove.CANCEL)
             command = RequestCancelActivity(scheduled_event_id=machine.scheduled_event_id)
             self.ledger.add(command, machine)
             if machine.cancellation is ActivityCancellationType.TRY_CANCEL:
-                self.end_cancelled(machine)
-
-    def end_cancelled(self, machine: ActivityMachine, details: list[Any] | None = None) -> None:
-        if machine.by_asyncio:
-            machine.handle.give_up()
-            return
-        error = ActivityError(
-            "Activity cancelled",
-            scheduled_event_id=machine.scheduled_event_id,
-            started_event_id=0,
-            identity="",
-            activity_type=machine.activity_type,
-            activity_id=machine.activity_id,
-            retry_state=RetryState.CANCEL_REQUESTED,
-        )
-        error.__cause__ = CancelledError("Cancelled", *(details or ()))
-        machine.handle.set_exception(error)
-        # Who cancels knows how it ends: nobody need look.
-        machine.handle._log_traceback = False
+                end_cancelled(machine)
 
     # --- timers -----------------------------------------------------------------------------------
 

@@ -125,6 +125,16 @@ async def test_an_update_changes_what_is_given_if_nobody_was_faster() -> None:
     assert missing.value.code == Code.NOT_FOUND
 
 
+@pytest.mark.parametrize("token", [0, -1])
+async def test_an_update_says_what_it_has_seen(token: int) -> None:
+    """The database would refuse the row, which looked like a fault of ours."""
+    room = Room()
+    with pytest.raises(Rejected) as caught:
+        await update_namespace(room.frontend, "default", "new words", None, token)
+
+    assert (caught.value.code, caught.value.field) == (Code.INVALID_ARGUMENT, "conflict_token")
+
+
 async def test_what_is_made_while_a_read_is_on_its_way_is_not_lost() -> None:
     room = Room()
     began, go_on = asyncio.Event(), asyncio.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core.audit import Action, Entry
+from perdure_engine.core.errors import invalid
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.create_namespace import check_retention, settings
@@ -23,6 +24,8 @@ async def update_namespace(
     """None leaves a field as it is. Raises ABORTED when another update came first."""
     checks.label("identity", identity)
     checks.prose("reason", reason)
+    if conflict_token < 1:
+        raise invalid("conflict_token", "is required, as it was described")
     if description is not None:
         checks.prose("description", description)
     if retention_ms is not None:

@@ -13,12 +13,12 @@ LIST: Final[LiteralString] = """\
 select d.namespace_id, d.name, d.conflict_token, d.payload
 from deployments as d order by d.namespace_id, d.name"""
 
-# $1 namespace, $2 name, $3 token, $4 the deployment; the audit log's row follows, or none.
+# $1 namespace, $2 name, $3 token, $4 the deployment; the audit log's row follows, or none; $14 for people.
 CREATE: Final[LiteralString] = (
     """\
 with w as (
-  insert into deployments as t (namespace_id, name, conflict_token, payload)
-  values ($1::uuid, $2::text, $3::int8 + 1, $4::bytea)
+  insert into deployments as t (namespace_id, name, conflict_token, payload, readable)
+  values ($1::uuid, $2::text, $3::int8 + 1, $4::bytea, $14::text::jsonb)
   on conflict (namespace_id, name) do nothing
   returning t.conflict_token),
 """
@@ -31,10 +31,10 @@ select w.conflict_token from w"""
 UPDATE: Final[LiteralString] = (
     """\
 with w as (
-  insert into deployments as t (namespace_id, name, conflict_token, payload)
-  values ($1::uuid, $2::text, $3::int8, $4::bytea)
+  insert into deployments as t (namespace_id, name, conflict_token, payload, readable)
+  values ($1::uuid, $2::text, $3::int8, $4::bytea, $14::text::jsonb)
   on conflict (namespace_id, name) do update set payload = excluded.payload,
-    conflict_token = t.conflict_token + 1
+    readable = excluded.readable, conflict_token = t.conflict_token + 1
   where t.conflict_token = excluded.conflict_token
   returning t.conflict_token),
 """
@@ -59,4 +59,5 @@ def parameters(row: DeploymentRow, audited: AuditRow | None) -> list[object]:
         Int8(row.conflict_token),
         row.payload,
         *audit.rows_parameters([] if audited is None else [audited]),
+        row.readable,
     ]
