@@ -82,7 +82,7 @@ from perdure._wire.workflow_info import (
     WorkflowExecutionCountAggregationGroup,
     WorkflowExecutionDescription,
 )
-from perdure.common import WorkflowStatus
+from perdure.common import QueryRejectCondition, WorkflowStatus
 from perdure.converter import DataConverter
 from perdure.errors import (
     AsyncActivityCancelledError,
@@ -203,6 +203,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
         data_converter: DataConverter = DataConverter.default,
         interceptors: Sequence[Interceptor] = (),
         plugins: Sequence[Plugin] = (),
+        default_workflow_query_reject_condition: QueryRejectCondition | None = None,
     ) -> None:
         """Another client on a connection that is there: `Client(**{**client.config(), …})`.
 
@@ -216,6 +217,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
             "data_converter": data_converter,
             "interceptors": interceptors,
             "plugins": plugins,
+            "default_workflow_query_reject_condition": default_workflow_query_reject_condition,
         }
         for plugin in plugins:
             config = plugin.configure_client(config)
@@ -224,6 +226,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
             service_client, config["namespace"], who, config["data_converter"], _surroundings()
         )
         core.plugins = plugins
+        core.query_reject_condition = config["default_workflow_query_reject_condition"]
         bind_interceptors(core, config["interceptors"])
         self._operator = Operator(core)
 
@@ -238,6 +241,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
         lazy: bool = False,
         interceptors: Sequence[Interceptor] = (),
         plugins: Sequence[Plugin] = (),
+        default_workflow_query_reject_condition: QueryRejectCondition | None = None,
     ) -> Self:
         """Raises RPCError UNAVAILABLE when no engine answers within 10 s.
 
@@ -247,6 +251,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
         shown where a workflow's history says who asked; by default it is process and host.
         `interceptors` are around every call, the first one outermost; `plugins` may change all of
         this. Either that is for workers too serves every worker of this client.
+        `default_workflow_query_reject_condition` is that of queries which give none.
         """
         if target_host.startswith(("http://", "https://")):
             raise ValueError(f"target_host is HOST:PORT, without the scheme: {target_host!r}")
@@ -259,6 +264,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
                 data_converter=data_converter,
                 interceptors=interceptors,
                 plugins=plugins,
+                default_workflow_query_reject_condition=default_workflow_query_reject_condition,
             )
         except BaseException:  # of a plug-in or an interceptor
             await connection.close()
@@ -276,6 +282,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
             "data_converter": core.data_converter,
             "interceptors": core.interceptors,
             "plugins": core.plugins,
+            "default_workflow_query_reject_condition": core.query_reject_condition,
         }
 
     async def close(self) -> None:

@@ -35,6 +35,7 @@ __all__ = [
     "AutoUpgradeVersioningOverride",
     "PinnedVersioningOverride",
     "Priority",
+    "QueryRejectCondition",
     "RawValue",
     "ResetReapplyExcludeType",
     "ResetType",

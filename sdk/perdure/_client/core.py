@@ -25,6 +25,7 @@ from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import UpdateService
 from perdure._wire.version_service import VersionService
 from perdure._wire.workflow_service import WorkflowService
+from perdure.common import QueryRejectCondition
 from perdure.converter import DataConverter, Payload, PayloadConverter
 from perdure.errors import PayloadDecodeError, RPCError, RPCStatusCode
 
@@ -61,6 +62,7 @@ class ClientCore:
         self.surroundings = surroundings
         self.interceptors: Sequence[Interceptor] = ()
         self.outbound: OutboundInterceptor | None = None  # None: there is no interceptor
+        self.query_reject_condition: QueryRejectCondition | None = None  # of those that give none
         self.plugins: Sequence[Any] = ()  # `perdure.client.Plugin`s, which its workers ask too
         self.workflow_service = WorkflowService(connection, edge)
         self.operator_service = OperatorService(connection)

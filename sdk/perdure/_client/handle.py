@@ -235,6 +235,7 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
             definition = query_definition(query)
             name, result_type = definition.name, definition.signature.result
         values = arguments(arg, args)
+        reject_condition = reject_condition or core.query_reject_condition
         if core.outbound is not None:
             asked = QueryWorkflowInput(
                 id=self._id,

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from perdure._client.interceptors import Interceptor
 from perdure._wire.connection import Connection
+from perdure.common import QueryRejectCondition
 from perdure.converter import DataConverter
 
 ServiceClient = Connection
@@ -23,6 +24,7 @@ class ClientConfig(TypedDict):
     data_converter: DataConverter
     interceptors: Sequence[Interceptor]
     plugins: Sequence[Plugin]
+    default_workflow_query_reject_condition: QueryRejectCondition | None
 
 
 @dataclass

@@ -153,6 +153,11 @@ class WorkflowExecutionDescription(WorkflowExecution):
     """As the start gave it. None: not given, or not to be read here."""
     static_details: str | None = None
 
+    @property
+    def execution_time(self) -> datetime | None:
+        """When its code begins or began: the start, or what the start was to wait for."""
+        return self.first_task_time or self.start_time
+
 
 @dataclass(frozen=True, slots=True)
 class WorkflowExecutionCountAggregationGroup:

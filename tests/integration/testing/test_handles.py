@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
@@ -156,6 +157,13 @@ async def test_a_query_is_not_asked_of_a_run_that_is_not_as_its_caller_wants_it(
         await handle.query(get, reject_condition=NOT_OPEN)
     assert rejected.value.status is WorkflowStatus.COMPLETED
 
+    config = client.config()
+    config["default_workflow_query_reject_condition"] = NOT_OPEN
+    careful = Client(**config).get_workflow_handle("one")
+    with pytest.raises(WorkflowQueryRejectedError):
+        await careful.query("get_address")
+    assert await careful.query("get_address", reject_condition=NONE) == ""
+
     failing = await started(client, "two")
     await failing.signal(Order.finish, "fail")
     with pytest.raises(WorkflowFailureError):
@@ -194,3 +202,15 @@ async def test_a_description_has_the_texts_of_the_start(client: Client) -> None:
     assert described.static_details == "- two books\n- one pen"
     plain = await (await started(client, "two")).describe()
     assert (plain.static_summary, plain.static_details) == (None, None)
+
+
+async def test_a_description_says_when_the_code_begins(client: Client) -> None:
+    now = await (await started(client)).describe()
+    assert now.execution_time == now.start_time
+    handle = await client.start_workflow(
+        Order.run, id="two", task_queue=QUEUE, start_delay=timedelta(days=1)
+    )
+    later = await handle.describe()
+    assert later.execution_time is not None
+    assert later.start_time is not None
+    assert later.execution_time - later.start_time == timedelta(days=1)
