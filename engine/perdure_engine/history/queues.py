@@ -64,7 +64,7 @@ class QueueBooks:
             self._shard.rooms.matching.offer(offers)
 
     def offer(self, run: Run, record: TaskRecord) -> None:
-        """Offer one ready task again: it lies behind the cursor, so credit does not matter."""
+        """Offer one ready task again, for which credit does not matter."""
         book = self._books.setdefault(record.queue_no, Book(offered={}))
         offer = self._offer_of(run, record)
         self._put(book, offer)
@@ -132,7 +132,8 @@ class QueueBooks:
 
     def _put(self, book: Book, offer: TaskOffer) -> None:
         book.offered[offer.task_id] = offer
-        book.cursor = max(book.cursor, offer.task_id)
+        if not book.more:  # else the cursor may have been lowered for rows before this one
+            book.cursor = max(book.cursor, offer.task_id)
         self._watch()
 
     def _forget(self, queue_no: int, task_id: int) -> None:
