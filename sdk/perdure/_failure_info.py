@@ -57,7 +57,7 @@ class CanceledInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TerminatedInfo(msgspec.Struct, frozen=True, kw_only=True):
-    pass
+    details: list[Payload] = []
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):

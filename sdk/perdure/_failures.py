@@ -139,7 +139,7 @@ def _info_of(error: BaseException, converter: PayloadConverter) -> FailureKind:
             details = converter.to_payloads(error.last_heartbeat_details)
             return TimeoutInfo(timeout_type=error.type, last_heartbeat_details=details)
         case TerminatedError():
-            return TerminatedInfo()
+            return TerminatedInfo(details=converter.to_payloads(error.details))
         case ServerError():
             return ServerInfo(non_retryable=error.non_retryable)
         case WorkerLostError():
@@ -188,7 +188,7 @@ def _error_of(failure: FailureInfo, converter: PayloadConverter) -> FailureError
         case CanceledInfo():
             return CancelledError(message or "Cancelled", *_decoded(info.details, converter))
         case TerminatedInfo():
-            return TerminatedError(message)
+            return TerminatedError(message, *_decoded(info.details, converter))
         case ServerInfo():
             return ServerError(message, non_retryable=info.non_retryable)
         case WorkerLostInfo():

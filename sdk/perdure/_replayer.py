@@ -19,7 +19,12 @@ from perdure._replay.messages import WorkflowExecutionStarted as Started
 from perdure._wire.edge import PayloadEdge
 from perdure._wire.events import event_from_message
 from perdure._wire.history import message_from_history_event
-from perdure._worker_plugins import Plugin, configured_replayer, running_replayer
+from perdure._worker_plugins import (
+    Plugin,
+    ReplayerConfig,
+    configured_replayer,
+    running_replayer,
+)
 from perdure.converter import DataConverter
 from perdure.errors import HistoryError
 from perdure.workflow._outbound import RootOutbound
@@ -50,6 +55,9 @@ class Replayer:
     A history may be that of an open run: it is replayed up to its last completed workflow task.
     """
 
+    made_of: ReplayerConfig
+    """For this package: what `config` returns. Set by `configured_replayer`."""
+
     @configured_replayer
     def __init__(
         self,
@@ -72,6 +80,10 @@ class Replayer:
         self._failure_exception_types = tuple(workflow_failure_exception_types)
         self._edge = PayloadEdge.of(data_converter)
         guard_workflows(workflows)
+
+    def config(self) -> ReplayerConfig:
+        """What it is made of, after its plug-ins."""
+        return self.made_of.copy()
 
     async def replay_workflow(
         self, history: WorkflowHistory, *, raise_on_replay_failure: bool = True

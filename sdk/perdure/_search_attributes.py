@@ -167,6 +167,13 @@ class TypedSearchAttributes(Collection["SearchAttributePair[Any]"]):
                 by_name[update.key.name] = SearchAttributePair(update.key, update.value)
         return TypedSearchAttributes(tuple(by_name.values()))
 
+    def changes_to(self, wanted: TypedSearchAttributes) -> list[SearchAttributeUpdate[Any]]:
+        """The upserts that make `wanted` of these."""
+        names = {pair.key.name for pair in wanted}
+        gone = [pair.key.value_unset() for pair in self if pair.key.name not in names]
+        new = [pair for pair in wanted if pair not in self.search_attributes]
+        return [*gone, *(pair.key.value_set(pair.value) for pair in new)]
+
 
 def _checked(key: SearchAttributeKey[Any], value: Any) -> Any:
     """The value as it is kept. Raises TypeError for one of another type."""

@@ -8,10 +8,12 @@ from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar, cast
 
 from perdure._client.history import WorkflowHistory
 from perdure._interceptors.worker import Interceptor
+from perdure._versioning import WorkerDeploymentConfig
+from perdure._worker.compatible import WorkflowRunner
 from perdure.converter import DataConverter
 
 if TYPE_CHECKING:
@@ -37,6 +39,12 @@ class WorkerConfig(TypedDict):
     identity: str | None
     build_id: str
     interceptors: Sequence[Interceptor]
+    deployment_config: WorkerDeploymentConfig | None
+    workflow_runner: WorkflowRunner
+    debug_mode: bool
+    on_fatal_error: Callable[[BaseException], Awaitable[None]] | None
+    plugins: NotRequired[Sequence[str]]
+    """Their names, in what `Worker.config` returns."""
 
 
 class ReplayerConfig(TypedDict):
@@ -47,6 +55,8 @@ class ReplayerConfig(TypedDict):
     data_converter: DataConverter
     workflow_failure_exception_types: Sequence[type[BaseException]]
     interceptors: Sequence[Interceptor]
+    plugins: NotRequired[Sequence[str]]
+    """Their names, in what `Replayer.config` returns."""
 
 
 class Plugin:
@@ -110,15 +120,14 @@ def configured_worker(init: _Init) -> _Init:
     @wraps(init)
     def configured(self: Worker, client: Client, **given: Any) -> None:
         plugins = plugins_of(client.core.plugins, given.pop("plugins", ()))
-        if plugins:
-            all_of_it = {**(init.__kwdefaults__ or {}), **given, "client": client}
-            del all_of_it["plugins"]
-            config = cast(WorkerConfig, all_of_it)
-            for plugin in plugins:
-                config = plugin.configure_worker(config)
-            given = {**config}
-            client = given.pop("client")
-        init(self, client, plugins=plugins, **given)
+        all_of_it = {**(init.__kwdefaults__ or {}), **given, "client": client}
+        del all_of_it["plugins"]
+        config = cast(WorkerConfig, all_of_it)
+        for plugin in plugins:
+            config = plugin.configure_worker(config)
+        init(self, plugins=plugins, **cast("dict[str, Any]", config))
+        config["plugins"] = [plugin.name() for plugin in plugins]
+        self.made_of = config
 
     return cast(_Init, configured)
 
@@ -129,14 +138,14 @@ def configured_replayer(init: _Init) -> _Init:
     @wraps(init)
     def configured(self: Replayer, **given: Any) -> None:
         plugins: Sequence[Plugin] = given.pop("plugins", ())
-        if plugins:
-            all_of_it = {**(init.__kwdefaults__ or {}), **given}
-            del all_of_it["plugins"]
-            config = cast(ReplayerConfig, all_of_it)
-            for plugin in plugins:
-                config = plugin.configure_replayer(config)
-            given = {**config}
-        init(self, plugins=plugins, **given)
+        all_of_it = {**(init.__kwdefaults__ or {}), **given}
+        del all_of_it["plugins"]
+        config = cast(ReplayerConfig, all_of_it)
+        for plugin in plugins:
+            config = plugin.configure_replayer(config)
+        init(self, plugins=plugins, **cast("dict[str, Any]", config))
+        config["plugins"] = [plugin.name() for plugin in plugins]
+        self.made_of = config
 
     return cast(_Init, configured)
 

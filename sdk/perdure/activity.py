@@ -111,7 +111,8 @@ def defn(
     return decorate if fn is None else decorate(fn)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+# No slots: programs that report errors take `info().__dict__` along.
+@dataclass(frozen=True, kw_only=True)
 class Info:
     """What is known of the attempt that runs. `idempotency_key` is the same for every attempt."""
 

@@ -18,8 +18,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
@@ -31,15 +30,10 @@ from perdure._client.entities import ClientEntities, EntityHandle
 from perdure._client.handle import WorkflowHandle
 from perdure._client.history import WorkflowHistory
 from perdure._client.interceptors import *  # noqa: F403 - public, all of it
-from perdure._client.interceptors import (
-    CountWorkflowsInput,
-    Interceptor,
-    ListWorkflowsInput,
-    StartWorkflowInput,
-)
+from perdure._client.interceptors import Interceptor, StartWorkflowInput
+from perdure._client.lists import ClientLists, WorkflowExecutionAsyncIterator
 from perdure._client.operator import Operator
 from perdure._client.options import NO_ARGUMENT, StartOptions, arguments
-from perdure._client.outbound import RootOutbound
 from perdure._client.outbound import bind as bind_interceptors
 from perdure._client.plugins import (
     ClientConfig,
@@ -88,7 +82,7 @@ from perdure._wire.workflow_info import (
     WorkflowExecutionCountAggregationGroup,
     WorkflowExecutionDescription,
 )
-from perdure.common import WorkflowStatus
+from perdure.common import QueryRejectCondition, WorkflowStatus
 from perdure.converter import DataConverter
 from perdure.errors import (
     AsyncActivityCancelledError,
@@ -99,6 +93,7 @@ from perdure.errors import (
     WorkflowContinuedAsNewError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
@@ -145,6 +140,7 @@ __all__ = [
     "WorkflowAlreadyStartedError",
     "WorkflowContinuedAsNewError",
     "WorkflowExecution",
+    "WorkflowExecutionAsyncIterator",
     "WorkflowExecutionCount",
     "WorkflowExecutionCountAggregationGroup",
     "WorkflowExecutionDescription",
@@ -153,6 +149,7 @@ __all__ = [
     "WorkflowHandle",
     "WorkflowHistory",
     "WorkflowQueryFailedError",
+    "WorkflowQueryRejectedError",
     "WorkflowStatus",
     "WorkflowUpdateFailedError",
     "WorkflowUpdateHandle",
@@ -172,7 +169,6 @@ WorkflowExecutionStatus = WorkflowStatus  # Temporal's name
 DEFAULT_TARGET = "localhost:7233"
 # An engine that is up answers in milliseconds; one that is just starting, within this.
 _CONNECT_TIMEOUT_S = 10.0
-_PAGE_SIZE = 100
 
 
 async def _connect(config: ConnectConfig) -> ServiceClient:
@@ -195,11 +191,43 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client(ClientUpdates, AsyncActivities, ClientEntities):
+class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
     """A connection to one namespace of an engine. Made by `connect`."""
 
-    def __init__(self, core: ClientCore) -> None:
-        self._core = core
+    def __init__(
+        self,
+        service_client: ServiceClient,
+        *,
+        namespace: str = "default",
+        identity: str | None = None,
+        data_converter: DataConverter = DataConverter.default,
+        interceptors: Sequence[Interceptor] = (),
+        plugins: Sequence[Plugin] = (),
+        default_workflow_query_reject_condition: QueryRejectCondition | None = None,
+    ) -> None:
+        """Another client on a connection that is there: `Client(**{**client.config(), …})`.
+
+        Its `close` leaves the connection to the client that was connected. `plugins` may change it
+        as in `connect`, except for how it connects.
+        """
+        config: ClientConfig = {
+            "service_client": service_client,
+            "namespace": namespace,
+            "identity": identity,
+            "data_converter": data_converter,
+            "interceptors": interceptors,
+            "plugins": plugins,
+            "default_workflow_query_reject_condition": default_workflow_query_reject_condition,
+        }
+        for plugin in plugins:
+            config = plugin.configure_client(config)
+        who = config["identity"] or f"{os.getpid()}@{socket.gethostname()}"
+        self._core = core = ClientCore(
+            service_client, config["namespace"], who, config["data_converter"], _surroundings()
+        )
+        core.plugins = plugins
+        core.query_reject_condition = config["default_workflow_query_reject_condition"]
+        bind_interceptors(core, config["interceptors"])
         self._operator = Operator(core)
 
     @classmethod
@@ -213,6 +241,7 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
         lazy: bool = False,
         interceptors: Sequence[Interceptor] = (),
         plugins: Sequence[Plugin] = (),
+        default_workflow_query_reject_condition: QueryRejectCondition | None = None,
     ) -> Self:
         """Raises RPCError UNAVAILABLE when no engine answers within 10 s.
 
@@ -222,40 +251,43 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
         shown where a workflow's history says who asked; by default it is process and host.
         `interceptors` are around every call, the first one outermost; `plugins` may change all of
         this. Either that is for workers too serves every worker of this client.
+        `default_workflow_query_reject_condition` is that of queries which give none.
         """
         if target_host.startswith(("http://", "https://")):
             raise ValueError(f"target_host is HOST:PORT, without the scheme: {target_host!r}")
-        config: ClientConfig = {
-            "namespace": namespace,
-            "identity": identity,
-            "data_converter": data_converter,
-            "interceptors": interceptors,
-            "plugins": plugins,
-        }
-        for plugin in plugins:
-            config = plugin.configure_client(config)
         connection = await connected_by(plugins, _connect)(ConnectConfig(target_host, lazy))
-        who = config["identity"] or f"{os.getpid()}@{socket.gethostname()}"
-        core = ClientCore(
-            connection, config["namespace"], who, config["data_converter"], _surroundings()
-        )
-        core.plugins = plugins
-        bind_interceptors(core, config["interceptors"])
-        return cls(core)
+        try:
+            client = cls(
+                connection,
+                namespace=namespace,
+                identity=identity,
+                data_converter=data_converter,
+                interceptors=interceptors,
+                plugins=plugins,
+                default_workflow_query_reject_condition=default_workflow_query_reject_condition,
+            )
+        except BaseException:  # of a plug-in or an interceptor
+            await connection.close()
+            raise
+        client._core.owns_connection = True
+        return client
 
     def config(self) -> ClientConfig:
-        """What it was made of, after its plug-ins."""
+        """What it is made of, after its plug-ins: the arguments of `Client`."""
         core = self._core
         return {
+            "service_client": core.connection,
             "namespace": core.namespace,
             "identity": core.identity,
             "data_converter": core.data_converter,
             "interceptors": core.interceptors,
             "plugins": core.plugins,
+            "default_workflow_query_reject_condition": core.query_reject_condition,
         }
 
     async def close(self) -> None:
-        """Ends the connection; calls and waits that are under way fail. Closing twice is fine."""
+        """Ends the connection, if this client made it; calls and waits of this client that are under
+        way fail. Closing twice is fine."""
         await self._core.close()
 
     async def __aenter__(self) -> Self:
@@ -436,64 +468,3 @@ class Client(ClientUpdates, AsyncActivities, ClientEntities):
             first_execution_run_id=first_execution_run_id,
             result_type=workflow_definition(workflow).signature.result,
         )
-
-    async def list_workflows(
-        self,
-        query: str | None = None,
-        *,
-        status: WorkflowStatus | Sequence[WorkflowStatus] = (),
-        workflow_type: str = "",
-        id_prefix: str = "",
-        start_time_min: datetime | None = None,
-        start_time_max: datetime | None = None,
-        page_size: int = _PAGE_SIZE,
-        limit: int | None = None,
-        rpc_timeout: timedelta | None = None,
-    ) -> AsyncIterator[WorkflowExecution]:
-        """Runs that fit every filter given, newest start first, fetched as they are read.
-
-        `query` is a text like "WorkflowType = 'Order' AND Region IN ('eu', 'us') AND
-        StartTime > '2h' ORDER BY CloseTime DESC": = != < <= > >=, IN, BETWEEN, STARTS_WITH, IS NULL,
-        AND, OR, NOT over search attributes and WorkflowId, RunId, WorkflowType, TaskQueue,
-        ExecutionStatus, StartTime, CloseTime, HistoryLength, HistorySizeBytes, Stuck.
-        Start times are from `start_time_min`, inclusive, to `start_time_max`, exclusive.
-        """
-        asked = ListWorkflowsInput(
-            query=query,
-            status=status,
-            workflow_type=workflow_type,
-            id_prefix=id_prefix,
-            start_time_min=start_time_min,
-            start_time_max=start_time_max,
-            page_size=page_size,
-            limit=limit,
-            rpc_timeout=rpc_timeout,
-        )
-        outbound = self._core.outbound or RootOutbound(self._core)
-        async for execution in outbound.list_workflows(asked):
-            yield execution
-
-    async def count_workflows(
-        self,
-        query: str | None = None,
-        *,
-        status: WorkflowStatus | Sequence[WorkflowStatus] = (),
-        workflow_type: str = "",
-        id_prefix: str = "",
-        start_time_min: datetime | None = None,
-        start_time_max: datetime | None = None,
-        rpc_timeout: timedelta | None = None,
-    ) -> WorkflowExecutionCount:
-        """How many runs a list would show; `groups` when `query` has a GROUP BY ExecutionStatus or
-        GROUP BY WorkflowType at its end."""
-        asked = CountWorkflowsInput(
-            query=query,
-            status=status,
-            workflow_type=workflow_type,
-            id_prefix=id_prefix,
-            start_time_min=start_time_min,
-            start_time_max=start_time_max,
-            rpc_timeout=rpc_timeout,
-        )
-        outbound = self._core.outbound or RootOutbound(self._core)
-        return await outbound.count_workflows(asked)

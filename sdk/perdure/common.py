@@ -35,6 +35,7 @@ __all__ = [
     "AutoUpgradeVersioningOverride",
     "PinnedVersioningOverride",
     "Priority",
+    "QueryRejectCondition",
     "RawValue",
     "ResetReapplyExcludeType",
     "ResetType",
@@ -167,6 +168,15 @@ class WorkflowStatus(IntEnum):
     TIMED_OUT = 7
     PAUSED = 8
     """Open, and held back by an operator."""
+
+
+class QueryRejectCondition(IntEnum):
+    """Of which runs a query is not to be asked."""
+
+    NONE = 1
+    NOT_OPEN = 2
+    NOT_COMPLETED_CLEANLY = 3
+    """Closed in another way than by completing."""
 
 
 class ResetType(IntEnum):

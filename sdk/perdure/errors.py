@@ -14,6 +14,7 @@ PerdureError
 ├── WorkflowFailureError              the run that was waited for did not complete (client)
 ├── WorkflowContinuedAsNewError       … because another run follows it, not waited for (client)
 ├── WorkflowQueryFailedError          the query's code raised (client)
+├── WorkflowQueryRejectedError        the run was not to be queried as it is (client)
 ├── WorkflowUpdateFailedError         the update was refused, or failed; its cause says why (client)
 ├── RPCTimeoutOrCancelledError        a wait is over before what was waited for (client)
 │   └── WorkflowUpdateRPCTimeoutOrCancelledError
@@ -44,12 +45,13 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from perdure._failure_info import ApplicationErrorCategory as ApplicationErrorCategory
 from perdure._failure_info import FailureInfo
 from perdure._failure_info import RetryState as RetryState
 from perdure._failure_info import TimeoutType as TimeoutType
+from perdure.common import WorkflowStatus
 
 
 class RPCStatusCode(IntEnum):
@@ -136,7 +138,11 @@ class TimeoutError(FailureError):
 
 
 class TerminatedError(FailureError):
-    pass
+    """`details` are what whoever terminated it gave along."""
+
+    def __init__(self, message: str, *details: Any) -> None:
+        super().__init__(message)
+        self.details: Sequence[Any] = details
 
 
 class ServerError(FailureError):
@@ -217,12 +223,23 @@ class WorkflowAlreadyStartedError(FailureError):
 
 
 def is_cancelled_exception(error: BaseException) -> bool:
-    """Is this, in any of its forms, what a cancellation looks like?"""
+    """Is this, in any of its forms, what a cancellation looks like?
+
+    Of a group: are all of them? That is what a TaskGroup makes of its cancelled activities.
+    """
     if isinstance(error, asyncio.CancelledError | CancelledError):
         return True
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(is_cancelled_exception(one) for one in group.exceptions)
     return isinstance(error, ActivityError | ChildWorkflowError) and isinstance(
         error.cause, CancelledError
     )
+
+
+def is_benign(error: BaseException) -> bool:
+    """Was it expected in the course of business? Then it is not logged or counted as an error."""
+    return isinstance(error, ApplicationError) and error.category == ApplicationErrorCategory.BENIGN
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -253,6 +270,19 @@ class WorkflowQueryFailedError(PerdureError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class WorkflowQueryRejectedError(PerdureError):
+    """The run is as its caller does not want to query it (`reject_condition`)."""
+
+    def __init__(self, status: WorkflowStatus | None) -> None:
+        super().__init__(f"Query rejected, status: {'unknown' if status is None else status.name}")
+        self._status = status
+
+    @property
+    def status(self) -> WorkflowStatus | None:
+        """Of the run. None: one that this SDK does not know yet."""
+        return self._status
 
 
 class WorkflowUpdateFailedError(PerdureError):

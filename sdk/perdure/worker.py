@@ -142,6 +142,9 @@ class Worker:
     Temporal's worker that tune what is not here are taken and do nothing.
     """
 
+    made_of: WorkerConfig
+    """For this package: what `config` returns. Set by `configured_worker`."""
+
     @configured_worker
     def __init__(
         self,
@@ -221,6 +224,10 @@ class Worker:
     @property
     def identity(self) -> str:
         return self._settings.identity.identity
+
+    def config(self) -> WorkerConfig:
+        """What it is made of, after its plug-ins."""
+        return self.made_of.copy()
 
     def usage(self) -> WorkerUsage:
         """What it holds now; all 0 before it runs."""

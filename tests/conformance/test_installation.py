@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.conformance.owner import Owner, new_id
+from tests.conformance.test_audit import rows_of
 
+from perdure_engine.core.audit import Action, Head
+from perdure_engine.ports.audit import UNIQUE_VIOLATION
 from perdure_engine.ports.store import (
     NO_NODE,
     BatchRefused,
@@ -66,6 +69,33 @@ async def test_a_deployment_changes_by_its_conflict_token(store: Store) -> None:
 
     mine = [row for row in await store.list_deployments() if row.namespace_id == namespace_id]
     assert mine == [DeploymentRow(namespace_id, "shop", 2, b"second")]
+
+
+async def test_a_change_of_a_deployment_and_its_row_in_the_log_are_saved_together(
+    store: Store,
+) -> None:
+    """Or not at all: no action without a row, no row without its action."""
+    namespace_id = new_id()
+    first, second, third = rows_of(3, Head(0), action=Action.SET_CURRENT_VERSION)[0]
+
+    def change(token: int) -> DeploymentRow:
+        return DeploymentRow(namespace_id, "shop", token, b"%d" % token)
+
+    assert await store.put_deployment(change(0), first)
+    assert not await store.put_deployment(change(0), second), "it is there already"
+    assert not await store.put_deployment(change(7), second), "another came first"
+    assert not await store.put_deployment(DeploymentRow(new_id(), "ghost", 1, b""), second)
+    with pytest.raises(BatchRefused) as caught:
+        await store.put_deployment(change(1), first)
+    assert caught.value.sqlstate == UNIQUE_VIOLATION
+    assert await store.load_audit(0, 0, 9) == [first]
+    assert await store.put_deployment(change(1), second)
+    assert await store.put_deployment(change(2))
+    assert await store.load_audit(0, 0, 9) == [first, second]
+    assert await store.put_deployment(DeploymentRow(new_id(), "shop", 0, b""), third)
+
+    mine = [row for row in await store.list_deployments() if row.namespace_id == namespace_id]
+    assert mine == [DeploymentRow(namespace_id, "shop", 3, b"2")]
 
 
 async def test_invariant_26_a_lease_is_judged_by_the_databases_clock(store: Store) -> None:

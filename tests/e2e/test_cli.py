@@ -206,7 +206,7 @@ def test_two_hundred_activities_wake_their_workflow_once(dev: CommandLine) -> No
 
 def test_a_saga_waits_for_an_operator(dev: CommandLine) -> None:
     dev.run("workflow", "start", "Buying", *START, "buying-1")
-    wait_until(lambda: "somebody" in dev.run("workflow", "why", "buying-1").stdout, 30, "parked")
+    wait_until(lambda: "operator" in dev.run("workflow", "why", "buying-1").stdout, 30, "parked")
 
     told = dev.run("workflow", "saga", "buying-1", "retry", "--reason", "it has opened")
     result = dev.run("workflow", "result", "buying-1")

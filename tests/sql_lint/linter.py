@@ -46,7 +46,7 @@ ARRAY_TYPES: Final = frozenset({"int2", "int4", "int8", "text", "bytea", "uuid",
 FUNCTIONS: Final = frozenset(
     {
         *("cardinality", "clock_timestamp", "concat", "count", "div", "gen_random_uuid"),
-        *("generate_series", "length", "max", "min", "pg_sleep", "set_config"),
+        *("generate_series", "length", "max", "min", "pg_sleep", "set_config", "sum"),
         *("statement_timestamp", "string_agg", "substring", "unnest", "version"),
     }
 )
@@ -362,7 +362,8 @@ def _repeatable(statement: Node) -> Iterator[str]:
 
 
 def _checks_only(statement: Node) -> Iterator[str]:
-    """Of a table that is there, a check may go, come (looking at no row yet) and be validated.
+    """Of a table that is there, a check may go, come (looking at no row yet) and be validated; a column may come
+    that the version before need not know: nullable, without a default.
 
     One that comes is dropped by a step before it in the same revision: so the revision can be repeated.
     """
@@ -379,6 +380,9 @@ def _checks_only(statement: Node) -> Iterator[str]:
                     yield "a constraint added that is no check, or is not NOT VALID"
             case enums.AlterTableType.AT_ValidateConstraint:
                 pass
+            case enums.AlterTableType.AT_AddColumn:
+                if not command.missing_ok or command.def_.constraints:
+                    yield "a column added without IF NOT EXISTS, or one that is not nullable"
             case other:
                 yield f"{other.name} is no migration step"
 

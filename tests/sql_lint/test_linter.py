@@ -105,6 +105,7 @@ GOOD_STEPS = [
     "alter table t drop constraint if exists t_a",
     "alter table t add constraint t_a check (a between 1 and 8) not valid",
     "alter table t validate constraint t_a",
+    "alter table t add column if not exists b jsonb",
 ]
 
 BAD_STEPS = {
@@ -136,7 +137,10 @@ BAD_STEPS = {
     "create index if not exists t_a on t (a text_pattern_ops)": "operator class",
     "insert into t (a) values (1)": "an INSERT that cannot be repeated",
     "drop table t": "DropStmt is no migration step",
-    "alter table t add column b int4": "AT_AddColumn is no migration step",
+    "alter table t add column b int4": "a column added without IF NOT EXISTS",
+    "alter table t add column if not exists b int4 not null": "that is not nullable",
+    "alter table t add column if not exists b int4 default 0": "that is not nullable",
+    "alter table t drop column if exists b": "AT_DropColumn is no migration step",
     "alter table t drop constraint t_a": "without IF EXISTS",
     "alter table t drop constraint if exists t_a cascade": "with CASCADE",
     "alter table t add constraint t_a check (a between 1 and 8)": "not NOT VALID",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
 
-from perdure import workflow
+from perdure import activity, workflow
 from perdure.common import RetryPolicy, WorkflowIdReusePolicy
 
 
@@ -46,6 +46,19 @@ class Sort:
     @workflow.run
     async def run(self, first: int, second: str) -> list[str]:
         return [second] * first
+
+
+LIMIT = timedelta(minutes=1)
+
+
+@activity.defn
+async def undo(what: str, number: int) -> None: ...
+
+
+class Undoing:
+    @activity.defn
+    def sync(self, what: str) -> int:
+        return len(what)
 
 
 async def right_calls() -> None:
@@ -102,6 +115,13 @@ async def other_runs() -> None:
 async def steps_and_fan_outs() -> None:
     async with workflow.saga() as saga:
         saga.add(workflow.execute_child_workflow, "undo", id="u")
+        saga.add(undo, "book", 1, start_to_close_timeout=LIMIT)
+        saga.add(Undoing.sync, "book", start_to_close_timeout=LIMIT, summary="back")
+        saga.add("undo", "book", 1, schedule_to_close_timeout=LIMIT)
+        saga.add(undo, args=["book", 1], start_to_close_timeout=LIMIT)
+        saga.add(workflow.execute_activity, "undo", start_to_close_timeout=LIMIT)
+        saga.add(undo, 1, "book", start_to_close_timeout=LIMIT)  # type: ignore[call-overload]
+        saga.add(undo, "book", 1, start_timeout=LIMIT)  # type: ignore[call-overload]
     found = await workflow.parallel(
         [
             lambda: workflow.execute_child_workflow(Pack.run, "book"),

@@ -35,10 +35,14 @@ class Action(enum.StrEnum):
     UNPAUSE_ACTIVITY = "activity.unpause"
     RESET_ACTIVITY = "activity.reset"
     UPDATE_ACTIVITY_OPTIONS = "activity.update_options"
+    UPDATE_OPTIONS = "workflow.update_options"  # its versioning override
     SAGA_WORD = "saga.word"  # an operator told a saga to retry or skip
     COMPENSATION = "saga.compensation"  # how a compensation went
     CREATE_NAMESPACE = "namespace.create"
     UPDATE_NAMESPACE = "namespace.update"
+    SET_CURRENT_VERSION = "deployment.set_current"
+    SET_RAMPING_VERSION = "deployment.set_ramping"
+    RETIRE_VERSION = "deployment.retire"
     START_BATCH = "batch.start"
     STOP_BATCH = "batch.stop"
     EXPIRE_AUDIT = "audit.expire"  # the oldest rows of a chain are over their time

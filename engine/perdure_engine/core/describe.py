@@ -28,7 +28,9 @@ from perdure_engine.core.tasks import NO_ASIDE, TaskRecord, TaskState, TimerKind
 def describe(state: RunState) -> Description:
     folded, started = state.folded, state.folded.started
     task = state.tasks.get(WORKFLOW_TASK_KEY)
-    waits = state.timer_rows.get((TimerKind.CRON_OR_RETRY_BACKOFF, 0))
+    waits = state.timer_rows.get((TimerKind.CRON_OR_RETRY_BACKOFF, 0)) or state.timer_rows.get(
+        (TimerKind.START_DELAY, 0)
+    )
     root_workflow_id, root_run_id = root_of(state)
     pause = folded.paused
     return Description(
@@ -59,6 +61,8 @@ def describe(state: RunState) -> Description:
         reset_from_run_id=started.reset_from_run_id,
         reset_run_id=reset_run(folded.closed),
         versioning_override=folded.versioning_override,
+        static_summary=started.static_summary,
+        static_details=started.static_details,
     )
 
 

@@ -9,12 +9,12 @@ import msgspec
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity, RunState
 from perdure_engine.core.tasks import NO_ASIDE, TaskKind, TaskRecord, TaskState, TimerKind
-from perdure_engine.core.transitions import ChildPhase
+from perdure_engine.core.transitions import ChildPhase, UpdatePhase
 
 
 class WaitKind(enum.IntEnum):
     CLOSED = 1  # for nothing any more
-    START_DELAY = 2  # … or the next time of a cron schedule, or the back-off of a workflow retry
+    START_DELAY = 2
     WORKER_FOR_WORKFLOW_TASK = 3  # somebody who polls the queue
     WORKFLOW_TASK = 4  # a worker that runs its code now
     WORKFLOW_TASK_BACKOFF = 5  # its code failed, and is tried again
@@ -28,20 +28,30 @@ class WaitKind(enum.IntEnum):
     CHILD_WORKFLOW = 21
     EXTERNAL_WORKFLOW = 22  # a signal or a request to cancel is on its way to another run
     PAUSED = 13  # an operator holds the whole run back: `worker_identity`, and why in `subject`
+    RETRY_BACKOFF = 14  # the run before has failed, and this one is its next attempt
+    CRON = 15  # the next time of its schedule, which is the `subject`
+    UPDATE_ADMITTED = 16  # its code has not said yet whether it takes the update
+    UPDATE_RUNNING = 17  # the update's handler has not returned
+    SAGA = 18  # a compensation has failed: an operator is to say `retry` or `skip`
 
 
 class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in µs, 0: not known. `until_us`: when it goes on by itself, at the latest."""
+    """Times in µs, 0: not known. `until_us`: when it goes on by itself, at the latest.
+
+    `version` of workers, where one is waited for: the only one that may run it, "" as long as routing decides.
+    """
 
     kind: WaitKind
     since_us: int
     until_us: int = 0
-    subject: str = ""  # the activity's or the timer's id, or another run's workflow id
+    # the activity's, the timer's or the update's id, another run's workflow id, a compensation's name
+    subject: str = ""
     activity_type: str = ""
     task_queue: str = ""
     attempt: int = 0
     worker_identity: str = ""
     last_failure: Failure | None = None
+    version: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -57,7 +67,7 @@ def explain(state: RunState) -> Explanation:
     else:
         reasons = (
             _of_pause(state) + _of_workflow_task(state) + _of_activities(state) + _of_timers(state)
-        ) + _of_other_runs(state)
+        ) + (_of_updates(state) + _of_other_runs(state))
     if not reasons:
         reasons = [
             WaitReason(
@@ -87,16 +97,7 @@ def _of_pause(state: RunState) -> list[WaitReason]:
 def _of_workflow_task(state: RunState) -> list[WaitReason]:
     record = state.tasks.get(WORKFLOW_TASK_KEY)
     if record is None:
-        due_us = _due(state, TimerKind.START_DELAY) or _due(state, TimerKind.CRON_OR_RETRY_BACKOFF)
-        started = state.folded.started
-        delay = WaitReason(
-            kind=WaitKind.START_DELAY,
-            since_us=started.time_us,
-            until_us=due_us,
-            attempt=started.attempt if started.attempt > 1 else 0,
-            last_failure=started.last_failure,
-        )
-        return [delay] if due_us else []
+        return _of_delay(state)
     if record.state is TaskState.PAUSED:
         return []  # the run is: said once
     timeout_us = state.folded.started.task_timeout_ms * 1_000
@@ -117,6 +118,32 @@ def _of_workflow_task(state: RunState) -> list[WaitReason]:
             attempt=record.attempt,
             worker_identity=_identity(record),
             last_failure=record.last_failure,
+            version=record.pinned,
+        )
+    ]
+
+
+def _of_delay(state: RunState) -> list[WaitReason]:
+    """Of the first workflow task."""
+    started = state.folded.started
+    due_us, subject, attempt = _due(state, TimerKind.START_DELAY), "", 0
+    if due_us:
+        kind = WaitKind.START_DELAY
+    elif due_us := _due(state, TimerKind.CRON_OR_RETRY_BACKOFF):
+        if started.attempt > 1:
+            kind, attempt = WaitKind.RETRY_BACKOFF, started.attempt
+        else:
+            kind, subject = WaitKind.CRON, started.cron_schedule
+    else:
+        return []
+    return [
+        WaitReason(
+            kind=kind,
+            since_us=started.time_us,
+            until_us=due_us,
+            subject=subject,
+            attempt=attempt,
+            last_failure=started.last_failure,
         )
     ]
 
@@ -155,6 +182,7 @@ def _of_activity(activity: Activity, record: TaskRecord) -> WaitReason:
         attempt=record.attempt,
         worker_identity=_identity(record),
         last_failure=record.last_failure,
+        version=record.pinned,
     )
 
 
@@ -162,6 +190,20 @@ def _of_timers(state: RunState) -> list[WaitReason]:
     return [
         WaitReason(kind=WaitKind.TIMER, since_us=0, until_us=timer.fire_us, subject=timer.timer_id)
         for timer in state.folded.timers.values()
+    ]
+
+
+def _of_updates(state: RunState) -> list[WaitReason]:
+    admitted = [
+        WaitReason(kind=WaitKind.UPDATE_ADMITTED, since_us=update.event.time_us, subject=update_id)
+        for update_id, update in (state.admitted or {}).items()
+    ]
+    if not state.folded.updates_running:
+        return admitted
+    return admitted + [
+        WaitReason(kind=WaitKind.UPDATE_RUNNING, since_us=0, subject=update_id)
+        for update_id, update in (state.folded.updates or {}).items()
+        if update.phase is UpdatePhase.ACCEPTED
     ]
 
 

@@ -51,7 +51,9 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cause: Failure | None = None
     type: str = ""  # APPLICATION: the error's class name; ACTIVITY, CHILD_WORKFLOW: the type's name
     non_retryable: bool = False  # APPLICATION, SERVER
-    details: bytes = b""  # APPLICATION, CANCELED: Payloads; TIMEOUT: the last heartbeat details
+    details: bytes = (
+        b""  # APPLICATION, CANCELED, TERMINATED: Payloads; TIMEOUT: the last heartbeat details
+    )
     next_retry_delay_ms: int | None = None  # APPLICATION
     category: str = ""  # APPLICATION
     timeout_type: TimeoutType = TimeoutType.NONE  # TIMEOUT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import NewType
 
 ShardId = NewType("ShardId", int)
@@ -10,6 +11,8 @@ ShardId = NewType("ShardId", int)
 SEQUENCE_BITS = 24
 """Task, timer and start numbers are `range_id << 24 | n`: never reused, whoever owns the shard."""
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
+
+QUEUES_KEPT_MAX = 4_096  # whose numbers are not computed for each task
 
 
 def shard_of(namespace_id: bytes, workflow_id: str, number_of_shards: int) -> int:
@@ -21,6 +24,7 @@ def shard_of(namespace_id: bytes, workflow_id: str, number_of_shards: int) -> in
     return int.from_bytes(digest, "big") % number_of_shards + 1
 
 
+@lru_cache(maxsize=QUEUES_KEPT_MAX)
 def queue_number(namespace_id: bytes, kind: int, queue: str) -> int:
     """A queue's number in the key of `tasks`: 31 bits of a hash (adr/0006 says why no table)."""
     digest = hashlib.blake2b(

@@ -77,6 +77,14 @@ class UpdateStage(enum.IntEnum):
     COMPLETED = 3
 
 
+class QueryRejectCondition(enum.IntEnum):
+    """Of which runs a query is not asked."""
+
+    NEVER = 1
+    NOT_OPEN = 2
+    NOT_COMPLETED_CLEANLY = 3
+
+
 class StartUpdate(msgspec.Struct, frozen=True, gc=False):
     """The update of an update-with-start."""
 
@@ -191,6 +199,7 @@ class QueryWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     query_type: str
     args: bytes = b""
     header: bytes = b""
+    reject_condition: QueryRejectCondition = QueryRejectCondition.NEVER
 
 
 class WaitResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -223,6 +232,7 @@ class UpdateWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     header: bytes = b""
     identity: str = ""
     wait_stage: UpdateStage = UpdateStage.ADMITTED
+    first_run_id: bytes = b""
 
 
 class PollUpdate(msgspec.Struct, frozen=True, gc=False, kw_only=True):

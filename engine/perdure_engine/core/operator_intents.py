@@ -118,6 +118,7 @@ class ResetWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reapply_exclude: frozenset[Reapply] = frozenset()
     identity: str = ""
     reason: str = ""
+    job_id: str = ""  # of the batch operation that asks: of the newest run of an id, once
 
 
 class UpdateWorkflowOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -130,3 +131,4 @@ class UpdateWorkflowOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True)
     body_hash: bytes
     versioning_override: Versioning | None
     identity: str = ""
+    reason: str = ""

@@ -128,6 +128,8 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     reset_from_run_id: bytes = b""
     reset_run_id: bytes = b""  # of a run that a reset ended: the one that began
     versioning_override: Versioning | None = None
+    static_summary: bytes = b""
+    static_details: bytes = b""
 
 
 class UpdateStatus(msgspec.Struct, frozen=True, gc=False):

@@ -175,10 +175,10 @@ class RunState(msgspec.Struct, eq=False, gc=False):
     admitted: dict[str, Admitted] | None = None
     # the head row's own: with admitted updates in the way of inbox_done, what else is dead in the inbox
     inbox_numbered: int = 0
+    run_id: bytes = b""  # as history says; here because a commit asks for it thirty times
 
-    @property
-    def run_id(self) -> bytes:
-        return self.folded.started.run_id
+    def __post_init__(self) -> None:
+        self.run_id = self.folded.started.run_id
 
     @property
     def open(self) -> bool:

@@ -12,6 +12,7 @@ from unicodedata import is_normalized
 from perdure_engine.core import limits
 from perdure_engine.core.decide.signal_workflow import SAGA_SIGNAL
 from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.intents import ResetType
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import (
     BUILT_IN_NAMES,
@@ -69,6 +70,16 @@ def label(field: str, text: str, bytes_max: int = limits.IDENTITY_BYTES_MAX) -> 
     """Something people read in lists: an identity, a build id. May be empty."""
     if text and (fault := _known_fault(text, bytes_max, reserved=True)):
         raise invalid(field, fault)
+
+
+def build_of_reset(reset_type: ResetType | None, build_id: str) -> None:
+    """`build_id` is for a reset by build, which needs it."""
+    label("build_id", build_id)
+    by_build = reset_type is ResetType.BUILD_ID
+    if by_build and not build_id:
+        raise invalid("build_id", "is required with this type of reset")
+    if build_id and not by_build:
+        raise invalid("build_id", "is given, and the reset is not by build")
 
 
 def prose(field: str, text: str, bytes_max: int = limits.REASON_BYTES_MAX) -> None:

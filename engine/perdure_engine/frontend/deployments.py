@@ -8,12 +8,14 @@ is then run by the version that was current, never by none or by two.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from perdure_engine.core import limits
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.deployments import (
+    WHOLE,
     Deployment,
     Route,
     register,
@@ -30,6 +32,8 @@ REFRESH_TIMEOUT_S = 5.0
 TRIES_MAX = 20  # of a compare-and-set: all workers of a new version say so at the same time
 
 Key = tuple[bytes, str]  # namespace id and name
+Save = Callable[[DeploymentRow, Deployment, Deployment], Awaitable[bool]]
+"""The row, the deployment before and after. Its answer is that of `Deployments.put`."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Deployment).decode
@@ -123,10 +127,12 @@ class Deployments:
         *,
         token: int = 0,
         new: bool = False,
+        save: Save | None = None,
     ) -> tuple[Deployment, Deployment]:
         """Decide on what the store has now, and save it by compare-and-set. Returns before and after.
 
-        `token` 0: whatever it is. `new`: it need not be there. Raises ABORTED when another change came before.
+        `token` 0: whatever it is. `new`: it need not be there. `save`: instead of `put` alone. Raises ABORTED when
+        another change came before.
         """
         for _ in range(TRIES_MAX):
             await self.refresh()
@@ -138,14 +144,20 @@ class Deployments:
             after = decide(before)
             if after == before:
                 return before, before
-            row = DeploymentRow(namespace_id, name, before.revision, _encode(after))
-            if await self._store.put_deployment(row):
+            row = DeploymentRow(
+                namespace_id, name, before.revision, _encode(after), _readable(after)
+            )
+            if await (self.put(row) if save is None else save(row, before, after)):
                 saved = msgspec.structs.replace(after, revision=before.revision + 1)
                 self._learn({**self._known, (namespace_id, name): saved})
                 return before, saved
         if token:
             raise _conflict(name)
         raise unavailable("DEPLOYMENT_BUSY", f"deployment {name!r} is being changed by many")
+
+    async def put(self, row: DeploymentRow, audited: AuditRow | None = None) -> bool:
+        """False: another came first. Raises StoreError."""
+        return await self._store.put_deployment(row, audited)
 
     def _room_for(self, namespace_id: bytes, name: str, new: bool) -> Deployment:
         if not new:
@@ -220,6 +232,25 @@ class Deployments:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "the deployments could not be read", "exception": error}
             )
+
+
+def _readable(deployment: Deployment) -> str:
+    """For the view of deployments: names are checked to hold no control character."""
+    facts = {
+        "current_build_id": deployment.current,
+        "ramping_build_id": deployment.ramping,
+        "ramping_percentage": deployment.ramp_share / (WHOLE / 100),
+        "changed_by": deployment.changed_by,
+        "versions": [
+            {
+                "build_id": build.build_id,
+                "task_queues": build.queues,
+                "retired": bool(build.retired_us),
+            }
+            for build in deployment.builds
+        ],
+    }
+    return msgspec.json.encode(facts).decode()
 
 
 def _read(row: DeploymentRow) -> Deployment:

@@ -13,8 +13,9 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from perdure_engine.core import intents
+from perdure_engine.core.decide.reset_workflow import RESET_BY_THE_JOB
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.core.ids import batch_request_id
+from perdure_engine.core.ids import batch_request_id, reset_run_id
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
 from perdure_engine.ports.batches import (
@@ -188,7 +189,7 @@ class _Walk:
         for outcome in outcomes:
             if outcome is None:
                 done += 1
-            else:
+            elif outcome.reason != RESET_BY_THE_JOB:  # that one was counted as what it came from
                 failed += 1
                 last = f"{outcome.reason}: {outcome.message}"[:FAILURE_CHARACTERS_MAX]
         self._part = part._replace(done=done, failed=failed, last_failure=last)
@@ -206,7 +207,7 @@ class _Walk:
                 if self._gone or self._shard.outbox.holds(target.run_id):
                     return _SPEAKS  # else it is only slow: the same request once more
             except Rejected as refusal:
-                if refusal.code is Code.NOT_FOUND:
+                if refusal.code is Code.NOT_FOUND or refusal.reason in _AS_WANTED:
                     return None
                 aborted += refusal.code is Code.ABORTED
                 if self._gone or not _passes(refusal) or aborted == ABORTED_MAX:
@@ -221,6 +222,8 @@ _SPEAKS = Rejected(
     "RUN_HAS_MESSAGES",
     "it has something to say to runs that do not answer, and is deleted when that is said",
 )
+_AS_WANTED = ("WORKFLOW_PAUSED", "WORKFLOW_NOT_PAUSED")
+"""Reasons of refusals that say: somebody else has done it already."""
 
 
 def _passes(refusal: Rejected) -> bool:
@@ -233,10 +236,20 @@ BatchIntent = (
     | intents.CancelWorkflow
     | intents.SignalWorkflow
     | intents.DeleteWorkflow
+    | intents.ResetWorkflow
+    | intents.PauseWorkflow
+    | intents.UnpauseWorkflow
 )
 
 
-T = TypeVar("T", intents.TerminateWorkflow, intents.CancelWorkflow, intents.DeleteWorkflow)
+T = TypeVar(
+    "T",
+    intents.TerminateWorkflow,
+    intents.CancelWorkflow,
+    intents.DeleteWorkflow,
+    intents.PauseWorkflow,
+    intents.UnpauseWorkflow,
+)
 
 
 def intent_for(batch: BatchRow, target: Target) -> BatchIntent:
@@ -251,12 +264,31 @@ def intent_for(batch: BatchRow, target: Target) -> BatchIntent:
             return _named(intents.CancelWorkflow, address, request_id, job)
         case BatchOperation.DELETE:
             return _named(intents.DeleteWorkflow, address, request_id, job)
+        case BatchOperation.PAUSE:
+            return _named(intents.PauseWorkflow, address, request_id, job)
+        case BatchOperation.UNPAUSE:
+            return _named(intents.UnpauseWorkflow, address, request_id, job)
+        case BatchOperation.RESET:
+            assert job.reset_type is not None, "checked when the job was asked for"
+            return intents.ResetWorkflow(
+                namespace_id=batch.namespace_id,
+                workflow_id=target.workflow_id,
+                run_id=target.run_id,
+                request_id=request_id,
+                body_hash=job.body_hash,
+                new_run_id=reset_run_id(batch.namespace_id, target.workflow_id, request_id),
+                reset_type=job.reset_type,
+                build_id=job.build_id,
+                reapply_exclude=frozenset(job.reapply_exclude),
+                identity=job.identity,
+                reason=job.reason,
+                job_id=batch.job_id,
+            )
         case BatchOperation.SIGNAL:
-            namespace_id, workflow_id, run_id = address
             return intents.SignalWorkflow(
-                namespace_id=namespace_id,
-                workflow_id=workflow_id,
-                run_id=run_id,
+                namespace_id=batch.namespace_id,
+                workflow_id=target.workflow_id,
+                run_id=target.run_id,
                 signal_name=job.signal_name,
                 request_id=request_id,
                 body_hash=job.body_hash,

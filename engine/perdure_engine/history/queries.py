@@ -8,15 +8,16 @@ sees it. Queries live in memory: a caller whose shard moves asks again.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import WorkflowTaskCompleted
 from perdure_engine.core.ids import queue_number
-from perdure_engine.core.intents import QueryWorkflow
+from perdure_engine.core.intents import QueryRejectCondition, QueryWorkflow
 from perdure_engine.core.replies import QueryAnswer
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, pinned_version, version_ran_on
+from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind, TaskState
 from perdure_engine.core.tokens import QueryToken
 from perdure_engine.history import handout
@@ -42,6 +43,9 @@ class Queries:
         intent, future = item.intent, item.future
         assert isinstance(intent, QueryWorkflow)
         if future is None or future.done():
+            return
+        if not run.state.open and _rejects(intent.reject_condition, run.state.folded.status):
+            item.refuse(_rejected(run.state.folded.status))
             return
         queue = run.state.folded.started.task_queue
         if not self._shard.rooms.matching.has_pollers(
@@ -209,3 +213,25 @@ class Queries:
         return self._shard.rooms.routing.version_for(
             started.namespace_id, started.task_queue, TaskKind.WORKFLOW, started.run_id, pinned
         )
+
+
+def _rejects(condition: QueryRejectCondition, status: Status) -> bool:
+    """Of a run that has closed."""
+    match condition:
+        case QueryRejectCondition.NEVER:
+            return False
+        case QueryRejectCondition.NOT_OPEN:
+            return True
+        case QueryRejectCondition.NOT_COMPLETED_CLEANLY:
+            return status is not Status.COMPLETED
+        case _:
+            assert_never(condition)
+
+
+def _rejected(status: Status) -> Rejected:
+    return Rejected(
+        Code.FAILED_PRECONDITION,
+        "QUERY_REJECTED",
+        f"the caller does not want to query a run that is {status.name}",
+        metadata={"status": str(int(status))},
+    )

@@ -91,6 +91,7 @@ class Resetting:
         if current is None:
             shard.loading.park_for_current(key, item)
             return False
+        reset_workflow.require_target_of_job(intent, base.state, current.run_id)
         if current.run_id and current.run_id not in shard.runs:
             if current.run_id in shard.quarantined:
                 shard.quarantined.require_not_in(current.run_id)

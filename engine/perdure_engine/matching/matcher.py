@@ -92,11 +92,15 @@ class Matcher:
         for queue in self._queues.values():
             queue.forget_worker(worker_id)
 
-    def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo:
+    def describe(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str | None = None
+    ) -> QueueInfo:
         infos = [
             found.describe(kind)
-            for (of_namespace, name, _), found in self._queues.items()
-            if name == queue and of_namespace == namespace_id
+            for (of_namespace, name, of_version), found in self._queues.items()
+            if name == queue
+            and of_namespace == namespace_id
+            and (version is None or version == of_version)
         ]
         if len(infos) == 1:
             return infos[0]

@@ -14,17 +14,20 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from perdure_engine.core.audit import AuditRow
-from perdure_engine.ports.filters import And, Column, Expression, IsNull
+from perdure_engine.core.intents import Reapply, ResetType
+from perdure_engine.core.status import Status
+from perdure_engine.ports.filters import And, Column, Compare, Expression, IsNull, Not, Operator
 from perdure_engine.ports.store import VisibilityFilter
 
 
 class BatchOperation(enum.IntEnum):
-    """5 is kept for RESET, which joins when runs can be reset."""
-
     TERMINATE = 1
     CANCEL = 2
     SIGNAL = 3
     DELETE = 4
+    RESET = 5
+    PAUSE = 6
+    UNPAUSE = 7
 
 
 class BatchJob(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -39,6 +42,9 @@ class BatchJob(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     body_hash: bytes
     signal_name: str = ""
     signal_input: bytes = b""
+    reset_type: ResetType | None = None
+    build_id: str = ""
+    reapply_exclude: tuple[Reapply, ...] = ()
 
 
 class BatchRow(NamedTuple):
@@ -151,6 +157,21 @@ decode_pending = msgspec.msgpack.Decoder(tuple[Target, ...]).decode
 # Clocks of two nodes: who began just before the call is among the runs.
 STARTED_SLACK_US = 1_000_000
 
+_PAUSED = Compare(Column.STATUS, Operator.EQ, Status.PAUSED)
+_CONTINUED = Compare(Column.STATUS, Operator.EQ, Status.CONTINUED_AS_NEW)
+_OPEN = IsNull(Column.CLOSE_TIME)
+
+# What a run must be to be a target. One that continued as new is never its id's newest, which a reset wants.
+_TAKES: dict[BatchOperation, Expression | None] = {
+    BatchOperation.TERMINATE: _OPEN,
+    BatchOperation.CANCEL: _OPEN,
+    BatchOperation.SIGNAL: _OPEN,
+    BatchOperation.DELETE: None,
+    BatchOperation.RESET: Not(_CONTINUED),
+    BatchOperation.PAUSE: And((_OPEN, Not(_PAUSED))),
+    BatchOperation.UNPAUSE: _PAUSED,
+}
+
 ReadQuery = Callable[[str, int], Expression | None]
 """A filter's text, read as of an instant. The text is what is saved: it means the same with each reading."""
 
@@ -158,10 +179,10 @@ ReadQuery = Callable[[str, int], Expression | None]
 def targets_of(
     namespace_id: bytes, job: BatchJob, started_us: int, read: ReadQuery
 ) -> VisibilityFilter:
-    """The runs that a job is about: those that were there when it began. Only delete takes closed ones."""
+    """The runs that a job is about: those that were there when it began. Only delete and reset take closed ones."""
     expression = read(job.query, started_us)
-    if job.operation is not BatchOperation.DELETE:
-        is_open = IsNull(Column.CLOSE_TIME)
-        expression = is_open if expression is None else And((expression, is_open))
+    more = _TAKES[job.operation]
+    if more is not None:
+        expression = more if expression is None else And((expression, more))
     start_max_us = started_us + STARTED_SLACK_US
     return VisibilityFilter(namespace_id, start_max_us=start_max_us, expression=expression)

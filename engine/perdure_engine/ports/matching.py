@@ -93,6 +93,8 @@ class Matching(Protocol):
         """Its sticky tasks go to any worker at once; its polls end empty."""
         ...
 
-    def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo:
-        """Of all versions together."""
+    def describe(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str | None = None
+    ) -> QueueInfo:
+        """Of one version ("": workers that name none), or (None) of all together."""
         ...

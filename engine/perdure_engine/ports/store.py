@@ -202,6 +202,7 @@ class DeploymentRow(msgspec.Struct, frozen=True):
     name: str
     conflict_token: int  # 0: not saved yet
     payload: bytes
+    readable: str = "{}"  # JSON, for people who ask the database; written and never read
 
 
 class NodeRow(msgspec.Struct, frozen=True):
@@ -362,10 +363,11 @@ class DeploymentStore(Protocol):
         """Of all namespaces, in any order."""
         ...
 
-    async def put_deployment(self, row: DeploymentRow) -> bool:
+    async def put_deployment(self, row: DeploymentRow, audited: AuditRow | None = None) -> bool:
         """Make it (token 0), or replace where conflict_token is row.conflict_token; it grows by one.
 
-        False: another came first.
+        The change and its row in the audit log are saved together or not at all. False: another came first. Raises
+        BatchRefused 23505 when the row's place in its chain is taken.
         """
         ...
 

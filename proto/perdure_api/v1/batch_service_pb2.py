@@ -22,37 +22,38 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from perdure_api.v1 import workflow_service_pb2 as perdure__api_dot_v1_dot_workflow__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"perdure_api/v1/batch_service.proto\x12\x0eperdure_api.v1\"\xf0\x01\n\x1aStartBatchOperationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\r\n\x05query\x18\x03 \x01(\t\x12\x35\n\toperation\x18\x04 \x01(\x0e\x32\".perdure_api.v1.BatchOperationType\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08identity\x18\x06 \x01(\t\x12\x13\n\x0bsignal_name\x18\x07 \x01(\t\x12\x14\n\x0csignal_input\x18\x08 \x01(\x0c\x12\x0b\n\x03rps\x18\t \x01(\x05\x12\x0f\n\x07\x64ry_run\x18\n \x01(\x08\",\n\x1bStartBatchOperationResponse\x12\r\n\x05total\x18\x01 \x01(\x03\"\xbe\x02\n\x12\x42\x61tchOperationInfo\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x35\n\toperation\x18\x02 \x01(\x0e\x32\".perdure_api.v1.BatchOperationType\x12\x32\n\x05state\x18\x03 \x01(\x0e\x32#.perdure_api.v1.BatchOperationState\x12\r\n\x05query\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08identity\x18\x06 \x01(\t\x12\x15\n\rstart_time_us\x18\x07 \x01(\x03\x12\x15\n\rclose_time_us\x18\x08 \x01(\x03\x12\r\n\x05total\x18\t \x01(\x03\x12\x0c\n\x04\x64one\x18\n \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x0b \x01(\x03\x12\x14\n\x0clast_failure\x18\x0c \x01(\t\x12\x0b\n\x03rps\x18\r \x01(\x05\"B\n\x1d\x44\x65scribeBatchOperationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\"R\n\x1e\x44\x65scribeBatchOperationResponse\x12\x30\n\x04info\x18\x01 \x01(\x0b\x32\".perdure_api.v1.BatchOperationInfo\"V\n\x1aListBatchOperationsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\x0c\"n\n\x1bListBatchOperationsResponse\x12\x36\n\noperations\x18\x01 \x03(\x0b\x32\".perdure_api.v1.BatchOperationInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\x0c\"`\n\x19StopBatchOperationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x10\n\x08identity\x18\x04 \x01(\t\"\x1c\n\x1aStopBatchOperationResponse*\xc1\x01\n\x12\x42\x61tchOperationType\x12$\n BATCH_OPERATION_TYPE_UNSPECIFIED\x10\x00\x12\"\n\x1e\x42\x41TCH_OPERATION_TYPE_TERMINATE\x10\x01\x12\x1f\n\x1b\x42\x41TCH_OPERATION_TYPE_CANCEL\x10\x02\x12\x1f\n\x1b\x42\x41TCH_OPERATION_TYPE_SIGNAL\x10\x03\x12\x1f\n\x1b\x42\x41TCH_OPERATION_TYPE_DELETE\x10\x04*\xa7\x01\n\x13\x42\x61tchOperationState\x12%\n!BATCH_OPERATION_STATE_UNSPECIFIED\x10\x00\x12!\n\x1d\x42\x41TCH_OPERATION_STATE_RUNNING\x10\x01\x12#\n\x1f\x42\x41TCH_OPERATION_STATE_COMPLETED\x10\x02\x12!\n\x1d\x42\x41TCH_OPERATION_STATE_STOPPED\x10\x03\x32\xd4\x03\n\x0c\x42\x61tchService\x12n\n\x13StartBatchOperation\x12*.perdure_api.v1.StartBatchOperationRequest\x1a+.perdure_api.v1.StartBatchOperationResponse\x12w\n\x16\x44\x65scribeBatchOperation\x12-.perdure_api.v1.DescribeBatchOperationRequest\x1a..perdure_api.v1.DescribeBatchOperationResponse\x12n\n\x13ListBatchOperations\x12*.perdure_api.v1.ListBatchOperationsRequest\x1a+.perdure_api.v1.ListBatchOperationsResponse\x12k\n\x12StopBatchOperation\x12).perdure_api.v1.StopBatchOperationRequest\x1a*.perdure_api.v1.StopBatchOperationResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"perdure_api/v1/batch_service.proto\x12\x0eperdure_api.v1\x1a%perdure_api/v1/workflow_service.proto\"\xf2\x02\n\x1aStartBatchOperationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\r\n\x05query\x18\x03 \x01(\t\x12\x35\n\toperation\x18\x04 \x01(\x0e\x32\".perdure_api.v1.BatchOperationType\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08identity\x18\x06 \x01(\t\x12\x13\n\x0bsignal_name\x18\x07 \x01(\t\x12\x14\n\x0csignal_input\x18\x08 \x01(\x0c\x12\x0b\n\x03rps\x18\t \x01(\x05\x12\x0f\n\x07\x64ry_run\x18\n \x01(\x08\x12-\n\nreset_type\x18\x0b \x01(\x0e\x32\x19.perdure_api.v1.ResetType\x12\x10\n\x08\x62uild_id\x18\x0c \x01(\t\x12?\n\x15reapply_exclude_types\x18\r \x03(\x0e\x32 .perdure_api.v1.ResetReapplyType\",\n\x1bStartBatchOperationResponse\x12\r\n\x05total\x18\x01 \x01(\x03\"\xff\x02\n\x12\x42\x61tchOperationInfo\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x35\n\toperation\x18\x02 \x01(\x0e\x32\".perdure_api.v1.BatchOperationType\x12\x32\n\x05state\x18\x03 \x01(\x0e\x32#.perdure_api.v1.BatchOperationState\x12\r\n\x05query\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x10\n\x08identity\x18\x06 \x01(\t\x12\x15\n\rstart_time_us\x18\x07 \x01(\x03\x12\x15\n\rclose_time_us\x18\x08 \x01(\x03\x12\r\n\x05total\x18\t \x01(\x03\x12\x0c\n\x04\x64one\x18\n \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\x0b \x01(\x03\x12\x14\n\x0clast_failure\x18\x0c \x01(\t\x12\x0b\n\x03rps\x18\r \x01(\x05\x12-\n\nreset_type\x18\x0e \x01(\x0e\x32\x19.perdure_api.v1.ResetType\x12\x10\n\x08\x62uild_id\x18\x0f \x01(\t\"B\n\x1d\x44\x65scribeBatchOperationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\"R\n\x1e\x44\x65scribeBatchOperationResponse\x12\x30\n\x04info\x18\x01 \x01(\x0b\x32\".perdure_api.v1.BatchOperationInfo\"V\n\x1aListBatchOperationsRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\x0c\"n\n\x1bListBatchOperationsResponse\x12\x36\n\noperations\x18\x01 \x03(\x0b\x32\".perdure_api.v1.BatchOperationInfo\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\x0c\"`\n\x19StopBatchOperationRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x10\n\x08identity\x18\x04 \x01(\t\"\x1c\n\x1aStopBatchOperationResponse*\xa3\x02\n\x12\x42\x61tchOperationType\x12$\n BATCH_OPERATION_TYPE_UNSPECIFIED\x10\x00\x12\"\n\x1e\x42\x41TCH_OPERATION_TYPE_TERMINATE\x10\x01\x12\x1f\n\x1b\x42\x41TCH_OPERATION_TYPE_CANCEL\x10\x02\x12\x1f\n\x1b\x42\x41TCH_OPERATION_TYPE_SIGNAL\x10\x03\x12\x1f\n\x1b\x42\x41TCH_OPERATION_TYPE_DELETE\x10\x04\x12\x1e\n\x1a\x42\x41TCH_OPERATION_TYPE_RESET\x10\x05\x12\x1e\n\x1a\x42\x41TCH_OPERATION_TYPE_PAUSE\x10\x06\x12 \n\x1c\x42\x41TCH_OPERATION_TYPE_UNPAUSE\x10\x07*\xa7\x01\n\x13\x42\x61tchOperationState\x12%\n!BATCH_OPERATION_STATE_UNSPECIFIED\x10\x00\x12!\n\x1d\x42\x41TCH_OPERATION_STATE_RUNNING\x10\x01\x12#\n\x1f\x42\x41TCH_OPERATION_STATE_COMPLETED\x10\x02\x12!\n\x1d\x42\x41TCH_OPERATION_STATE_STOPPED\x10\x03\x32\xd4\x03\n\x0c\x42\x61tchService\x12n\n\x13StartBatchOperation\x12*.perdure_api.v1.StartBatchOperationRequest\x1a+.perdure_api.v1.StartBatchOperationResponse\x12w\n\x16\x44\x65scribeBatchOperation\x12-.perdure_api.v1.DescribeBatchOperationRequest\x1a..perdure_api.v1.DescribeBatchOperationResponse\x12n\n\x13ListBatchOperations\x12*.perdure_api.v1.ListBatchOperationsRequest\x1a+.perdure_api.v1.ListBatchOperationsResponse\x12k\n\x12StopBatchOperation\x12).perdure_api.v1.StopBatchOperationRequest\x1a*.perdure_api.v1.StopBatchOperationResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'perdure_api.v1.batch_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BATCHOPERATIONTYPE']._serialized_start=1145
-  _globals['_BATCHOPERATIONTYPE']._serialized_end=1338
-  _globals['_BATCHOPERATIONSTATE']._serialized_start=1341
-  _globals['_BATCHOPERATIONSTATE']._serialized_end=1508
-  _globals['_STARTBATCHOPERATIONREQUEST']._serialized_start=55
-  _globals['_STARTBATCHOPERATIONREQUEST']._serialized_end=295
-  _globals['_STARTBATCHOPERATIONRESPONSE']._serialized_start=297
-  _globals['_STARTBATCHOPERATIONRESPONSE']._serialized_end=341
-  _globals['_BATCHOPERATIONINFO']._serialized_start=344
-  _globals['_BATCHOPERATIONINFO']._serialized_end=662
-  _globals['_DESCRIBEBATCHOPERATIONREQUEST']._serialized_start=664
-  _globals['_DESCRIBEBATCHOPERATIONREQUEST']._serialized_end=730
-  _globals['_DESCRIBEBATCHOPERATIONRESPONSE']._serialized_start=732
-  _globals['_DESCRIBEBATCHOPERATIONRESPONSE']._serialized_end=814
-  _globals['_LISTBATCHOPERATIONSREQUEST']._serialized_start=816
-  _globals['_LISTBATCHOPERATIONSREQUEST']._serialized_end=902
-  _globals['_LISTBATCHOPERATIONSRESPONSE']._serialized_start=904
-  _globals['_LISTBATCHOPERATIONSRESPONSE']._serialized_end=1014
-  _globals['_STOPBATCHOPERATIONREQUEST']._serialized_start=1016
-  _globals['_STOPBATCHOPERATIONREQUEST']._serialized_end=1112
-  _globals['_STOPBATCHOPERATIONRESPONSE']._serialized_start=1114
-  _globals['_STOPBATCHOPERATIONRESPONSE']._serialized_end=1142
-  _globals['_BATCHSERVICE']._serialized_start=1511
-  _globals['_BATCHSERVICE']._serialized_end=1979
+  _globals['_BATCHOPERATIONTYPE']._serialized_start=1379
+  _globals['_BATCHOPERATIONTYPE']._serialized_end=1670
+  _globals['_BATCHOPERATIONSTATE']._serialized_start=1673
+  _globals['_BATCHOPERATIONSTATE']._serialized_end=1840
+  _globals['_STARTBATCHOPERATIONREQUEST']._serialized_start=94
+  _globals['_STARTBATCHOPERATIONREQUEST']._serialized_end=464
+  _globals['_STARTBATCHOPERATIONRESPONSE']._serialized_start=466
+  _globals['_STARTBATCHOPERATIONRESPONSE']._serialized_end=510
+  _globals['_BATCHOPERATIONINFO']._serialized_start=513
+  _globals['_BATCHOPERATIONINFO']._serialized_end=896
+  _globals['_DESCRIBEBATCHOPERATIONREQUEST']._serialized_start=898
+  _globals['_DESCRIBEBATCHOPERATIONREQUEST']._serialized_end=964
+  _globals['_DESCRIBEBATCHOPERATIONRESPONSE']._serialized_start=966
+  _globals['_DESCRIBEBATCHOPERATIONRESPONSE']._serialized_end=1048
+  _globals['_LISTBATCHOPERATIONSREQUEST']._serialized_start=1050
+  _globals['_LISTBATCHOPERATIONSREQUEST']._serialized_end=1136
+  _globals['_LISTBATCHOPERATIONSRESPONSE']._serialized_start=1138
+  _globals['_LISTBATCHOPERATIONSRESPONSE']._serialized_end=1248
+  _globals['_STOPBATCHOPERATIONREQUEST']._serialized_start=1250
+  _globals['_STOPBATCHOPERATIONREQUEST']._serialized_end=1346
+  _globals['_STOPBATCHOPERATIONRESPONSE']._serialized_start=1348
+  _globals['_STOPBATCHOPERATIONRESPONSE']._serialized_end=1376
+  _globals['_BATCHSERVICE']._serialized_start=1843
+  _globals['_BATCHSERVICE']._serialized_end=2311
 # @@protoc_insertion_point(module_scope)

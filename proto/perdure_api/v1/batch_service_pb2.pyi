@@ -10,6 +10,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from perdure_api.v1 import workflow_service_pb2 as _workflow_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -33,6 +34,13 @@ class _BatchOperationTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ba
     BATCH_OPERATION_TYPE_CANCEL: _BatchOperationType.ValueType  # 2
     BATCH_OPERATION_TYPE_SIGNAL: _BatchOperationType.ValueType  # 3
     BATCH_OPERATION_TYPE_DELETE: _BatchOperationType.ValueType  # 4
+    """closed ones too"""
+    BATCH_OPERATION_TYPE_RESET: _BatchOperationType.ValueType  # 5
+    """Closed ones too. Of each workflow id its newest run; an older one that the filter finds counts as failed."""
+    BATCH_OPERATION_TYPE_PAUSE: _BatchOperationType.ValueType  # 6
+    """of the runs that are open and not paused"""
+    BATCH_OPERATION_TYPE_UNPAUSE: _BatchOperationType.ValueType  # 7
+    """of the runs that are paused"""
 
 class BatchOperationType(_BatchOperationType, metaclass=_BatchOperationTypeEnumTypeWrapper): ...
 
@@ -42,6 +50,13 @@ BATCH_OPERATION_TYPE_TERMINATE: BatchOperationType.ValueType  # 1
 BATCH_OPERATION_TYPE_CANCEL: BatchOperationType.ValueType  # 2
 BATCH_OPERATION_TYPE_SIGNAL: BatchOperationType.ValueType  # 3
 BATCH_OPERATION_TYPE_DELETE: BatchOperationType.ValueType  # 4
+"""closed ones too"""
+BATCH_OPERATION_TYPE_RESET: BatchOperationType.ValueType  # 5
+"""Closed ones too. Of each workflow id its newest run; an older one that the filter finds counts as failed."""
+BATCH_OPERATION_TYPE_PAUSE: BatchOperationType.ValueType  # 6
+"""of the runs that are open and not paused"""
+BATCH_OPERATION_TYPE_UNPAUSE: BatchOperationType.ValueType  # 7
+"""of the runs that are paused"""
 Global___BatchOperationType: _TypeAlias = BatchOperationType  # noqa: Y015
 
 class _BatchOperationState:
@@ -77,6 +92,9 @@ class StartBatchOperationRequest(_message.Message):
     SIGNAL_INPUT_FIELD_NUMBER: _builtins.int
     RPS_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    RESET_TYPE_FIELD_NUMBER: _builtins.int
+    BUILD_ID_FIELD_NUMBER: _builtins.int
+    REAPPLY_EXCLUDE_TYPES_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     job_id: _builtins.str
     """the caller's: a repeat is the same job"""
@@ -92,6 +110,14 @@ class StartBatchOperationRequest(_message.Message):
     """operations a second at most; 0: 50"""
     dry_run: _builtins.bool
     """only count"""
+    reset_type: _workflow_service_pb2.ResetType.ValueType
+    """with RESET, required"""
+    build_id: _builtins.str
+    """with RESET_TYPE_BUILD_ID"""
+    @_builtins.property
+    def reapply_exclude_types(self) -> _containers.RepeatedScalarFieldContainer[_workflow_service_pb2.ResetReapplyType.ValueType]:
+        """with RESET: both are applied again unless they stand here"""
+
     def __init__(
         self,
         *,
@@ -105,10 +131,13 @@ class StartBatchOperationRequest(_message.Message):
         signal_input: _builtins.bytes = ...,
         rps: _builtins.int = ...,
         dry_run: _builtins.bool = ...,
+        reset_type: _workflow_service_pb2.ResetType.ValueType = ...,
+        build_id: _builtins.str = ...,
+        reapply_exclude_types: _abc.Iterable[_workflow_service_pb2.ResetReapplyType.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "identity", b"identity", "job_id", b"job_id", "namespace", b"namespace", "operation", b"operation", "query", b"query", "reason", b"reason", "rps", b"rps", "signal_input", b"signal_input", "signal_name", b"signal_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "dry_run", b"dry_run", "identity", b"identity", "job_id", b"job_id", "namespace", b"namespace", "operation", b"operation", "query", b"query", "reapply_exclude_types", b"reapply_exclude_types", "reason", b"reason", "reset_type", b"reset_type", "rps", b"rps", "signal_input", b"signal_input", "signal_name", b"signal_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -151,6 +180,8 @@ class BatchOperationInfo(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     LAST_FAILURE_FIELD_NUMBER: _builtins.int
     RPS_FIELD_NUMBER: _builtins.int
+    RESET_TYPE_FIELD_NUMBER: _builtins.int
+    BUILD_ID_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     operation: Global___BatchOperationType.ValueType
     state: Global___BatchOperationState.ValueType
@@ -166,6 +197,9 @@ class BatchOperationInfo(_message.Message):
     failed: _builtins.int
     last_failure: _builtins.str
     rps: _builtins.int
+    reset_type: _workflow_service_pb2.ResetType.ValueType
+    """of a RESET, as the next"""
+    build_id: _builtins.str
     def __init__(
         self,
         *,
@@ -182,10 +216,12 @@ class BatchOperationInfo(_message.Message):
         failed: _builtins.int = ...,
         last_failure: _builtins.str = ...,
         rps: _builtins.int = ...,
+        reset_type: _workflow_service_pb2.ResetType.ValueType = ...,
+        build_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time_us", b"close_time_us", "done", b"done", "failed", b"failed", "identity", b"identity", "job_id", b"job_id", "last_failure", b"last_failure", "operation", b"operation", "query", b"query", "reason", b"reason", "rps", b"rps", "start_time_us", b"start_time_us", "state", b"state", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "close_time_us", b"close_time_us", "done", b"done", "failed", b"failed", "identity", b"identity", "job_id", b"job_id", "last_failure", b"last_failure", "operation", b"operation", "query", b"query", "reason", b"reason", "reset_type", b"reset_type", "rps", b"rps", "start_time_us", b"start_time_us", "state", b"state", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

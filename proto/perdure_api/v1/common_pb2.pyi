@@ -558,12 +558,17 @@ Global___CanceledFailureInfo: _TypeAlias = CanceledFailureInfo  # noqa: Y015
 class TerminatedFailureInfo(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    DETAILS_FIELD_NUMBER: _builtins.int
+    details: _builtins.bytes
+    """Payloads"""
     def __init__(
         self,
+        *,
+        details: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["details", b"details"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -60,12 +60,15 @@ class CreateNamespaceRequest(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     description: _builtins.str
     retention_ms: _builtins.int
     """7 days when 0; at least 1 hour"""
     identity: _builtins.str
     """who asks, for the audit log"""
+    reason: _builtins.str
+    """and why"""
     def __init__(
         self,
         *,
@@ -73,10 +76,11 @@ class CreateNamespaceRequest(_message.Message):
         description: _builtins.str = ...,
         retention_ms: _builtins.int = ...,
         identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "identity", b"identity", "name", b"name", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "identity", b"identity", "name", b"name", "reason", b"reason", "retention_ms", b"retention_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -150,12 +154,14 @@ class UpdateNamespaceRequest(_message.Message):
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     CONFLICT_TOKEN_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     description: _builtins.str
     retention_ms: _builtins.int
     conflict_token: _builtins.int
     """as described; ABORTED when another update came first"""
     identity: _builtins.str
+    reason: _builtins.str
     def __init__(
         self,
         *,
@@ -164,10 +170,11 @@ class UpdateNamespaceRequest(_message.Message):
         retention_ms: _builtins.int | None = ...,
         conflict_token: _builtins.int = ...,
         identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_retention_ms", b"_retention_ms", "description", b"description", "retention_ms", b"retention_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_retention_ms", b"_retention_ms", "conflict_token", b"conflict_token", "description", b"description", "identity", b"identity", "name", b"name", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_retention_ms", b"_retention_ms", "conflict_token", b"conflict_token", "description", b"description", "identity", b"identity", "name", b"name", "reason", b"reason", "retention_ms", b"retention_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
     _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015

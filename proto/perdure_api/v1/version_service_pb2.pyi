@@ -297,6 +297,7 @@ class SetCurrentVersionRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     IGNORE_MISSING_TASK_QUEUES_FIELD_NUMBER: _builtins.int
     ALLOW_NO_POLLERS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     deployment_name: _builtins.str
     build_id: _builtins.str
@@ -308,6 +309,8 @@ class SetCurrentVersionRequest(_message.Message):
     """although the version does not poll a queue that the current one does"""
     allow_no_pollers: _builtins.bool
     """although no worker of the version was ever seen"""
+    reason: _builtins.str
+    """for the audit log"""
     def __init__(
         self,
         *,
@@ -318,10 +321,11 @@ class SetCurrentVersionRequest(_message.Message):
         identity: _builtins.str = ...,
         ignore_missing_task_queues: _builtins.bool = ...,
         allow_no_pollers: _builtins.bool = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_no_pollers", b"allow_no_pollers", "build_id", b"build_id", "conflict_token", b"conflict_token", "deployment_name", b"deployment_name", "identity", b"identity", "ignore_missing_task_queues", b"ignore_missing_task_queues", "namespace", b"namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_no_pollers", b"allow_no_pollers", "build_id", b"build_id", "conflict_token", b"conflict_token", "deployment_name", b"deployment_name", "identity", b"identity", "ignore_missing_task_queues", b"ignore_missing_task_queues", "namespace", b"namespace", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -362,6 +366,7 @@ class SetRampingVersionRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     IGNORE_MISSING_TASK_QUEUES_FIELD_NUMBER: _builtins.int
     ALLOW_NO_POLLERS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     deployment_name: _builtins.str
     build_id: _builtins.str
@@ -372,6 +377,7 @@ class SetRampingVersionRequest(_message.Message):
     identity: _builtins.str
     ignore_missing_task_queues: _builtins.bool
     allow_no_pollers: _builtins.bool
+    reason: _builtins.str
     def __init__(
         self,
         *,
@@ -383,10 +389,11 @@ class SetRampingVersionRequest(_message.Message):
         identity: _builtins.str = ...,
         ignore_missing_task_queues: _builtins.bool = ...,
         allow_no_pollers: _builtins.bool = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_no_pollers", b"allow_no_pollers", "build_id", b"build_id", "conflict_token", b"conflict_token", "deployment_name", b"deployment_name", "identity", b"identity", "ignore_missing_task_queues", b"ignore_missing_task_queues", "namespace", b"namespace", "percentage", b"percentage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_no_pollers", b"allow_no_pollers", "build_id", b"build_id", "conflict_token", b"conflict_token", "deployment_name", b"deployment_name", "identity", b"identity", "ignore_missing_task_queues", b"ignore_missing_task_queues", "namespace", b"namespace", "percentage", b"percentage", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -428,6 +435,7 @@ class RetireVersionRequest(_message.Message):
     CONFLICT_TOKEN_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     GRACE_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     deployment_name: _builtins.str
     build_id: _builtins.str
@@ -435,6 +443,7 @@ class RetireVersionRequest(_message.Message):
     identity: _builtins.str
     grace_ms: _builtins.int
     """after its last run has closed and it got new ones last; 24 hours"""
+    reason: _builtins.str
     def __init__(
         self,
         *,
@@ -444,10 +453,11 @@ class RetireVersionRequest(_message.Message):
         conflict_token: _builtins.int = ...,
         identity: _builtins.str = ...,
         grace_ms: _builtins.int | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms", "grace_ms", b"grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms", "build_id", b"build_id", "conflict_token", b"conflict_token", "deployment_name", b"deployment_name", "grace_ms", b"grace_ms", "identity", b"identity", "namespace", b"namespace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms", "build_id", b"build_id", "conflict_token", b"conflict_token", "deployment_name", b"deployment_name", "grace_ms", b"grace_ms", "identity", b"identity", "namespace", b"namespace", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__grace_ms: _TypeAlias = _typing.Literal["grace_ms"]  # noqa: Y015
     _WhichOneofArgType__grace_ms: _TypeAlias = _typing.Literal["_grace_ms", b"_grace_ms"]  # noqa: Y015
@@ -485,6 +495,7 @@ class UpdateWorkflowOptionsRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     VERSIONING_OVERRIDE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     run_id: _builtins.str
@@ -492,6 +503,7 @@ class UpdateWorkflowOptionsRequest(_message.Message):
     request_id: _builtins.str
     """UUID; required"""
     identity: _builtins.str
+    reason: _builtins.str
     @_builtins.property
     def versioning_override(self) -> _common_pb2.Versioning:
         """not set: what the code says"""
@@ -505,10 +517,11 @@ class UpdateWorkflowOptionsRequest(_message.Message):
         request_id: _builtins.str = ...,
         identity: _builtins.str = ...,
         versioning_override: _common_pb2.Versioning | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "namespace", b"namespace", "request_id", b"request_id", "run_id", b"run_id", "versioning_override", b"versioning_override", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "versioning_override", b"versioning_override", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -44,6 +44,32 @@ WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING: WorkflowIdConflictPolicy.ValueType  # 
 WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING: WorkflowIdConflictPolicy.ValueType  # 3
 Global___WorkflowIdConflictPolicy: _TypeAlias = WorkflowIdConflictPolicy  # noqa: Y015
 
+class _QueryRejectCondition:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _QueryRejectConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QueryRejectCondition.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    QUERY_REJECT_CONDITION_UNSPECIFIED: _QueryRejectCondition.ValueType  # 0
+    """never"""
+    QUERY_REJECT_CONDITION_NONE: _QueryRejectCondition.ValueType  # 1
+    """never"""
+    QUERY_REJECT_CONDITION_NOT_OPEN: _QueryRejectCondition.ValueType  # 2
+    QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY: _QueryRejectCondition.ValueType  # 3
+    """closed in another way than by completing"""
+
+class QueryRejectCondition(_QueryRejectCondition, metaclass=_QueryRejectConditionEnumTypeWrapper):
+    """When a query is refused, with FAILED_PRECONDITION and the reason QUERY_REJECTED, instead of being asked."""
+
+QUERY_REJECT_CONDITION_UNSPECIFIED: QueryRejectCondition.ValueType  # 0
+"""never"""
+QUERY_REJECT_CONDITION_NONE: QueryRejectCondition.ValueType  # 1
+"""never"""
+QUERY_REJECT_CONDITION_NOT_OPEN: QueryRejectCondition.ValueType  # 2
+QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY: QueryRejectCondition.ValueType  # 3
+"""closed in another way than by completing"""
+Global___QueryRejectCondition: _TypeAlias = QueryRejectCondition  # noqa: Y015
+
 class _PendingActivityState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -102,6 +128,16 @@ class _WaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitKind.Val
     """a signal or a request to cancel is on its way to another run"""
     WAIT_KIND_PAUSED: _WaitKind.ValueType  # 13
     """… the whole run: worker_identity says who, subject why"""
+    WAIT_KIND_RETRY_BACKOFF: _WaitKind.ValueType  # 14
+    """the run before has failed, and this is its next attempt"""
+    WAIT_KIND_CRON: _WaitKind.ValueType  # 15
+    """the next time of its schedule, which is the subject"""
+    WAIT_KIND_UPDATE_ADMITTED: _WaitKind.ValueType  # 16
+    """its code has not said yet whether it takes the update"""
+    WAIT_KIND_UPDATE_RUNNING: _WaitKind.ValueType  # 17
+    """the update's handler has not returned"""
+    WAIT_KIND_SAGA: _WaitKind.ValueType  # 18
+    """a compensation has failed: an operator is to say retry or skip"""
 
 class WaitKind(_WaitKind, metaclass=_WaitKindEnumTypeWrapper): ...
 
@@ -130,6 +166,16 @@ WAIT_KIND_EXTERNAL_WORKFLOW: WaitKind.ValueType  # 22
 """a signal or a request to cancel is on its way to another run"""
 WAIT_KIND_PAUSED: WaitKind.ValueType  # 13
 """… the whole run: worker_identity says who, subject why"""
+WAIT_KIND_RETRY_BACKOFF: WaitKind.ValueType  # 14
+"""the run before has failed, and this is its next attempt"""
+WAIT_KIND_CRON: WaitKind.ValueType  # 15
+"""the next time of its schedule, which is the subject"""
+WAIT_KIND_UPDATE_ADMITTED: WaitKind.ValueType  # 16
+"""its code has not said yet whether it takes the update"""
+WAIT_KIND_UPDATE_RUNNING: WaitKind.ValueType  # 17
+"""the update's handler has not returned"""
+WAIT_KIND_SAGA: WaitKind.ValueType  # 18
+"""a compensation has failed: an operator is to say retry or skip"""
 Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
 
 class _UpdateStage:
@@ -445,6 +491,7 @@ class QueryWorkflowRequest(_message.Message):
     QUERY_TYPE_FIELD_NUMBER: _builtins.int
     ARGS_FIELD_NUMBER: _builtins.int
     HEADER_FIELD_NUMBER: _builtins.int
+    REJECT_CONDITION_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     run_id: _builtins.str
@@ -453,6 +500,7 @@ class QueryWorkflowRequest(_message.Message):
     """Payloads"""
     header: _builtins.bytes
     """Header"""
+    reject_condition: Global___QueryRejectCondition.ValueType
     def __init__(
         self,
         *,
@@ -462,10 +510,11 @@ class QueryWorkflowRequest(_message.Message):
         query_type: _builtins.str = ...,
         args: _builtins.bytes = ...,
         header: _builtins.bytes = ...,
+        reject_condition: Global___QueryRejectCondition.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "header", b"header", "namespace", b"namespace", "query_type", b"query_type", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "header", b"header", "namespace", b"namespace", "query_type", b"query_type", "reject_condition", b"reject_condition", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -711,6 +760,8 @@ class DescribeWorkflowResponse(_message.Message):
     PARENT_RUN_ID_FIELD_NUMBER: _builtins.int
     ROOT_WORKFLOW_ID_FIELD_NUMBER: _builtins.int
     ROOT_RUN_ID_FIELD_NUMBER: _builtins.int
+    STATIC_SUMMARY_FIELD_NUMBER: _builtins.int
+    STATIC_DETAILS_FIELD_NUMBER: _builtins.int
     execution_timeout_ms: _builtins.int
     run_timeout_ms: _builtins.int
     task_timeout_ms: _builtins.int
@@ -745,6 +796,10 @@ class DescribeWorkflowResponse(_message.Message):
     root_workflow_id: _builtins.str
     """of the first run above it, or its own"""
     root_run_id: _builtins.str
+    static_summary: _builtins.bytes
+    """Payload, as the start gave it"""
+    static_details: _builtins.bytes
+    """Payload, likewise"""
     @_builtins.property
     def info(self) -> Global___WorkflowInfo: ...
     @_builtins.property
@@ -788,10 +843,12 @@ class DescribeWorkflowResponse(_message.Message):
         parent_run_id: _builtins.str = ...,
         root_workflow_id: _builtins.str = ...,
         root_run_id: _builtins.str = ...,
+        static_summary: _builtins.bytes = ...,
+        static_details: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task", "versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "original_run_id", b"original_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "reset_from_run_id", b"reset_from_run_id", "reset_run_id", b"reset_run_id", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "original_run_id", b"original_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "reset_from_run_id", b"reset_from_run_id", "reset_run_id", b"reset_run_id", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1062,19 +1119,22 @@ class WaitReason(_message.Message):
     WORKER_IDENTITY_FIELD_NUMBER: _builtins.int
     LAST_FAILURE_FIELD_NUMBER: _builtins.int
     POLLERS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     kind: Global___WaitKind.ValueType
     since_us: _builtins.int
     """0: not known"""
     until_us: _builtins.int
     """when it goes on by itself, at the latest; 0: it does not, or not known"""
     subject: _builtins.str
-    """the activity's or the timer's id"""
+    """id of an activity, a timer, an update, another workflow; a compensation"""
     activity_type: _builtins.str
     task_queue: _builtins.str
     attempt: _builtins.int
     worker_identity: _builtins.str
     pollers: _builtins.int
     """of the queue on the node that answers, where a worker is waited for"""
+    version: _builtins.str
+    """of those pollers, as deployment.build; empty: they name none"""
     @_builtins.property
     def last_failure(self) -> _common_pb2.Failure: ...
     def __init__(
@@ -1090,10 +1150,11 @@ class WaitReason(_message.Message):
         worker_identity: _builtins.str = ...,
         last_failure: _common_pb2.Failure | None = ...,
         pollers: _builtins.int = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_type", b"activity_type", "attempt", b"attempt", "kind", b"kind", "last_failure", b"last_failure", "pollers", b"pollers", "since_us", b"since_us", "subject", b"subject", "task_queue", b"task_queue", "until_us", b"until_us", "worker_identity", b"worker_identity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_type", b"activity_type", "attempt", b"attempt", "kind", b"kind", "last_failure", b"last_failure", "pollers", b"pollers", "since_us", b"since_us", "subject", b"subject", "task_queue", b"task_queue", "until_us", b"until_us", "version", b"version", "worker_identity", b"worker_identity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1484,6 +1545,7 @@ class UpdateWorkflowRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     WAIT_STAGE_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    FIRST_RUN_ID_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     workflow_id: _builtins.str
     run_id: _builtins.str
@@ -1499,6 +1561,8 @@ class UpdateWorkflowRequest(_message.Message):
     wait_stage: Global___UpdateStage.ValueType
     timeout_ms: _builtins.int
     """of the wait; at most 60,000"""
+    first_run_id: _builtins.str
+    """of the chain of runs that is meant; empty: of any"""
     def __init__(
         self,
         *,
@@ -1512,10 +1576,11 @@ class UpdateWorkflowRequest(_message.Message):
         identity: _builtins.str = ...,
         wait_stage: Global___UpdateStage.ValueType = ...,
         timeout_ms: _builtins.int = ...,
+        first_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "header", b"header", "identity", b"identity", "namespace", b"namespace", "run_id", b"run_id", "timeout_ms", b"timeout_ms", "update_id", b"update_id", "update_name", b"update_name", "wait_stage", b"wait_stage", "workflow_id", b"workflow_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "first_run_id", b"first_run_id", "header", b"header", "identity", b"identity", "namespace", b"namespace", "run_id", b"run_id", "timeout_ms", b"timeout_ms", "update_id", b"update_id", "update_name", b"update_name", "wait_stage", b"wait_stage", "workflow_id", b"workflow_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

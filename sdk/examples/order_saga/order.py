@@ -85,15 +85,11 @@ class OrderWorkflow:
     async def run(self, order: Order) -> str:
         # What undoes a step is added before the step: when it fails nobody knows what it has done.
         async with workflow.saga() as saga:
-            saga.add(
-                workflow.execute_activity_method, Shop.release, order, start_to_close_timeout=LIMIT
-            )
+            saga.add(Shop.release, order, start_to_close_timeout=LIMIT)
             await workflow.execute_activity_method(
                 Shop.reserve, order, start_to_close_timeout=LIMIT
             )
-            saga.add(
-                workflow.execute_activity_method, Shop.refund, order, start_to_close_timeout=LIMIT
-            )
+            saga.add(Shop.refund, order, start_to_close_timeout=LIMIT)
             await workflow.execute_activity_method(Shop.charge, order, start_to_close_timeout=LIMIT)
             return await workflow.execute_activity_method(
                 Shop.send, order, start_to_close_timeout=LIMIT

@@ -9,6 +9,8 @@ from typing import Any
 
 from perdure._client.core import ClientCore
 from perdure._wire.batch_service import BatchOperationInfo, BatchOperationType, BatchRequest
+from perdure.common import ResetReapplyExcludeType, ResetType
+from perdure.converter import Payload
 
 
 class BatchOperations:
@@ -26,20 +28,38 @@ class BatchOperations:
         signal: str = "",
         signal_args: Sequence[Any] = (),
         rps: int = 0,
+        reset_type: ResetType | None = None,
+        build_id: str = "",
+        reapply_exclude: Sequence[ResetReapplyExcludeType] = (),
         rpc_timeout: timedelta | None = None,
     ) -> str:
         """Returns the job's id. The same `job_id` again is the same job, if it asks for the same.
 
         At most `rps` operations a second; 50 unless given. Only runs that are open are terminated,
-        cancelled or signalled; DELETE takes closed ones too.
+        cancelled, signalled or paused; DELETE and RESET take closed ones too. RESET goes to the
+        workflow task that `reset_type` names (`build_id`: with ResetType.BUILD_ID, which may then
+        be left out), and applies signals and updates again unless `reapply_exclude` names them. It
+        resets the newest run of each workflow id, and no run that it has begun itself; an older
+        run that the query finds counts as failed. Raises RPCError INVALID_ARGUMENT, and
+        ALREADY_EXISTS for a `job_id` that stands for another job.
         """
         core = self._core
-        job_id = job_id or core.surroundings.new_uuid()
+        if build_id and reset_type is None:
+            reset_type = ResetType.BUILD_ID
         asked = self._asked(
-            query, operation, job_id, reason, signal, signal_args, rps, dry_run=False
+            query,
+            operation,
+            job_id=job_id or core.surroundings.new_uuid(),
+            reason=reason,
+            signal_name=signal,
+            signal_args=core.converter.to_payloads(signal_args) if signal_args else [],
+            rps=rps,
+            reset_type=reset_type,
+            build_id=build_id,
+            reapply_exclude=reapply_exclude,
         )
         await core.unary(partial(core.batch_service.start, asked), rpc_timeout)
-        return job_id
+        return asked.job_id
 
     async def count_batch_operation(
         self,
@@ -49,8 +69,14 @@ class BatchOperations:
         rpc_timeout: timedelta | None = None,
     ) -> int:
         """How many runs it would be about, if it began now. Nothing is done."""
-        signal = "dry-run" if operation is BatchOperationType.SIGNAL else ""
-        asked = self._asked(query, operation, "", "", signal, (), 0, dry_run=True)
+        is_reset = operation is BatchOperationType.RESET
+        asked = self._asked(
+            query,
+            operation,
+            signal_name="dry-run" if operation is BatchOperationType.SIGNAL else "",
+            reset_type=ResetType.LAST_WORKFLOW_TASK if is_reset else None,
+            dry_run=True,
+        )
         service = self._core.batch_service
         return await self._core.unary(partial(service.start, asked), rpc_timeout)
 
@@ -91,24 +117,29 @@ class BatchOperations:
         self,
         query: str,
         operation: BatchOperationType,
-        job_id: str,
-        reason: str,
-        signal: str,
-        signal_args: Sequence[Any],
-        rps: int,
         *,
-        dry_run: bool,
+        job_id: str = "",
+        reason: str = "",
+        signal_name: str = "",
+        signal_args: list[Payload] | None = None,
+        rps: int = 0,
+        reset_type: ResetType | None = None,
+        build_id: str = "",
+        reapply_exclude: Sequence[ResetReapplyExcludeType] = (),
+        dry_run: bool = False,
     ) -> BatchRequest:
-        core = self._core
         return BatchRequest(
-            namespace=core.namespace,
+            namespace=self._core.namespace,
             job_id=job_id,
             query=query,
             operation=operation,
             reason=reason,
-            identity=core.identity,
-            signal_name=signal,
-            signal_args=core.converter.to_payloads(signal_args) if signal_args else [],
+            identity=self._core.identity,
+            signal_name=signal_name,
+            signal_args=signal_args or [],
             rps=rps,
             dry_run=dry_run,
+            reset_type=reset_type,
+            build_id=build_id,
+            reapply_exclude=reapply_exclude,
         )

@@ -25,6 +25,7 @@ from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import UpdateService
 from perdure._wire.version_service import VersionService
 from perdure._wire.workflow_service import WorkflowService
+from perdure.common import QueryRejectCondition
 from perdure.converter import DataConverter, Payload, PayloadConverter
 from perdure.errors import PayloadDecodeError, RPCError, RPCStatusCode
 
@@ -54,12 +55,14 @@ class ClientCore:
     ) -> None:
         self.edge = edge = PayloadEdge.of(data_converter)
         self.connection = connection
+        self.owns_connection = False
         self.namespace = namespace
         self.identity = identity
         self.data_converter = data_converter
         self.surroundings = surroundings
         self.interceptors: Sequence[Interceptor] = ()
         self.outbound: OutboundInterceptor | None = None  # None: there is no interceptor
+        self.query_reject_condition: QueryRejectCondition | None = None  # of those that give none
         self.plugins: Sequence[Any] = ()  # `perdure.client.Plugin`s, which its workers ask too
         self.workflow_service = WorkflowService(connection, edge)
         self.operator_service = OperatorService(connection)
@@ -169,7 +172,8 @@ class ClientCore:
         await self._calls.close()
         await self._queries.close()
         await self._waits.close()
-        await self.connection.close()
+        if self.owns_connection:
+            await self.connection.close()
 
 
 def seconds(rpc_timeout: timedelta | None) -> float:

@@ -27,7 +27,7 @@ from perdure._wire.calls import NO_HEADER, Target
 from perdure._wire.explanation import WaitReason
 from perdure._wire.history import HistoryEvent
 from perdure._wire.workflow_info import WorkflowExecutionDescription
-from perdure.common import ResetReapplyExcludeType, ResetType
+from perdure.common import QueryRejectCondition, ResetReapplyExcludeType, ResetType
 
 S = TypeVar("S")
 A = TypeVar("A")
@@ -61,7 +61,7 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         self._run_id = run_id
         self._result_run_id = result_run_id
         self._first_execution_run_id = first_execution_run_id
-        # First run of the only chain that may be cancelled or terminated; None: of any.
+        # First run of the only chain that may be cancelled, terminated or updated; None: of any.
         self._chain = chain
         self._result_type = result_type
         self._target = Target(core.namespace, id, run_id or "")
@@ -173,12 +173,21 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
 
     @overload
     async def query(
-        self, query: Callable[[S], Q], *, rpc_timeout: timedelta | None = None
+        self,
+        query: Callable[[S], Q],
+        *,
+        reject_condition: QueryRejectCondition | None = None,
+        rpc_timeout: timedelta | None = None,
     ) -> Q: ...
 
     @overload
     async def query(
-        self, query: Callable[[S, A], Q], arg: A, *, rpc_timeout: timedelta | None = None
+        self,
+        query: Callable[[S, A], Q],
+        arg: A,
+        *,
+        reject_condition: QueryRejectCondition | None = None,
+        rpc_timeout: timedelta | None = None,
     ) -> Q: ...
 
     @overload
@@ -187,6 +196,7 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         query: Callable[Concatenate[S, P], Q],
         *,
         args: Sequence[Any],
+        reject_condition: QueryRejectCondition | None = None,
         rpc_timeout: timedelta | None = None,
     ) -> Q: ...
 
@@ -198,6 +208,7 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         *,
         args: Sequence[Any] = (),
         result_type: Any = Any,
+        reject_condition: QueryRejectCondition | None = None,
         rpc_timeout: timedelta | None = None,
     ) -> Any: ...
 
@@ -208,12 +219,14 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
         *,
         args: Sequence[Any] = (),
         result_type: Any = Any,
+        reject_condition: QueryRejectCondition | None = None,
         rpc_timeout: timedelta | None = None,
     ) -> Any:
         """What the query returns, of a state with every write that was acknowledged before.
 
         Raises WorkflowQueryFailedError when its code raised, RPCError FAILED_PRECONDITION when no
-        worker polls the workflow's queue.
+        worker polls the workflow's queue, and with a `reject_condition` WorkflowQueryRejectedError when
+        the run is not open, or has closed in another way than by completing.
         """
         core = self._core
         if isinstance(query, str):
@@ -222,6 +235,7 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
             definition = query_definition(query)
             name, result_type = definition.name, definition.signature.result
         values = arguments(arg, args)
+        reject_condition = reject_condition or core.query_reject_condition
         if core.outbound is not None:
             asked = QueryWorkflowInput(
                 id=self._id,
@@ -231,10 +245,11 @@ class WorkflowHandle(HandleUpdates[S], HandleOperations, Generic[S, R]):
                 headers=NO_HEADER,
                 ret_type=result_type,
                 rpc_timeout=rpc_timeout,
+                reject_condition=reject_condition,
             )
             return await core.outbound.query_workflow(asked)
         return await requests.query(
-            core, self._target, name, values, result_type, None, rpc_timeout
+            core, self._target, name, values, result_type, None, rpc_timeout, reject_condition
         )
 
     async def cancel(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:

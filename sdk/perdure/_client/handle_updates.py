@@ -22,11 +22,12 @@ P = ParamSpec("P")
 
 
 class HandleUpdates(Generic[S]):
-    """The part of `WorkflowHandle` that is about updates."""
+    """The part of `WorkflowHandle` that is about updates. They reach the chain that `cancel` does."""
 
     _core: ClientCore
     _id: str
     _run_id: str | None
+    _chain: str | None
     _target: Target
 
     @overload
@@ -95,6 +96,7 @@ class HandleUpdates(Generic[S]):
             id=id,
             result_type=result_type,
             rpc_timeout=rpc_timeout,
+            chain=self._chain,
         )
         return await handle.result(rpc_timeout=rpc_timeout)
 
@@ -166,6 +168,7 @@ class HandleUpdates(Generic[S]):
             id=id,
             result_type=result_type,
             rpc_timeout=rpc_timeout,
+            chain=self._chain,
         )
 
     def get_update_handle(

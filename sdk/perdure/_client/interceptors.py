@@ -21,6 +21,7 @@ from perdure._wire.workflow_info import (
 )
 from perdure.common import (
     Priority,
+    QueryRejectCondition,
     RetryPolicy,
     SearchAttributePair,
     TypedSearchAttributes,
@@ -114,6 +115,7 @@ class QueryWorkflowInput:
     headers: Mapping[str, Payload]
     ret_type: Any
     rpc_timeout: timedelta | None
+    reject_condition: QueryRejectCondition | None = None
 
 
 @dataclass(kw_only=True)
@@ -202,6 +204,7 @@ class StartWorkflowUpdateInput:
     headers: Mapping[str, Payload]
     ret_type: Any
     rpc_timeout: timedelta | None
+    first_execution_run_id: str | None = None
 
 
 @dataclass(kw_only=True)

@@ -25,12 +25,15 @@ class Operator(ActivityOperations, BatchOperations, AuditOperations, VersionOper
         *,
         description: str = "",
         retention: timedelta | None = None,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> NamespaceInfo:
-        """Closed runs are kept for `retention`: 7 days unless given, at least an hour."""
+        """Closed runs are kept for `retention`: 7 days unless given, at least an hour. `reason` stands in
+        the audit log.
+        """
         return await self._core.unary(
             lambda timeout_s: self._service.create_namespace(
-                name, description, retention, self._core.identity, timeout_s
+                name, description, retention, self._core.identity, reason, timeout_s
             ),
             rpc_timeout,
         )
@@ -51,12 +54,19 @@ class Operator(ActivityOperations, BatchOperations, AuditOperations, VersionOper
         conflict_token: int,
         description: str | None = None,
         retention: timedelta | None = None,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> NamespaceInfo:
         """Changes what is given. ABORTED when another update came since it was described."""
         return await self._core.unary(
             lambda timeout_s: self._service.update_namespace(
-                name, description, retention, conflict_token, self._core.identity, timeout_s
+                name,
+                description,
+                retention,
+                conflict_token,
+                self._core.identity,
+                reason,
+                timeout_s,
             ),
             rpc_timeout,
         )

@@ -52,6 +52,7 @@ class RootOutbound(OutboundInterceptor):
             input.id,
             result_run_id=started.run_id,
             first_execution_run_id=started.run_id,
+            chain=started.run_id if started.started else None,
             result_type=input.ret_type,
         )
 
@@ -70,6 +71,7 @@ class RootOutbound(OutboundInterceptor):
             input.ret_type,
             input.headers,
             input.rpc_timeout,
+            input.reject_condition,
         )
 
     async def cancel_workflow(self, input: interceptors.CancelWorkflowInput) -> None:

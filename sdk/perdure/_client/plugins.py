@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from perdure._client.interceptors import Interceptor
 from perdure._wire.connection import Connection
+from perdure.common import QueryRejectCondition
 from perdure.converter import DataConverter
 
 ServiceClient = Connection
@@ -15,13 +16,15 @@ ServiceClient = Connection
 
 
 class ClientConfig(TypedDict):
-    """What a client is made of: the arguments of `Client.connect` that have to do with it."""
+    """What a client is made of: the arguments of `Client`."""
 
+    service_client: ServiceClient
     namespace: str
     identity: str | None
     data_converter: DataConverter
     interceptors: Sequence[Interceptor]
     plugins: Sequence[Plugin]
+    default_workflow_query_reject_condition: QueryRejectCondition | None
 
 
 @dataclass

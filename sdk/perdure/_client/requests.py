@@ -22,7 +22,7 @@ from perdure._wire.workflow_info import (
     WorkflowExecutionDescription,
     WorkflowFilter,
 )
-from perdure.common import WorkflowStatus
+from perdure.common import QueryRejectCondition, WorkflowStatus
 from perdure.converter import Payload, PayloadConverter
 from perdure.errors import (
     FailureError,
@@ -32,12 +32,15 @@ from perdure.errors import (
     WorkflowContinuedAsNewError,
     WorkflowFailureError,
     WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
 )
 
 Header = Mapping[str, Payload] | None
 
 # The engine's word for a query whose code raised.
 _QUERY_FAILED = "QUERY_FAILED"
+_QUERY_REJECTED = "QUERY_REJECTED"
+_STATUSES = {int(status): status for status in WorkflowStatus}
 # How long one wait for new events of a history stays parked; the contract's maximum is 60 s.
 _HISTORY_WAIT_MS = 50_000
 
@@ -97,13 +100,18 @@ async def query(
     result_type: Any,
     header: Header,
     rpc_timeout: timedelta | None,
+    reject_condition: QueryRejectCondition | None = None,
 ) -> Any:
-    call = calls.query_workflow(target, name, core.converter.to_payloads(args), header)
+    values = core.converter.to_payloads(args)
+    call = calls.query_workflow(target, name, values, header, reject_condition)
     try:
         answer = await core.query(call, rpc_timeout)
     except RPCError as error:
         if error.reason == _QUERY_FAILED:
             raise WorkflowQueryFailedError(error.message) from None
+        if isinstance(error, EngineError) and error.reason == _QUERY_REJECTED:
+            status = _STATUSES.get(int(error.facts.get("status", 0)))
+            raise WorkflowQueryRejectedError(status) from None
         raise
     return _only_value(answer, result_type, core.converter)
 

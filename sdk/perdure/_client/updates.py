@@ -117,23 +117,13 @@ async def start_update(
     id: str | None,
     result_type: Any,
     rpc_timeout: timedelta | None,
+    chain: str | None = None,
 ) -> WorkflowUpdateHandle[Any]:
     """Returns when the stage is reached, or raises."""
     name, result_type = name_and_result(update, result_type)
-    if core.outbound is not None:
-        given = StartWorkflowUpdateInput(
-            id=target.workflow_id,
-            run_id=target.run_id or None,
-            update_id=id,
-            update=name,
-            args=arguments(arg, args),
-            wait_for_stage=wait_for_stage,
-            headers=NO_HEADER,
-            ret_type=result_type,
-            rpc_timeout=rpc_timeout,
-        )
-        return await core.outbound.start_workflow_update(given)
-    asked = UpdateWithStartUpdateWorkflowInput(
+    asked = StartWorkflowUpdateInput(
+        id=target.workflow_id,
+        run_id=target.run_id or None,
         update_id=id,
         update=name,
         args=arguments(arg, args),
@@ -141,7 +131,10 @@ async def start_update(
         headers=NO_HEADER,
         ret_type=result_type,
         rpc_timeout=rpc_timeout,
+        first_execution_run_id=chain,
     )
+    if core.outbound is not None:
+        return await core.outbound.start_workflow_update(asked)
     return await send_update(core, target, asked)
 
 
@@ -154,11 +147,13 @@ async def send_update(
     wait_for_stage, rpc_timeout = asked.wait_for_stage, asked.rpc_timeout
     if wait_for_stage is WorkflowUpdateStage.ADMITTED:
         raise ValueError("wait for ACCEPTED or COMPLETED: an admitted update may yet be refused")
+    chain = asked.first_execution_run_id if isinstance(asked, StartWorkflowUpdateInput) else None
     request = UpdateRequest(
         asked.update_id or core.surroundings.new_uuid(),
         asked.update,
         core.converter.to_payloads(asked.args),
         asked.headers,
+        chain or "",
     )
 
     async def send(wait_ms: int, timeout_s: float) -> UpdateAnswer:

@@ -17,7 +17,8 @@ from perdure._wire.version_service import (
 class VersionOperations:
     """A part of `Operator`. A change counts on every node within two seconds.
 
-    `conflict_token`, as it was described, makes a change ABORTED when another came since.
+    `conflict_token`, as it was described, makes a change ABORTED when another came since. `reason`
+    stands in the audit log, with the identity of the client.
     """
 
     _core: ClientCore
@@ -61,6 +62,7 @@ class VersionOperations:
         conflict_token: int = 0,
         ignore_missing_task_queues: bool = False,
         allow_no_pollers: bool = False,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> WorkerDeployment:
         """New runs and those of AUTO_UPGRADE go to this build of the deployment from now on; None:
@@ -77,6 +79,7 @@ class VersionOperations:
                 timeout_s,
                 conflict_token=conflict_token,
                 identity=self._core.identity,
+                reason=reason,
                 ignore_missing_task_queues=ignore_missing_task_queues,
                 allow_no_pollers=allow_no_pollers,
             ),
@@ -92,6 +95,7 @@ class VersionOperations:
         conflict_token: int = 0,
         ignore_missing_task_queues: bool = False,
         allow_no_pollers: bool = False,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> WorkerDeployment:
         """This share of them goes to this build, chosen by run id; None: the ramp ends."""
@@ -104,6 +108,7 @@ class VersionOperations:
                 percentage=percentage,
                 conflict_token=conflict_token,
                 identity=self._core.identity,
+                reason=reason,
                 ignore_missing_task_queues=ignore_missing_task_queues,
                 allow_no_pollers=allow_no_pollers,
             ),
@@ -116,6 +121,7 @@ class VersionOperations:
         *,
         grace: timedelta | None = None,
         conflict_token: int = 0,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> WorkerVersion:
         """Its workers get no more tasks, and their polls are refused.
@@ -131,6 +137,7 @@ class VersionOperations:
                 conflict_token,
                 self._core.identity,
                 timeout_s,
+                reason=reason,
             ),
             rpc_timeout,
         )
@@ -141,6 +148,7 @@ class VersionOperations:
         override: VersioningOverride | None,
         *,
         run_id: str | None = None,
+        reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> None:
         """Pins an open run to a version, has it upgrade, or (None) leaves it to its code again.
@@ -160,6 +168,7 @@ class VersionOperations:
                 core.identity,
                 request_id,
                 timeout_s,
+                reason=reason,
             ),
             rpc_timeout,
         )

@@ -9,6 +9,7 @@ from perdure._definitions.activities import (
     VERSIONED_NAMES,
     ActivityDefinition,
     activity_definition,
+    is_activity,
 )
 from perdure._definitions.entities import (
     EntityDefinition,
@@ -46,9 +47,11 @@ from perdure._definitions.updates import (
     update_handler,
 )
 from perdure._definitions.workflows import (
+    DynamicWorkflowConfig,
     WorkflowDefinition,
     define_workflow,
     is_workflow,
+    mark_dynamic_config,
     mark_init,
     mark_run,
     startable_workflow,
@@ -61,6 +64,7 @@ __all__ = [
     "ActivityDefinition",
     "ActivityRegistry",
     "Done",
+    "DynamicWorkflowConfig",
     "EntityDefinition",
     "EntityMethod",
     "EntityState",
@@ -88,7 +92,9 @@ __all__ = [
     "handler_definition",
     "head_of",
     "head_to_payload",
+    "is_activity",
     "is_workflow",
+    "mark_dynamic_config",
     "mark_entity_handler",
     "mark_entity_reader",
     "mark_init",

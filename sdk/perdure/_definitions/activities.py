@@ -91,6 +91,11 @@ class ActivityDefinition:
         return definition
 
 
+def is_activity(target: Any) -> bool:
+    """A function, a bound method or an object with `@activity.defn` behind it."""
+    return isinstance(getattr(target, _ACTIVITY, None), ActivityDefinition)
+
+
 def activity_definition(function: Function) -> ActivityDefinition:
     """For workers: of a function, bound method or object that can be called as it is."""
     attached = ActivityDefinition.attached_to(function)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -25,8 +25,19 @@ from perdure.converter import PayloadConverter
 _WORKFLOW = "__perdure_workflow__"
 _RUN = "__perdure_workflow_run__"
 _INIT = "__perdure_workflow_init__"
+_DYNAMIC_CONFIG = "__perdure_dynamic_config__"
 
 _Decorated = TypeVar("_Decorated", bound=Function)
+
+
+@dataclass(frozen=True)
+class DynamicWorkflowConfig:
+    """What `@workflow.dynamic_config` returns."""
+
+    failure_exception_types: Sequence[type[BaseException]] | None = None
+    """Instead of those of `defn`, besides those of the worker. None: those of `defn`."""
+    versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED
+    """Instead of that of `defn`, unless it is UNSPECIFIED."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,7 @@ class WorkflowDefinition:
     dynamic: bool = False
     versioning_behavior: VersioningBehavior = VersioningBehavior.UNSPECIFIED
     guarded: bool = True
+    dynamic_config: Callable[[Any], DynamicWorkflowConfig] | None = None
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         """Raises PayloadDecodeError."""
@@ -89,6 +101,15 @@ def mark_init(function: _Decorated) -> _Decorated:
     return function
 
 
+def mark_dynamic_config(function: _Decorated) -> _Decorated:
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(f"@workflow.dynamic_config: {qualname(function)} must be a plain method")
+    if len(inspect.signature(function).parameters) != 1:
+        raise TypeError(f"@workflow.dynamic_config: {qualname(function)} takes only self")
+    setattr(function, _DYNAMIC_CONFIG, True)
+    return function
+
+
 def define_workflow(
     cls: type,
     name: str | None,
@@ -112,6 +133,13 @@ def define_workflow(
         raise TypeError(f"{cls.__qualname__}: a dynamic workflow has no name")
     if dynamic and not signature.takes(1):
         raise TypeError(f"{cls.__qualname__}: a dynamic workflow takes one Sequence[RawValue]")
+    configs = [member for _, member in members(cls) if hasattr(member, _DYNAMIC_CONFIG)]
+    if configs and not dynamic:
+        raise TypeError(
+            f"{cls.__qualname__}: @workflow.dynamic_config is of dynamic workflows only"
+        )
+    if len(configs) > 1:
+        raise TypeError(f"{cls.__qualname__} has more than one @workflow.dynamic_config")
     definition = WorkflowDefinition(
         name=checked_name(name or cls.__name__),
         cls=cls,
@@ -125,6 +153,7 @@ def define_workflow(
         dynamic=dynamic,
         versioning_behavior=VersioningBehavior(versioning_behavior),
         guarded=guarded,
+        dynamic_config=configs[0] if configs else None,
     )
     set_workflow_definition(cls, definition)
     setattr(run, _WORKFLOW, definition)

@@ -118,6 +118,7 @@ class ContinueAsNewInput:
     retry_policy: RetryPolicy | None
     memo: Mapping[str, Any] | None
     headers: Mapping[str, Payload]
+    search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None
 
 
 @dataclass(kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 from perdure._failures import failure_to_exception
 from perdure._replay.activity_versions import remember_version
 from perdure._replay.applying_others import OTHERS_HAPPENED, OTHERS_RECORDED
+from perdure._replay.cancelled import end_cancelled
 from perdure._replay.machines.activity import ActivityMachine, ActivityMove
 from perdure._replay.machines.completion import CompletionMove, CompletionState
 from perdure._replay.machines.timer import TimerMachine, TimerMove
@@ -83,7 +84,7 @@ def _activity_failed(run: WorkflowRun, event: ActivityTaskFailed) -> None:
 def _activity_canceled(run: WorkflowRun, event: ActivityTaskCanceled) -> None:
     machine = _resolve(run, event.scheduled_event_id)
     if not machine.handle.done():
-        run.end_cancelled(machine, run.converter.from_payloads(event.details))
+        end_cancelled(machine, run.converter.from_payloads(event.details))
 
 
 def _resolve(run: WorkflowRun, scheduled_event_id: int) -> ActivityMachine:

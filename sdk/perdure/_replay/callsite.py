@@ -55,7 +55,8 @@ def call_site(boundary: CodeType) -> CallSite | None:
     frame: FrameType | None = frame_above(1)
     while frame is not None:
         code = frame.f_code
-        if is_users(code.co_filename):
+        # Ten frames a command are ours, and known: they are not worth a call each.
+        if not _is_foreign.get(code.co_filename, False) and is_users(code.co_filename):
             return CallSite(code, frame.f_lasti)
         if code is boundary:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -17,6 +17,7 @@ from typing import (
 )
 
 from perdure._replay.callsite import frame_above
+from perdure._replay.cancelled import raised_instead
 
 if TYPE_CHECKING:
     from perdure._replay.loop import DeterministicLoop
@@ -50,7 +51,7 @@ class RequestFuture(asyncio.Future[_R]):
         if self.done():
             return False
         loop = cast("DeterministicLoop", self.get_loop())
-        with loop.cancelling(frame_above(1).f_code.co_filename):
+        with loop.cancelling(frame_above(1)):
             return self._machine.request_cancel(by_asyncio=bool(loop.asyncio_cancels))
 
     def give_up(self) -> None:
@@ -67,8 +68,9 @@ class ChildWorkflowHandle(RequestFuture[_R], Generic[_S, _R]):
     """A child workflow that was started: await it for its result, as often as you like.
 
     Awaiting raises ChildWorkflowError when the child did not succeed. `cancel` asks it to stop, as its cancellation
-    type says: the handle then ends as ChildWorkflowError with a CancelledError as its cause. Hashes by order, like
-    tasks.
+    type says: the handle then ends as ChildWorkflowError with a CancelledError as its cause. So it does when the run,
+    or the task that awaits it, is cancelled meanwhile, but for what asyncio itself begins: see ActivityHandle. Hashes
+    by order, like tasks.
     """
 
     __slots__ = ("_order",)
@@ -78,6 +80,17 @@ class ChildWorkflowHandle(RequestFuture[_R], Generic[_S, _R]):
     def __init__(self, loop: DeterministicLoop, machine: ChildMachine, order: int) -> None:
         super().__init__(loop, machine)
         self._order = order
+
+    def __await__(self) -> Generator[Any, None, _R]:
+        try:
+            return (yield from super().__await__())
+        except asyncio.CancelledError:
+            error = raised_instead(self, self._machine)
+            if error is None:
+                raise
+        raise error
+
+    __iter__ = __await__  # as ActivityHandle's
 
     @property
     def id(self) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from perdure._failure_info import CanceledInfo, ChildWorkflowInfo, FailureInfo
 from perdure._failures import failure_to_exception
 from perdure._payload import Payload
+from perdure._replay.cancelled import raised_instead
 from perdure._replay.child_handle import ChildWorkflowHandle, RequestFuture
 from perdure._replay.external import External, Sender
 from perdure._replay.external_messages import (
     StartChildWorkflow,
 )
 from perdure._replay.machines.child import (
+    GO_ON_AT_ONCE,
     NOT_YET_ASKED,
     ChildMachine,
     ChildMove,
@@ -21,10 +24,6 @@ from perdure._replay.machines.child import (
     ChildWorkflowCancellationType,
 )
 from perdure.errors import RetryState
-
-_GO_ON_AT_ONCE = frozenset(
-    {ChildWorkflowCancellationType.ABANDON, ChildWorkflowCancellationType.TRY_CANCEL}
-)
 
 
 class Parent(Sender, Protocol):
@@ -59,6 +58,24 @@ class Children:
         machine.entry = run.ledger.add(command, machine)
         return machine
 
+    async def wait_started(self, machine: ChildMachine) -> None:
+        """Raises what starting it came to, unless it has started.
+
+        A child that has started in the moment in which the wait is cancelled is cancelled instead:
+        nobody else could.
+        """
+        try:
+            await machine.started
+            return
+        except asyncio.CancelledError:
+            is_told = self._run.loop.is_told()
+            error = raised_instead(machine.started, machine)
+            is_asked = machine.handle.cancel()
+            if error is None and not (is_asked and is_told):
+                raise
+        if error is not None:
+            raise error
+
     def signal(self, machine: ChildMachine, signal: Any, args: Sequence[Any]) -> Awaitable[None]:
         return external_of(self._run).signal(machine.workflow_id, "", signal, args, child_only=True)
 
@@ -83,7 +100,7 @@ class Children:
         else:
             machine.move(ChildMove.CANCEL)
             external_of(run).cancel_child(machine)
-        if machine.cancellation in _GO_ON_AT_ONCE:
+        if machine.cancellation in GO_ON_AT_ONCE:
             self.end_cancelled(machine)
 
     def end_cancelled(self, machine: ChildMachine, details: list[Payload] | None = None) -> None:
@@ -96,8 +113,13 @@ class Children:
         if machine.by_asyncio:
             waiting.give_up()
             return
+        waiting.fail(self.cancelled_error(machine, details))
+
+    def cancelled_error(
+        self, machine: ChildMachine, details: list[Payload] | None = None
+    ) -> BaseException:
         cause = FailureInfo(message="Cancelled", info=CanceledInfo(details=details or []))
-        waiting.fail(self.error(machine, "cancelled", cause, RetryState.NON_RETRYABLE_FAILURE))
+        return self.error(machine, "cancelled", cause, RetryState.NON_RETRYABLE_FAILURE)
 
     def error(
         self,

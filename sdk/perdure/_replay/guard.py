@@ -47,6 +47,7 @@ _GUARDED: tuple[tuple[str, str, str], ...] = (
         _RANDOM,
     ),
     ("uuid", "uuid1 uuid4", "use workflow.uuid4()"),
+    ("uuid", "uuid6 uuid7 uuid8", "use workflow.uuid7()"),  # of Python 3.14
     ("os", "urandom", _ENTROPY),
     ("secrets", "choice randbelow randbits token_bytes token_hex token_urlsafe", _ENTROPY),
     ("builtins", "open", _OUTSIDE),

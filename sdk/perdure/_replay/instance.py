@@ -52,7 +52,6 @@ class WorkflowInstance:
 
     __slots__ = (
         "_accepted",
-        "_behavior",
         "_broken",
         "_evicted",
         "_last_event_id",
@@ -81,13 +80,16 @@ class WorkflowInstance:
         """`newest_activities`: by name, those of whose versions the newest is not the first.
         `version`: the worker's deployment and build."""
         self._run = WorkflowRun(
-            definition, data_converter.payload_converter, namespace, failure_exception_types
+            definition,
+            data_converter.payload_converter,
+            namespace,
+            failure_exception_types,
+            versioning_behavior,
         )
         self._run.loop.guarded = guarded and definition.guarded
         self._run.newest_activities = newest_activities
         self._run.interception = interception
         self._version = version
-        self._behavior = versioning_behavior
         self._unseen: list[Event] = []  # what happened, and the code has not been told
         self._started: WorkflowTaskStarted | None = None  # neither completed nor failed
         self._task: Task | None = None  # whose events are being taken
@@ -239,7 +241,7 @@ class WorkflowInstance:
                 query_results=results,
                 wake_rules=rules,
                 local=local,
-                versioning_behavior=self._behavior,
+                versioning_behavior=run.versioning_behavior,
             )
         afterwards, run.afterwards = run.afterwards, None
         return TaskSuccess(
@@ -247,7 +249,7 @@ class WorkflowInstance:
             query_results=results,
             wake_rules=rules,
             local=local,
-            versioning_behavior=self._behavior,
+            versioning_behavior=run.versioning_behavior,
             afterwards=afterwards,
         )
 
@@ -269,7 +271,7 @@ class WorkflowInstance:
         elif isinstance(event, WorkflowTaskFailedOrTimedOut):
             self._started = None
             if event.new_run_id:
-                self._run.begin_anew(event.new_run_id)
+                self._run.randomness.begin_anew(event.new_run_id)
 
     def _complete(self, event: WorkflowTaskCompleted) -> None:
         if self._started is None:
@@ -354,7 +356,7 @@ class WorkflowInstance:
             return TaskSuccess(
                 commands=[FailWorkflow(failure=failure)],
                 query_results=refused,
-                versioning_behavior=self._behavior,
+                versioning_behavior=run.versioning_behavior,
             )
         cause = defect_cause(error) or WORKER_FAILURE
         return TaskFailure(cause=cause, failure=failure, query_results=refused)

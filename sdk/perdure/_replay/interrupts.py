@@ -6,6 +6,7 @@ The first two are how a worker takes control back; the third is how the code its
 from __future__ import annotations
 
 from perdure._replay.messages import ContinueAsNew
+from perdure.common import TypedSearchAttributes
 
 
 class WorkflowEvicted(BaseException):
@@ -19,6 +20,9 @@ class DeadlockDetected(BaseException):
 class ContinueAsNewError(BaseException):
     """Raised by `workflow.continue_as_new`, and by nothing else: let it leave the workflow."""
 
-    def __init__(self, command: ContinueAsNew) -> None:
+    def __init__(
+        self, command: ContinueAsNew, search_attributes: TypedSearchAttributes | None = None
+    ) -> None:
         super().__init__("continue as new")
         self.command = command
+        self.search_attributes = search_attributes  # of the next run; None: as they are

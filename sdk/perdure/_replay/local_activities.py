@@ -14,6 +14,7 @@ from perdure._failure_info import CanceledInfo, FailureInfo
 from perdure._failures import failure_to_exception
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import call_site
+from perdure._replay.cancelled import end_cancelled
 from perdure._replay.ledger import Ledger
 from perdure._replay.loop import BOUNDARY, DeterministicLoop
 from perdure._replay.machines.activity import ActivityCancellationType
@@ -26,7 +27,7 @@ from perdure._replay.machines.local_activity import (
 from perdure._replay.markers import local_marker
 from perdure._replay.messages import LocalActivityOutcome, LocalActivityTask, LocalWork
 from perdure.converter import PayloadConverter
-from perdure.errors import ActivityError, CancelledError, RetryState
+from perdure.errors import ActivityError
 
 
 class Runner(Protocol):
@@ -93,7 +94,7 @@ class LocalActivities:
             machine.timer.cancel()
         elif state is LocalActivityState.RUNNING and _is_told(machine):
             self._cancels.append(machine.task.activity_id)
-        _end_cancelled(machine, [])
+        end_cancelled(machine)
 
     # --- the worker's side ------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class LocalActivities:
                 value = converter.from_payload(outcome.result[0], machine.result_hint)
             machine.handle.set_result(value)
         elif isinstance(failure.info, CanceledInfo):
-            _end_cancelled(machine, converter.from_payloads(failure.info.details))
+            end_cancelled(machine, converter.from_payloads(failure.info.details))
         else:
             machine.handle.set_exception(_error_of(machine, failure, outcome, converter))
 
@@ -171,37 +172,20 @@ def _is_told(machine: LocalActivityMachine) -> bool:
     return machine.cancellation is not ActivityCancellationType.ABANDON
 
 
-def _end_cancelled(machine: LocalActivityMachine, details: list[Any]) -> None:
-    if machine.by_asyncio:
-        machine.handle.give_up()
-        return
-    error = _activity_error(machine, "Activity cancelled", RetryState.CANCEL_REQUESTED)
-    error.__cause__ = CancelledError("Cancelled", *details)
-    machine.handle.set_exception(error)
-    # Who cancels knows how it ends: nobody need look.
-    machine.handle._log_traceback = False
-
-
 def _error_of(
     machine: LocalActivityMachine,
     failure: FailureInfo,
     outcome: LocalActivityOutcome,
     converter: PayloadConverter,
 ) -> ActivityError:
-    error = _activity_error(machine, "Activity task failed", outcome.retry_state)
-    error.__cause__ = failure_to_exception(failure, converter)
-    return error
-
-
-def _activity_error(
-    machine: LocalActivityMachine, message: str, retry_state: RetryState | None
-) -> ActivityError:
-    return ActivityError(
-        message,
+    error = ActivityError(
+        "Activity task failed",
         scheduled_event_id=0,
         started_event_id=0,
         identity="",
-        activity_type=machine.task.activity_type,
-        activity_id=machine.task.activity_id,
-        retry_state=retry_state,
+        activity_type=machine.activity_type,
+        activity_id=machine.activity_id,
+        retry_state=outcome.retry_state,
     )
+    error.__cause__ = failure_to_exception(failure, converter)
+    return error

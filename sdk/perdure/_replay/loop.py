@@ -15,6 +15,7 @@ import gc
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, copy_context
+from types import FrameType
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from perdure._replay.callsite import call_site, frame_above
@@ -101,8 +102,12 @@ class WorkflowTask(asyncio.Task[_T]):
 
     def cancel(self, msg: Any | None = None) -> bool:
         loop = cast(DeterministicLoop, self.get_loop())
-        with loop.cancelling(frame_above(1).f_code.co_filename):
-            return super().cancel(msg)
+        with loop.cancelling(frame_above(1)):
+            waits_for = cast("asyncio.Future[Any] | None", self._fut_waiter)  # type: ignore[attr-defined]
+            is_cancelled = super().cancel(msg)
+            if is_cancelled and not loop.asyncio_cancels:
+                loop.tell(self, waits_for)
+            return is_cancelled
 
 
 class DeterministicLoop(asyncio.AbstractEventLoop):
@@ -115,6 +120,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         # asyncio holds tasks weakly only; by order, so that eviction goes in order too.
         self._tasks: dict[int, WorkflowTask[Any]] = {}
         self._tasks_made = 0
+        self._being_told: set[WorkflowTask[Any]] = set()
 
     # --- turning ----------------------------------------------------------------------------------
 
@@ -172,12 +178,28 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
 
     def forget_tasks(self) -> None:
         self._tasks = {}
+        self._being_told.clear()
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(hash(task), None)
 
-    def cancelling(self, caller: str) -> _Cancelling:
+    def cancelling(self, caller: FrameType) -> _Cancelling:
         return _Cancelling(self, caller)
+
+    def tell(self, task: WorkflowTask[Any], waits_for: asyncio.Future[Any] | None) -> None:
+        """Not asyncio has cancelled the task: it is being told until its next step is over."""
+        self._being_told.add(task)
+        if waits_for is None:
+            self.call_soon(self._being_told.discard, task)  # behind its step, which is ready
+        else:
+            # Behind what wakes the task: it has been waiting for longer.
+            waits_for.add_done_callback(lambda _: self._being_told.discard(task))
+
+    def is_told(self, task: asyncio.Task[Any] | None = None) -> bool:
+        """Is the task, or else the one that runs, being told of a cancellation that is not asyncio's?"""
+        if not self._being_told:
+            return False
+        return (task or asyncio.current_task(self)) in self._being_told
 
     def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
         # Called when the last reference goes; after an eviction there is nobody left to care.
@@ -287,30 +309,48 @@ BOUNDARY = DeterministicLoop.run_until_idle.__code__
 
 
 class _Cancelling:
-    """Notes who began a cancellation, for the activities at the end of the chain.
+    """Notes who began a cancellation, for the activities and children at the end of the chain.
 
-    What asyncio's own constructs cancel (timeouts, task groups) must look like asyncio's
-    CancelledError, or they take it for an error of the code's. What the workflow's code or its
-    client cancels ends as ActivityError with a cause, as users of this field know it.
+    What asyncio's own constructs begin to cancel (a timeout that is over, a task group one of whose
+    tasks has failed) must look like asyncio's CancelledError, or they take it for an error of the
+    code's. What the workflow's code or its client cancels ends as ActivityError with a cause, as
+    users of this field know it, also where asyncio only hands it on: a task group and `wait_for`
+    cancel what they hold when they are cancelled themselves, in the step in which they are told.
+    Always in that step, so `is_told` need not look further.
     """
 
     __slots__ = ("_began", "_caller", "_loop")
 
-    def __init__(self, loop: DeterministicLoop, caller: str) -> None:
+    def __init__(self, loop: DeterministicLoop, caller: FrameType) -> None:
         self._loop = loop
         self._caller = caller
 
     def __enter__(self) -> None:
-        self._began = self._loop.asyncio_cancels is None
+        loop, caller = self._loop, self._caller
+        self._began = loop.asyncio_cancels is None
         if self._began:
-            self._loop.asyncio_cancels = self._caller.startswith(_ASYNCIO)
+            is_asyncio = caller.f_code.co_filename.startswith(_ASYNCIO)
+            loop.asyncio_cancels = is_asyncio and not loop.is_told(_on_behalf_of(caller))
 
     def __exit__(self, *_: object) -> None:
         if self._began:
             self._loop.asyncio_cancels = None
 
 
+def _on_behalf_of(caller: FrameType) -> asyncio.Task[Any] | None:
+    """The task for which asyncio cancels others; None: the one that runs, if any.
+
+    A task group may cancel from a callback, when one of its tasks has ended with an error: that of
+    the cancellation, if the task that the group is part of is being told of it.
+    """
+    if caller.f_code is not _ABORT:
+        return None
+    task: asyncio.Task[Any] | None = caller.f_locals["self"]._parent_task
+    return task
+
+
 _ASYNCIO = asyncio.__path__[0]
+_ABORT: Any = getattr(getattr(asyncio.TaskGroup, "_abort", None), "__code__", None)
 _WAKE_SLEEPER: Any = getattr(asyncio.futures, "_set_result_unless_cancelled", None)
 
 # One name a line would be a page: what a real loop does beyond timers and tasks.

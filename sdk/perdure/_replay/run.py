@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random  # noqa: TID251 - seeded by the run id
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from typing import Any, cast
 
 from perdure._definitions import (
     NO_VERSIONS,
+    DynamicWorkflowConfig,
     HandlerDefinition,
     WorkflowDefinition,
     find_handler,
@@ -29,6 +29,7 @@ from perdure._interceptors.workflow import (
 )
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import waiting_at
+from perdure._replay.cancelled import end_cancelled
 from perdure._replay.children import Children
 from perdure._replay.conditions import Conditions
 from perdure._replay.eviction import close_task
@@ -60,18 +61,13 @@ from perdure._replay.messages import (
     UpsertSearchAttributes,
     WorkflowExecutionStarted,
 )
+from perdure._replay.randomness import Randomness
 from perdure._replay.signals import Signals
 from perdure._replay.updates import Updates
 from perdure._replay.verdict import defect_cause, raised_at
 from perdure.common import SearchAttributeUpdate, TypedSearchAttributes
 from perdure.converter import Payload, PayloadConverter
-from perdure.errors import (
-    ActivityError,
-    CancelledError,
-    ReadOnlyContextError,
-    RetryState,
-    is_cancelled_exception,
-)
+from perdure.errors import ReadOnlyContextError, is_cancelled_exception
 
 logger = logging.getLogger(__name__)
 
@@ -92,8 +88,6 @@ class WorkflowRun:
         "_barred",
         "_context",
         "_main_args",
-        "_random",
-        "_reset_run_id",
         "_timers_made",
         "activities",
         "activity_versions",
@@ -127,6 +121,7 @@ class WorkflowRun:
         "now_us",
         "outbound",
         "patches",
+        "randomness",
         "replaying",
         "search_attributes",
         "signals",
@@ -137,6 +132,7 @@ class WorkflowRun:
         "upcoming",
         "updates",
         "version",
+        "versioning_behavior",
         "workflow",
     )
 
@@ -146,7 +142,9 @@ class WorkflowRun:
         converter: PayloadConverter,
         namespace: str,
         failure_types: tuple[type[BaseException], ...] = (),
+        versioning_behavior: int = 0,
     ) -> None:
+        self.versioning_behavior = versioning_behavior
         self.definition = definition
         self.failure_types = definition.failure_exception_types + failure_types
         self.converter = converter
@@ -186,8 +184,7 @@ class WorkflowRun:
         self.afterwards: list[Callable[[], None]] | None = None
         # A fresh context: what the worker happens to have in its own must not reach the code.
         self._context = Context()
-        self._random: random.Random | None = None
-        self._reset_run_id = ""  # of the last reset in its history
+        self.randomness = Randomness()
         self._main_args: Any = None  # from the start to the first step
         self._activities_made = 0
         self._timers_made = 0
@@ -257,29 +254,12 @@ class WorkflowRun:
             self.afterwards = []
         self.afterwards.append(what)
 
-    def random(self) -> random.Random:
-        self.check_may_act()
-        if self._random is None:
-            self._random = random.Random(self._seed)
-        return self._random
-
-    @property
-    def _seed(self) -> str:
-        assert self.started is not None
-        return self._reset_run_id or self.started.original_run_id or self.started.run_id
-
-    def begin_anew(self, run_id: str) -> None:
-        """After a reset: what was random up to here is the first run's and must be so again, what
-        comes is this run's own (a key that it makes must not be one that the other has used)."""
-        self._reset_run_id = run_id
-        if self._random is not None:
-            self._random.seed(run_id)
-
     # --- the run itself ---------------------------------------------------------------------------
 
     def begin(self, event: WorkflowExecutionStarted) -> None:
         self.started = event
         self.search_attributes = event.search_attributes
+        self.randomness.begin(event.original_run_id or event.run_id)
         definition = self.definition
         self._main_args = args = definition.decode(event.input, self.converter)
         if self.interception is not None:
@@ -287,8 +267,16 @@ class WorkflowRun:
         try:
             init_args = args if definition.init_takes_input else ()
             self.workflow = self._context.run(definition.cls, *init_args)
+            if definition.dynamic_config is not None:
+                self._configure(self._context.run(definition.dynamic_config, self.workflow))
         except Exception as error:
             self.end_with(error)
+
+    def _configure(self, config: DynamicWorkflowConfig) -> None:
+        if config.failure_exception_types is not None:
+            of_worker = self.failure_types[len(self.definition.failure_exception_types) :]
+            self.failure_types = (*config.failure_exception_types, *of_worker)
+        self.versioning_behavior = int(config.versioning_behavior) or self.versioning_behavior
 
     def start_main(self) -> None:
         """Once, after the handlers of what came with the start have begun: the code may look at what
@@ -333,6 +321,10 @@ class WorkflowRun:
         if self._barred is _EVICTED or self.completion.state is not CompletionState.OPEN:
             return
         if isinstance(error, ContinueAsNewError):
+            if error.search_attributes is not None:
+                self.upsert_search_attributes(
+                    self.search_attributes.changes_to(error.search_attributes)
+                )
             self._end(error.command, error)
             return
         if defect_cause(error, self.failure_types) is not None:
@@ -396,6 +388,8 @@ class WorkflowRun:
         error = context.get("exception")
         if error is not None and defect_cause(error) is not None:
             self.defect = self.defect or error
+        elif error is not None and is_cancelled_exception(error):
+            return  # who cancels a task that nobody waits for (wait_for) knows how it ends
         if not self.silent:
             logger.error("in a workflow: %s", context.get("message"), exc_info=error)
 
@@ -435,36 +429,18 @@ class WorkflowRun:
             machine.move(ActivityMove.CANCEL)
             assert machine.entry is not None
             machine.entry.command = None
-            self.end_cancelled(machine)
+            end_cancelled(machine)
         elif machine.state is not ActivityState.SCHEDULED:
             return  # asked before: what it comes to is waited for
         elif machine.cancellation is ActivityCancellationType.ABANDON:
             machine.move(ActivityMove.ABANDON)
-            self.end_cancelled(machine)
+            end_cancelled(machine)
         else:
             machine.move(ActivityMove.CANCEL)
             command = RequestCancelActivity(scheduled_event_id=machine.scheduled_event_id)
             self.ledger.add(command, machine)
             if machine.cancellation is ActivityCancellationType.TRY_CANCEL:
-                self.end_cancelled(machine)
-
-    def end_cancelled(self, machine: ActivityMachine, details: list[Any] | None = None) -> None:
-        if machine.by_asyncio:
-            machine.handle.give_up()
-            return
-        error = ActivityError(
-            "Activity cancelled",
-            scheduled_event_id=machine.scheduled_event_id,
-            started_event_id=0,
-            identity="",
-            activity_type=machine.activity_type,
-            activity_id=machine.activity_id,
-            retry_state=RetryState.CANCEL_REQUESTED,
-        )
-        error.__cause__ = CancelledError("Cancelled", *(details or ()))
-        machine.handle.set_exception(error)
-        # Who cancels knows how it ends: nobody need look.
-        machine.handle._log_traceback = False
+                end_cancelled(machine)
 
     # --- timers -----------------------------------------------------------------------------------
 
@@ -496,6 +472,8 @@ class WorkflowRun:
 
     def upsert_search_attributes(self, updates: list[SearchAttributeUpdate[Any]]) -> None:
         self.check_may_act()
+        if not updates:
+            return
         self.search_attributes = self.search_attributes.changed(updates)
         self.info = None  # made anew, with these
         self.ledger.add(UpsertSearchAttributes(updates=updates), None)

@@ -51,6 +51,7 @@ class Handled(Protocol):
     """What updates need of their run."""
 
     definition: WorkflowDefinition
+    failure_types: tuple[type[BaseException], ...]
     converter: PayloadConverter
     workflow: Any
     loop: DeterministicLoop
@@ -229,7 +230,7 @@ class Updates:
     def _failed(self, update_id: str, error: BaseException) -> CompleteUpdate | None:
         """The update has failed; None: a defect, which fails the workflow task."""
         run = self._run
-        defect = defect_cause(error, run.definition.failure_exception_types) is not None
+        defect = defect_cause(error, run.failure_types) is not None
         if defect or isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
             run.defect = run.defect or error
             run.loop.stop()

@@ -14,18 +14,24 @@ from perdure._wire.connection import Connection
 from perdure._wire.edge import PayloadEdge
 from perdure._wire.errors import error_from_call
 from perdure._wire.payloads import payloads_to_bytes
+from perdure.common import ResetReapplyExcludeType, ResetType
 from perdure.converter import Payload
 from perdure_api.v1 import batch_service_pb2 as pb
+from perdure_api.v1 import workflow_service_pb2 as workflow_pb
 from perdure_api.v1.batch_service_pb2_grpc import BatchServiceStub
 
 
 class BatchOperationType(IntEnum):
-    """What is done to each run. All but DELETE are for the runs that are open."""
+    """What is done to each run. All but DELETE and RESET are for the runs that are open."""
 
     TERMINATE = 1
     CANCEL = 2
     SIGNAL = 3
     DELETE = 4
+    RESET = 5
+    """Of each workflow id its newest run, open or closed; an older one counts as failed."""
+    PAUSE = 6
+    UNPAUSE = 7
 
 
 class BatchOperationState(IntEnum):
@@ -51,6 +57,10 @@ class BatchOperationInfo:
     failed: int
     last_failure: str
     rps: int
+    reset_type: ResetType | None = None
+    """Of a RESET; None also for one of a newer engine."""
+    build_id: str = ""
+    """With ResetType.BUILD_ID."""
 
 
 _OPERATIONS = {
@@ -58,10 +68,14 @@ _OPERATIONS = {
     BatchOperationType.CANCEL: pb.BATCH_OPERATION_TYPE_CANCEL,
     BatchOperationType.SIGNAL: pb.BATCH_OPERATION_TYPE_SIGNAL,
     BatchOperationType.DELETE: pb.BATCH_OPERATION_TYPE_DELETE,
+    BatchOperationType.RESET: pb.BATCH_OPERATION_TYPE_RESET,
+    BatchOperationType.PAUSE: pb.BATCH_OPERATION_TYPE_PAUSE,
+    BatchOperationType.UNPAUSE: pb.BATCH_OPERATION_TYPE_UNPAUSE,
 }
 
 
 _TYPES = {number: operation for operation, number in _OPERATIONS.items()}
+_RESET_TYPES = {int(one): one for one in ResetType}
 _STATES = {
     pb.BATCH_OPERATION_STATE_RUNNING: BatchOperationState.RUNNING,
     pb.BATCH_OPERATION_STATE_COMPLETED: BatchOperationState.COMPLETED,
@@ -81,6 +95,9 @@ class BatchRequest:
     signal_args: list[Payload]
     rps: int
     dry_run: bool
+    reset_type: ResetType | None = None
+    build_id: str = ""
+    reapply_exclude: Sequence[ResetReapplyExcludeType] = ()
 
 
 class BatchService:
@@ -102,6 +119,12 @@ class BatchService:
             signal_input=payloads_to_bytes(asked.signal_args),
             rps=asked.rps,
             dry_run=asked.dry_run,
+            # The numbers of these enums are those of the wire's.
+            reset_type=workflow_pb.ResetType.ValueType(int(asked.reset_type or 0)),
+            build_id=asked.build_id,
+            reapply_exclude_types=[
+                workflow_pb.ResetReapplyType.ValueType(int(one)) for one in asked.reapply_exclude
+            ],
         )
         await self._edge.encode(request)
         answer = await _sent(self._stub.StartBatchOperation, request, timeout_s)
@@ -149,6 +172,8 @@ def _info(message: pb.BatchOperationInfo) -> BatchOperationInfo:
         failed=message.failed,
         last_failure=message.last_failure,
         rps=message.rps,
+        reset_type=_RESET_TYPES.get(message.reset_type),
+        build_id=message.build_id,
     )
 
 

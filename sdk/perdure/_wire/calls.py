@@ -19,6 +19,7 @@ from perdure._wire.search_attributes import attributes_to_fields
 from perdure._wire.version_service import override_message
 from perdure._wire.workflow_info import WorkflowExecutionDescription, description_from_message
 from perdure.common import (
+    QueryRejectCondition,
     RetryPolicy,
     TypedSearchAttributes,
     VersioningOverride,
@@ -160,6 +161,7 @@ def query_workflow(
     query_type: str,
     args: list[Payload],
     header: Mapping[str, Payload] | None = None,
+    reject_condition: QueryRejectCondition | None = None,
 ) -> Call[list[Payload]]:
     message = pb.QueryWorkflowRequest(
         namespace=target.namespace,
@@ -170,6 +172,8 @@ def query_workflow(
     )
     if header:
         message.header = fields_to_bytes(header)
+    if reject_condition is not None:
+        message.reject_condition = pb.QueryRejectCondition.ValueType(reject_condition)
     return Call(_read_query, query_workflow=message)
 
 

@@ -33,6 +33,11 @@ class WaitKind(IntEnum):
     CHILD_WORKFLOW = 21
     EXTERNAL_WORKFLOW = 22
     PAUSED = 13
+    RETRY_BACKOFF = 14
+    CRON = 15
+    UPDATE_ADMITTED = 16
+    UPDATE_RUNNING = 17
+    SAGA = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +49,17 @@ class WaitReason:
     until: datetime | None
     """When it goes on by itself, at the latest. None: it does not, or that is not known."""
     subject: str
-    """The activity's or the timer's id, or another workflow's; of a pause its reason."""
+    """The id of an activity, a timer, an update or another workflow; of a pause its reason; of a
+    cron schedule itself; of a saga the compensation's name."""
     activity_type: str
     task_queue: str
     attempt: int
     worker_identity: str
     last_failure: FailureInfo | None
     pollers: int
-    """Of the queue, on the node that answered, where a worker is waited for."""
+    """Of the queue and the version, on the node that answered, where a worker is waited for."""
+    version: str = ""
+    """Of workers, as deployment.build, where one is waited for; empty: workers without a version."""
 
     @property
     def text(self) -> str:
@@ -60,7 +68,9 @@ class WaitReason:
             activity=f"activity {self.subject} ({self.activity_type}), attempt {self.attempt}",
             timer=f"timer {self.subject}",
             other=self.subject,
+            subject=self.subject,
             queue=self.task_queue,
+            of=f" of version {self.version}" if self.version else "",
             polled="nobody polls it" if not self.pollers else f"{self.pollers} poll it",
             worker=self.worker_identity or "a worker",
             attempt=self.attempt,
@@ -72,14 +82,14 @@ _TEXTS = {
     WaitKind.CLOSED: "for nothing: the run has closed",
     WaitKind.START_DELAY: "for its start delay to end",
     WaitKind.WORKER_FOR_WORKFLOW_TASK: (
-        "for a worker that polls the task queue {queue} for workflows; {polled}"
+        "for a worker{of} that polls the task queue {queue} for workflows; {polled}"
     ),
     WaitKind.WORKFLOW_TASK: "for {worker}, which runs its code now (attempt {attempt})",
     WaitKind.WORKFLOW_TASK_BACKOFF: (
-        "for the next attempt of its code, which has failed; correct the code and start the worker"
+        "for attempt {attempt} of its code, which has failed; correct the code and start the worker"
     ),
     WaitKind.WORKER_FOR_ACTIVITY: (
-        "for a worker that polls the task queue {queue} for {activity}; {polled}"
+        "for a worker{of} that polls the task queue {queue} for {activity}; {polled}"
     ),
     WaitKind.ACTIVITY: "for {activity}, which runs at {worker}",
     WaitKind.ACTIVITY_BACKOFF: "for the next attempt of {activity}, after a failure",
@@ -90,6 +100,14 @@ _TEXTS = {
     WaitKind.CHILD_WORKFLOW: "for its child {other} to close",
     WaitKind.EXTERNAL_WORKFLOW: "for an answer of workflow {other}, which it signals or cancels",
     WaitKind.PAUSED: "for an operator to unpause it: paused by {worker}{reason}",
+    WaitKind.RETRY_BACKOFF: "to begin its attempt {attempt}: the run before has failed",
+    WaitKind.CRON: "for the next time of its cron schedule {subject}",
+    WaitKind.UPDATE_ADMITTED: "for its code to take or refuse update {subject}",
+    WaitKind.UPDATE_RUNNING: "for the handler of update {subject} to return",
+    WaitKind.SAGA: (
+        "for an operator to say retry or skip (`perdure workflow saga`): compensation {subject} of "
+        "its saga has failed"
+    ),
 }
 _KINDS = {int(kind): kind for kind in WaitKind}
 
@@ -109,6 +127,7 @@ def reasons_from_message(message: pb.ExplainWorkflowResponse) -> Sequence[WaitRe
                 failure_from_message(one.last_failure) if one.HasField("last_failure") else None
             ),
             pollers=one.pollers,
+            version=one.version,
         )
         for one in message.reasons
     ]

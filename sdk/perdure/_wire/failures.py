@@ -104,7 +104,8 @@ def _set_info(message: pb.Failure, info: FailureKind) -> None:
             details = payloads_to_bytes(info.details)
             message.canceled.CopyFrom(pb.CanceledFailureInfo(details=details))
         case TerminatedInfo():
-            message.terminated.SetInParent()
+            details = payloads_to_bytes(info.details)
+            message.terminated.CopyFrom(pb.TerminatedFailureInfo(details=details))
         case ServerInfo():
             message.server.CopyFrom(pb.ServerFailureInfo(non_retryable=info.non_retryable))
         case ActivityInfo():
@@ -160,7 +161,7 @@ def _info(message: pb.Failure) -> FailureKind | None:
         case "canceled":
             return CanceledInfo(details=payloads_from_bytes(message.canceled.details))
         case "terminated":
-            return TerminatedInfo()
+            return TerminatedInfo(details=payloads_from_bytes(message.terminated.details))
         case "server":
             return ServerInfo(non_retryable=message.server.non_retryable)
         case "activity":

@@ -74,6 +74,7 @@ class OperatorService:
         description: str,
         retention: timedelta | None,
         identity: str,
+        reason: str,
         timeout_s: float,
     ) -> NamespaceInfo:
         request = namespace_pb.CreateNamespaceRequest(
@@ -81,6 +82,7 @@ class OperatorService:
             description=description,
             retention_ms=duration_to_ms(retention),
             identity=identity,
+            reason=reason,
         )
         try:
             response = await self._namespaces.CreateNamespace(request, timeout=timeout_s)
@@ -103,6 +105,7 @@ class OperatorService:
         retention: timedelta | None,
         conflict_token: int,
         identity: str,
+        reason: str,
         timeout_s: float,
     ) -> NamespaceInfo:
         request = namespace_pb.UpdateNamespaceRequest(
@@ -111,6 +114,7 @@ class OperatorService:
             retention_ms=None if retention is None else duration_to_ms(retention),
             conflict_token=conflict_token,
             identity=identity,
+            reason=reason,
         )
         try:
             response = await self._namespaces.UpdateNamespace(request, timeout=timeout_s)

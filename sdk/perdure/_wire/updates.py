@@ -42,6 +42,8 @@ class UpdateRequest:
     name: str
     args: list[Payload]
     header: Mapping[str, Payload] = field(default_factory=lambda: NO_HEADER)
+    first_run_id: str = ""
+    """Of the chain that is meant, if only that."""
     sent: Any = field(default=None, repr=False)
     """The message, with its payloads as codecs have made them: encrypted once more they would be other
     bytes, and so another request under the same id."""
@@ -84,6 +86,7 @@ class UpdateService:
                 args=payloads_to_bytes(request.args),
                 header=fields_to_bytes(request.header),
                 identity=identity,
+                first_run_id=request.first_run_id,
             )
             await self._edge.encode(message)
             request.sent = message

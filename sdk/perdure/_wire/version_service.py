@@ -143,6 +143,8 @@ class VersionService:
         conflict_token: int,
         identity: str,
         timeout_s: float,
+        *,
+        reason: str,
     ) -> WorkerVersion:
         name = version.deployment_name
         request = pb.RetireVersionRequest(
@@ -151,6 +153,7 @@ class VersionService:
             build_id=version.build_id,
             conflict_token=conflict_token,
             identity=identity,
+            reason=reason,
             grace_ms=None if grace is None else duration_to_ms(grace),
         )
         response = await _answer(self._stub.RetireVersion(request, timeout=timeout_s))
@@ -165,6 +168,8 @@ class VersionService:
         identity: str,
         request_id: str,
         timeout_s: float,
+        *,
+        reason: str,
     ) -> None:
         request = pb.UpdateWorkflowOptionsRequest(
             namespace=namespace,
@@ -172,6 +177,7 @@ class VersionService:
             run_id=run_id,
             request_id=request_id,
             identity=identity,
+            reason=reason,
             versioning_override=override_message(override),
         )
         await _answer(self._stub.UpdateWorkflowOptions(request, timeout=timeout_s))

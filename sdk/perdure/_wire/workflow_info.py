@@ -12,7 +12,7 @@ from perdure._failure_info import FailureInfo
 from perdure._versioning import WorkflowVersioningInfo
 from perdure._wire.activity_service import options_from_message
 from perdure._wire.failures import failure_from_message
-from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
+from perdure._wire.payloads import fields_from_bytes, payload_from_bytes, payloads_from_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us, instant_to_us
 from perdure._wire.search_attributes import attributes_from_messages
 from perdure._wire.version_service import versioning_from_message
@@ -149,6 +149,14 @@ class WorkflowExecutionDescription(WorkflowExecution):
     """And the run whose history its own begins with."""
     reset_run_id: str = ""
     """Of a run that a reset has ended: the run that began."""
+    static_summary: str | None = None
+    """As the start gave it. None: not given, or not to be read here."""
+    static_details: str | None = None
+
+    @property
+    def execution_time(self) -> datetime | None:
+        """When its code begins or began: the start, or what the start was to wait for."""
+        return self.first_task_time or self.start_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +235,15 @@ def description_from_message(
         parent_run_id=message.parent_run_id or None,
         root_id=message.root_workflow_id or None,
         root_run_id=message.root_run_id or None,
+        static_summary=_text(message.static_summary, decode),
+        static_details=_text(message.static_details, decode),
     )
+
+
+def _text(payload: bytes, decode: Callable[[Payload], Any]) -> str | None:
+    given = payload_from_bytes(payload)
+    value = None if given is None else decode(given)
+    return value if isinstance(value, str) else None
 
 
 def _pending_child(message: pb.PendingChildInfo) -> PendingChildWorkflow:

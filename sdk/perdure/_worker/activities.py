@@ -48,6 +48,7 @@ from perdure.errors import (
     RPCError,
     RPCStatusCode,
     UnknownEncodingError,
+    is_benign,
 )
 
 logger = logging.getLogger(__name__)
@@ -207,7 +208,8 @@ class Activities:
             return None  # the worker's farewell hands it out again
         except Exception as error:
             told = "(not shown, it is encoded)" if self._hides_messages else error
-            logger.warning(
+            logger.log(
+                logging.DEBUG if is_benign(error) else logging.WARNING,
                 "activity %s failed: %s: %s",
                 polled.activity_type,
                 type(error).__name__,

@@ -33,6 +33,7 @@ from perdure.errors import (
     CancelledError,
     RetryState,
     TimeoutError,
+    is_benign,
 )
 
 logger = logging.getLogger(__name__)
@@ -246,7 +247,8 @@ class LocalActivity:
             "workflow_run_id": origin.run_id,
             "workflow_type": origin.workflow_type,
         }
-        logger.warning(
+        logger.log(
+            logging.DEBUG if is_benign(error) else logging.WARNING,
             "local activity %s failed: %s: %s",
             task.activity_type,
             type(error).__name__,

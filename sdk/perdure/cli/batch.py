@@ -11,14 +11,18 @@ import typer
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.jsonable import to_jsonable
-from perdure.cli.parameters import InputFiles, Inputs
+from perdure.cli.parameters import AuditReason, InputFiles, Inputs
+from perdure.cli.reset_options import BuildId, Exclude, Type, excluded, type_of
 from perdure.cli.session import Session, connected
 
 if TYPE_CHECKING:
     from perdure.client import BatchOperationInfo
+    from perdure.common import ResetReapplyExcludeType, ResetType
 
 app = typer.Typer(
-    name="batch", help="Terminate, cancel, signal or delete many runs.", no_args_is_help=True
+    name="batch",
+    help="Terminate, cancel, signal, delete, reset, pause or unpause many runs.",
+    no_args_is_help=True,
 )
 
 LIMIT_DEFAULT = 100
@@ -29,6 +33,9 @@ class Operation(StrEnum):
     CANCEL = "cancel"
     SIGNAL = "signal"
     DELETE = "delete"
+    RESET = "reset"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
 
 
 Query = Annotated[
@@ -45,20 +52,31 @@ async def start(
     session: Session,
     query: Query,
     operation: Annotated[Operation, typer.Option(help="What to do.", show_default=False)],
-    reason: Annotated[str, typer.Option(help="Stands in the audit log.")] = "",
+    reason: AuditReason = "",
     job_id: Annotated[
         str | None, typer.Option(help="An id of yours: the same again is the same job.")
     ] = None,
     signal: Annotated[str, typer.Option("--signal", help="The signal's name.")] = "",
     input: Inputs = None,
     input_file: InputFiles = None,
+    type: Type = None,
+    build_id: BuildId = "",
+    reapply_exclude: Exclude = "",
     rps: Rps = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the runs.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Begin a batch operation. Of the runs that are open now; delete takes closed ones too."""
+    """Begin a batch operation on the runs that are open now.
+
+    Delete and reset take closed ones too; say ExecutionStatus in the query for less. A reset goes to
+    --type, and is of each workflow's newest run: an older one that the query finds counts as failed.
+    """
     if (operation is Operation.SIGNAL) != bool(signal):
         raise UsageError("--signal NAME goes with --operation signal")
+    reset_type = type_of(type, build_id)
+    is_reset = operation is Operation.RESET
+    if is_reset != (reset_type is not None) or (reapply_exclude and not is_reset):
+        raise UsageError("--type, and --reapply-exclude, go with --operation reset")
     args = read_inputs(input or (), input_file or ())
     await begin(
         session,
@@ -71,6 +89,9 @@ async def start(
         rps=rps,
         dry_run=dry_run,
         yes=yes,
+        reset_type=reset_type,
+        build_id=build_id,
+        reapply_exclude=excluded(reapply_exclude),
     )
 
 
@@ -86,8 +107,11 @@ async def begin(
     rps: int = 0,
     dry_run: bool = False,
     yes: bool = False,
+    reset_type: ResetType | None = None,
+    build_id: str = "",
+    reapply_exclude: Sequence[ResetReapplyExcludeType] = (),
 ) -> None:
-    """Counts, asks, and begins. `perdure workflow terminate --query` comes here too."""
+    """Counts, asks, and begins. `perdure workflow terminate|reset --query` come here too."""
     from perdure.client import BatchOperationType
 
     kind = BatchOperationType[operation.name]
@@ -106,6 +130,9 @@ async def begin(
         signal=signal,
         signal_args=args,
         rps=rps,
+        reset_type=reset_type,
+        build_id=build_id,
+        reapply_exclude=reapply_exclude,
         rpc_timeout=session.call_timeout,
     )
     if session.out.is_json:
@@ -129,6 +156,8 @@ async def describe(session: Session, job_id: JobId) -> None:
         {
             "job": found.job_id,
             "operation": _name(found.operation),
+            "reset to": _name(found.reset_type),
+            "build id": found.build_id or None,
             "query": found.query,
             "state": _name(found.state),
             "total": found.total,
@@ -180,7 +209,7 @@ async def list_(
 async def stop(
     session: Session,
     job_id: JobId,
-    reason: Annotated[str, typer.Option(help="Stands in the audit log.")] = "",
+    reason: AuditReason = "",
 ) -> None:
     """Act on no further run. What is done stays done."""
     client = await session.connect()

@@ -11,6 +11,7 @@ import typer
 from perdure.cli.durations import parse_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.jsonable import to_jsonable
+from perdure.cli.parameters import AuditReason
 from perdure.cli.session import Session, connected
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ Retention = Annotated[
 
 @connected(app, "create")
 async def create(
-    session: Session, name: Name, description: Description = None, retention: Retention = None
+    session: Session,
+    name: Name,
+    description: Description = None,
+    retention: Retention = None,
+    reason: AuditReason = "",
 ) -> None:
     """Create a namespace. Closed runs are kept for 7 days unless told otherwise."""
     keep = _optional_duration(retention)
@@ -36,6 +41,7 @@ async def create(
         name,
         description=description or "",
         retention=keep,
+        reason=reason,
         rpc_timeout=session.call_timeout,
     )
     _print_one(session, found)
@@ -69,7 +75,11 @@ async def list_(session: Session) -> None:
 
 @connected(app, "update")
 async def update(
-    session: Session, name: Name, description: Description = None, retention: Retention = None
+    session: Session,
+    name: Name,
+    description: Description = None,
+    retention: Retention = None,
+    reason: AuditReason = "",
 ) -> None:
     """Change a namespace; what is not given stays."""
     if description is None and retention is None:
@@ -82,6 +92,7 @@ async def update(
         conflict_token=before.conflict_token,
         description=description,
         retention=keep,
+        reason=reason,
         rpc_timeout=session.call_timeout,
     )
     _print_one(session, found)

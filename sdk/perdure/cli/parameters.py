@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 WorkflowId = Annotated[str, typer.Argument(help="The workflow's id.", show_default=False)]
+MaybeWorkflowId = Annotated[
+    str | None, typer.Argument(help="The workflow's id, unless --query is given.")
+]
 RunId = Annotated[
     str | None, typer.Option(help="One run of that id; the current one unless given.")
 ]
@@ -19,6 +22,7 @@ InputFiles = Annotated[
     typer.Option(help="The same from a file, or from standard input (-).", metavar="FILE"),
 ]
 Reason = Annotated[str, typer.Option(help="Stands in the history.")]
+AuditReason = Annotated[str, typer.Option(help="Stands in the audit log.")]
 Wait = Annotated[
     str | None,
     typer.Option(

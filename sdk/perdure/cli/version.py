@@ -14,7 +14,7 @@ from perdure.cli.durations import parse_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.jsonable import to_jsonable
 from perdure.cli.output import Output, shown_instant
-from perdure.cli.parameters import RunId, WorkflowId
+from perdure.cli.parameters import AuditReason, RunId, WorkflowId
 from perdure.cli.session import Session, connected
 from perdure.cli.settings import OutputFormat
 
@@ -135,6 +135,7 @@ async def set_current(
     ] = False,
     ignore_missing_task_queues: IgnoreMissing = False,
     allow_no_pollers: AllowNoPollers = False,
+    reason: AuditReason = "",
 ) -> None:
     """Send new runs, and those that upgrade by themselves, to this version from now on."""
     name, build_id = _target(version, "--unversioned", unversioned)
@@ -144,6 +145,7 @@ async def set_current(
         build_id,
         ignore_missing_task_queues=ignore_missing_task_queues,
         allow_no_pollers=allow_no_pollers,
+        reason=reason,
         rpc_timeout=session.call_timeout,
     )
     _print_deployment(session, found)
@@ -159,6 +161,7 @@ async def ramp(
     end: Annotated[bool, typer.Option("--end", help="No version ramps any more.")] = False,
     ignore_missing_task_queues: IgnoreMissing = False,
     allow_no_pollers: AllowNoPollers = False,
+    reason: AuditReason = "",
 ) -> None:
     """Send a share of them to this version; each run stays on its side."""
     name, build_id = _target(version, "--end", end)
@@ -171,6 +174,7 @@ async def ramp(
         percentage or 0,
         ignore_missing_task_queues=ignore_missing_task_queues,
         allow_no_pollers=allow_no_pollers,
+        reason=reason,
         rpc_timeout=session.call_timeout,
     )
     _print_deployment(session, found)
@@ -187,13 +191,14 @@ async def retire(
             metavar="DURATION",
         ),
     ] = None,
+    reason: AuditReason = "",
 ) -> None:
     """Retire a version that nothing needs any more: its workers get no more tasks."""
     wanted = _version(version)
     wait = None if grace is None else _grace(grace)
     client = await session.connect()
     found = await client.operator.retire_worker_version(
-        wanted, grace=wait, rpc_timeout=session.call_timeout
+        wanted, grace=wait, reason=reason, rpc_timeout=session.call_timeout
     )
     if session.out.is_json:
         session.out.document(_plain(found))
@@ -214,6 +219,7 @@ async def override(
     ] = False,
     unset: Annotated[bool, typer.Option("--unset", help="As its code says.")] = False,
     run_id: RunId = None,
+    reason: AuditReason = "",
 ) -> None:
     """Move one open run: to a version, to the current one, or back to what its code says."""
     from perdure.common import AutoUpgradeVersioningOverride, PinnedVersioningOverride
@@ -227,7 +233,7 @@ async def override(
         wanted = AutoUpgradeVersioningOverride()
     client = await session.connect()
     await client.operator.update_workflow_versioning_override(
-        workflow_id, wanted, run_id=run_id, rpc_timeout=session.call_timeout
+        workflow_id, wanted, run_id=run_id, reason=reason, rpc_timeout=session.call_timeout
     )
 
 

@@ -6,7 +6,7 @@ gone. So it must do the same each time; clocks, randomness, files and networks a
 and `now`, `random`, `uuid4` and `sleep` stand in for them here.
 """
 
-from perdure._definitions import HandlerUnfinishedPolicy
+from perdure._definitions import DynamicWorkflowConfig, HandlerUnfinishedPolicy
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.child_handle import ChildWorkflowHandle
 from perdure._replay.external_messages import (
@@ -53,6 +53,7 @@ from perdure.workflow._context import (
     logger,
     memo,
     memo_value,
+    new_random,
     now,
     payload_converter,
     random,
@@ -61,10 +62,12 @@ from perdure.workflow._context import (
     upsert_memo,
     upsert_search_attributes,
     uuid4,
+    uuid7,
 )
 from perdure.workflow._decorators import (
     UpdateMethodMultiParam,
     defn,
+    dynamic_config,
     init,
     query,
     run,
@@ -127,6 +130,7 @@ __all__ = [
     "ChildWorkflowHandle",
     "ChildWorkflowOptions",
     "ContinueAsNewError",
+    "DynamicWorkflowConfig",
     "ExternalWorkflowHandle",
     "FanOutError",
     "FanOutResults",
@@ -153,6 +157,7 @@ __all__ = [
     "current_update_info",
     "defn",
     "deprecate_patch",
+    "dynamic_config",
     "entity",
     "entity_handler",
     "entity_key",
@@ -185,6 +190,7 @@ __all__ = [
     "map",
     "memo",
     "memo_value",
+    "new_random",
     "now",
     "parallel",
     "patched",
@@ -216,6 +222,7 @@ __all__ = [
     "upsert_memo",
     "upsert_search_attributes",
     "uuid4",
+    "uuid7",
     "wait",
     "wait_condition",
 ]

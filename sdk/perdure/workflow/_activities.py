@@ -108,13 +108,12 @@ def start_activity(  # type: ignore[misc]  # mypy does not match *Ts with *Any
     """Schedules an activity now; await the handle for its result.
 
     Raises ValueError for options that make no sense, PayloadEncodeError for arguments that cannot
-    be converted. The handle raises ActivityError when the activity does not succeed.
+    be converted. The handle raises ActivityError when the activity does not succeed,
+    also when the run is cancelled meanwhile: its cause is a CancelledError then.
     """
     if isinstance(activity, str):
         return _start(activity, None, result_type or Any, arguments or args, options)
-    definition = ActivityDefinition.attached_to(activity)
-    if definition.is_dynamic:
-        raise TypeError(f"{activity!r} is dynamic: call it by the name that it shall see")
+    definition = _definition(activity)
     hint = result_type or definition.signature.result
     return _start(definition.name, definition.version, hint, arguments or args, options)
 
@@ -272,6 +271,13 @@ async def execute_activity_class(  # type: ignore[misc]  # as above
     return await start_activity(activity, *arguments, **options)
 
 
+def _definition(activity: Any) -> ActivityDefinition:
+    definition = ActivityDefinition.attached_to(activity)
+    if definition.is_dynamic:
+        raise TypeError(f"{activity!r} is dynamic: call it by the name that it shall see")
+    return definition
+
+
 _MILLISECOND = timedelta(milliseconds=1)
 _OPTIONS = ActivityOptions.__annotations__.keys()
 
@@ -323,9 +329,7 @@ def schedule(
     schedule_to_close_ms = to_ms(options.get("schedule_to_close_timeout"))
     start_to_close_ms = to_ms(options.get("start_to_close_timeout"))
     if not schedule_to_close_ms and not start_to_close_ms:
-        raise ValueError(
-            f"activity {name!r}: give start_to_close_timeout or schedule_to_close_timeout"
-        )
+        refuse_endless(name)
     priority = options.get("priority")
     summary = options.get("summary")
     activity_id = run.next_activity_id()
@@ -346,6 +350,20 @@ def schedule(
     )
     cancellation = options.get("cancellation_type", ActivityCancellationType.TRY_CANCEL)
     return run.start_activity(command, hint, cancellation)
+
+
+def check_options(activity: Any, names: Set[str], options: Mapping[str, Any]) -> None:
+    """What a call with these options would refuse, for whoever calls later. `activity`: or its name."""
+    name = activity if isinstance(activity, str) else _definition(activity).name
+    if not names <= _OPTIONS:
+        refuse_options(name, names - _OPTIONS)
+    ends = ("schedule_to_close_timeout", "start_to_close_timeout")
+    if not any([to_ms(options.get(end)) for end in ends]):
+        refuse_endless(name)
+
+
+def refuse_endless(name: str) -> NoReturn:
+    raise ValueError(f"activity {name!r}: give start_to_close_timeout or schedule_to_close_timeout")
 
 
 def refuse_options(name: str, unknown: Set[str]) -> NoReturn:

@@ -12,7 +12,7 @@ from perdure._interceptors.workflow import ContinueAsNewInput
 from perdure._replay.interrupts import ContinueAsNewError
 from perdure._replay.messages import NO_HEADER, ContinueAsNew
 from perdure._replay.run import WorkflowRun, current_run
-from perdure.common import RetryPolicy
+from perdure.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -28,6 +28,7 @@ def continue_as_new(
     task_timeout: timedelta | None = None,
     retry_policy: RetryPolicy | None = None,
     memo: Mapping[str, Any] | None = None,
+    search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None,
 ) -> NoReturn: ...
 
 
@@ -41,6 +42,7 @@ def continue_as_new(
     task_timeout: timedelta | None = None,
     retry_policy: RetryPolicy | None = None,
     memo: Mapping[str, Any] | None = None,
+    search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None,
 ) -> NoReturn: ...
 
 
@@ -54,6 +56,7 @@ def continue_as_new(
     task_timeout: timedelta | None = None,
     retry_policy: RetryPolicy | None = None,
     memo: Mapping[str, Any] | None = None,
+    search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None,
 ) -> NoReturn: ...
 
 
@@ -66,11 +69,13 @@ def continue_as_new(  # type: ignore[misc]  # mypy does not match *Ts with *Any
     task_timeout: timedelta | None = None,
     retry_policy: RetryPolicy | None = None,
     memo: Mapping[str, Any] | None = None,
+    search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None,
 ) -> NoReturn:
     """Ends this run and starts the next one of its workflow id, with a history of its own.
 
     It never returns: it raises ContinueAsNewError, which must leave the workflow. What is not given
     is as it is in this run. Signals that came and were not seen are seen first, by this run.
+    `search_attributes` are all that the next run has; this run's are made the same as it ends.
     """
     run = current_run()
     run.check_may_act()
@@ -88,6 +93,7 @@ def continue_as_new(  # type: ignore[misc]  # mypy does not match *Ts with *Any
         retry_policy=retry_policy,
         memo=memo,
         headers=NO_HEADER,
+        search_attributes=_attributes(search_attributes),
     )
     if run.outbound is not None:
         run.outbound.continue_as_new(asked)
@@ -107,8 +113,17 @@ def continue_run_as_new(run: WorkflowRun, asked: ContinueAsNewInput) -> NoReturn
             run_timeout_ms=_timeout_ms(asked.run_timeout),
             task_timeout_ms=_timeout_ms(asked.task_timeout),
             retry_policy=asked.retry_policy,
-        )
+        ),
+        _attributes(asked.search_attributes),
     )
+
+
+def _attributes(
+    given: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None,
+) -> TypedSearchAttributes | None:
+    if given is None or isinstance(given, TypedSearchAttributes):
+        return given
+    return TypedSearchAttributes(tuple(given))
 
 
 def has_last_completion_result() -> bool:

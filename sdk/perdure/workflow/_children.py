@@ -154,8 +154,9 @@ async def begin_child(
     cancellation = options.get(
         "cancellation_type", ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED
     )
-    machine = children_of(run).start(command, hint, cancellation)
-    await machine.started
+    children = children_of(run)
+    machine = children.start(command, hint, cancellation)
+    await children.wait_started(machine)
     return machine.handle
 
 

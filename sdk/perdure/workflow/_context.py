@@ -27,6 +27,7 @@ from perdure.common import (
 
 _T = TypeVar("_T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UUID7_RANDOM_BITS = 74
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class RootInfo:
     workflow_id: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+# No slots: programs that report errors take `info().__dict__` along.
+@dataclass(frozen=True, kw_only=True)
 class Info:
     """What is known of the run. The `get_…` and `is_…` methods change from task to task."""
 
@@ -175,11 +177,30 @@ def time_ns() -> int:
 
 def random() -> random_module.Random:
     """The run's own generator, seeded by its id."""
-    return current_run().random()
+    run = current_run()
+    run.check_may_act()
+    return run.randomness.own()
+
+
+def new_random() -> random_module.Random:
+    """Another generator, seeded by the run's own: what is drawn from it does not change what others
+    draw."""
+    run = current_run()
+    run.check_may_act()
+    return run.randomness.another()
 
 
 def uuid4() -> UUID:
     return UUID(int=random().getrandbits(128), version=4)
+
+
+def uuid7() -> UUID:
+    """Begins with `now` in milliseconds, so that later ones sort behind; the rest is random."""
+    drawn = random().getrandbits(_UUID7_RANDOM_BITS)
+    # RFC 9562: 48 bits of time, the version, 12 random bits, the variant, 62 random bits.
+    above, below = drawn >> 62, drawn & ((1 << 62) - 1)
+    now_ms = current_run().now_us // 1000
+    return UUID(int=now_ms << 80 | 7 << 76 | above << 64 | 0b10 << 62 | below)
 
 
 def memo() -> Mapping[str, Any]:

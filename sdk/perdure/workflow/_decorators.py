@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from perdure import _definitions
-from perdure._definitions import HandlerUnfinishedPolicy
+from perdure._definitions import DynamicWorkflowConfig, HandlerUnfinishedPolicy
 from perdure.common import VersioningBehavior
 
 _Class = TypeVar("_Class", bound=type)
@@ -14,6 +14,7 @@ _Run = TypeVar("_Run", bound=Callable[..., Awaitable[Any]])
 _Init = TypeVar("_Init", bound=Callable[..., None])
 _Signal = TypeVar("_Signal", bound=Callable[..., "Awaitable[None] | None"])
 _Query = TypeVar("_Query", bound=Callable[..., Any])
+_S = TypeVar("_S")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
@@ -90,6 +91,14 @@ def run(fn: _Run, /) -> _Run:
 def init(fn: _Init, /) -> _Init:
     """Marks an `__init__` that takes the same arguments as the run method."""
     return _definitions.mark_init(fn)
+
+
+def dynamic_config(
+    fn: Callable[[_S], DynamicWorkflowConfig], /
+) -> Callable[[_S], DynamicWorkflowConfig]:
+    """Marks a plain method of a dynamic workflow that says, for the workflow type of each run, what
+    `defn` says for all. It is called once, after `__init__`; `info()` may be asked."""
+    return _definitions.mark_dynamic_config(fn)
 
 
 @overload

@@ -117,7 +117,8 @@ def start_local_activity(  # type: ignore[misc]  # mypy does not match *Ts with 
     """Has a local activity begin; await the handle for its result.
 
     Raises ValueError for options that make no sense, PayloadEncodeError for arguments that cannot
-    be converted. The handle raises ActivityError when the activity does not succeed.
+    be converted. The handle raises ActivityError when the activity does not succeed,
+    also when the run is cancelled meanwhile: its cause is a CancelledError then.
     """
     if isinstance(activity, str):
         return _start(activity, result_type or Any, arguments or args, options)

@@ -1,7 +1,7 @@
 """Sagas: what was done is undone in reverse order when the workflow does not get to its end.
 
     async with workflow.saga() as saga:
-        saga.add(workflow.execute_activity, refund, order, start_to_close_timeout=LIMIT)
+        saga.add(refund, order, start_to_close_timeout=LIMIT)
         await workflow.execute_activity(charge, order, start_to_close_timeout=LIMIT)
 
 A compensation is added *before* the step that it undoes: when the step fails, is cancelled or its
@@ -16,17 +16,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, Self
+from typing import Any, Literal, ParamSpec, Self, TypeVarTuple, Unpack, overload
 
-from perdure._definitions import handler_definition, is_workflow, workflow_definition
+from perdure._definitions import (
+    handler_definition,
+    is_activity,
+    is_workflow,
+    workflow_definition,
+)
 from perdure._replay.compensations import note_compensation
 from perdure._replay.run import current_run
 from perdure.common import SAGA_SIGNAL
 from perdure.errors import ActivityError, ApplicationError, ChildWorkflowError
+from perdure.workflow._activities import ActivityOptions, check_options, execute_activity
 from perdure.workflow._context import logger
 from perdure.workflow._waiting import wait_condition
 
 _P = ParamSpec("_P")
+_Ts = TypeVarTuple("_Ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +64,61 @@ class Saga:
         self.skipped: list[str] = []
         """Names of the compensations that an operator has given up."""
 
+    @overload
     def add(
         self,
         compensation: Callable[_P, Awaitable[Any]],
         /,
         *args: _P.args,
         **kwargs: _P.kwargs,
+    ) -> None: ...
+
+    @overload
+    def add(
+        self,
+        compensation: Callable[[*_Ts], Any],
+        /,
+        *args: *_Ts,
+        **options: Unpack[ActivityOptions],
+    ) -> None: ...
+
+    @overload
+    def add(
+        self,
+        compensation: Callable[[Any, *_Ts], Any],
+        /,
+        *args: *_Ts,
+        **options: Unpack[ActivityOptions],
+    ) -> None: ...
+
+    @overload
+    def add(
+        self,
+        compensation: Callable[..., Any] | str,
+        /,
+        *,
+        args: Sequence[Any],
+        **options: Unpack[ActivityOptions],
+    ) -> None: ...
+
+    @overload
+    def add(self, compensation: str, /, *args: Any, **options: Unpack[ActivityOptions]) -> None: ...
+
+    def add(  # type: ignore[misc]  # mypy does not match *Ts with *Any
+        self, compensation: Any, /, *args: Any, **kwargs: Any
     ) -> None:
-        """Before the step: `compensation(*args, **kwargs)` will undo it, if it comes to that."""
+        """Before the step: says what will undo it, if it comes to that.
+
+        An activity, or an activity's name, with its arguments (or `args=[…]`) and the options of
+        `workflow.execute_activity`; or any function that is called as
+        `await compensation(*args, **kwargs)`, such as `workflow.execute_child_workflow`.
+
+        Raises now what a call of the activity would raise: ValueError without
+        `start_to_close_timeout` or `schedule_to_close_timeout`, TypeError for an unknown option.
+        """
+        if isinstance(compensation, str) or is_activity(compensation):
+            check_options(compensation, kwargs.keys() - {"args"}, kwargs)
+            compensation, args = execute_activity, (compensation, *args)
         self._compensations.append(_Compensation(compensation, args, kwargs))
 
     async def compensate(self) -> None:

@@ -653,8 +653,8 @@ async def test_a_plugin_of_the_client_serves_its_workers() -> None:
         assert not made.is_running
 
     assert plugin.noted == [
-        "configure_client",
         "connect",
+        "configure_client",
         "configure_worker",
         "run_worker",
         "worker has run",
@@ -777,6 +777,6 @@ async def test_a_plugin_sees_all_that_a_worker_can_be_given() -> None:
     async with environment() as client:
         made = worker(client, plugins=[Seeing()])
 
-    assert set(inspect.signature(Worker).parameters) == {*seen, "plugins"}
+    assert set(inspect.signature(Worker).parameters) == {*seen, "plugins", "tuning"}
     assert made._settings.cached_runs_max == 7
     assert [*made._settings.activities] == ["fetch"]

@@ -15,7 +15,7 @@ from perdure import activity, workflow
 from perdure.client import RPCError, WorkflowFailureError
 from perdure.contrib.opentelemetry import MetricsPlugin
 from perdure.contrib.opentelemetry._metrics import NAMES_MAX, Names
-from perdure.errors import ApplicationError
+from perdure.errors import ApplicationError, ApplicationErrorCategory
 from perdure.testing import WorkflowEnvironment
 from perdure.worker import Worker
 
@@ -113,6 +113,22 @@ async def test_a_worker_is_measured(reader: InMemoryMetricReader) -> None:
     after = points(reader)  # the worker is gone, and so are its gauges
     assert after.get("perdure_worker_activity_slots", {}) == {}
     assert "4711" not in str(reader.get_metrics_data())
+
+
+@activity.defn
+async def not_today() -> None:
+    raise ApplicationError("no", non_retryable=True, category=ApplicationErrorCategory.BENIGN)
+
+
+async def test_a_benign_failure_is_counted_apart(reader: InMemoryMetricReader) -> None:
+    plugin = MetricsPlugin(MeterProvider([reader], shutdown_on_exit=False).get_meter("test"))
+    async with await WorkflowEnvironment.start_time_skipping(plugins=[plugin]) as env:
+        client = env.client
+        async with Worker(client, task_queue=QUEUE, workflows=[Order], activities=[not_today]):
+            with pytest.raises(WorkflowFailureError):
+                await client.execute_workflow(Order.run, "not_today", id="o1", task_queue=QUEUE)
+        counted = points(reader)["perdure_worker_activity_seconds"]
+        assert counted == {("benign", "not_today", QUEUE): 1}
 
 
 async def test_what_is_replayed_is_not_counted_again(reader: InMemoryMetricReader) -> None:

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from perdure import activity, workflow
 from perdure.client import (
+    BatchOperationInfo,
+    BatchOperationState,
+    BatchOperationType,
     RPCError,
     RPCStatusCode,
     WaitKind,
@@ -290,3 +293,62 @@ async def test_a_paused_run_stands_still_and_time_goes_on(env: WorkflowEnvironme
     await handle.unpause()
     assert await handle.result() == ["timer", "told", "word"]
     await replays(handle)
+
+
+async def closed(env: WorkflowEnvironment, job_id: str) -> BatchOperationInfo:
+    """The job, once it has come to its end."""
+    while True:
+        found = await env.client.operator.describe_batch_operation(job_id)
+        if found.state is not BatchOperationState.RUNNING:
+            return found
+        await asyncio.sleep(0.01)
+
+
+async def test_a_batch_resets_each_workflow_once_and_says_so_in_the_log(
+    env: WorkflowEnvironment,
+) -> None:
+    """With the client's call, through the engine: those that failed begin again, what they were told comes along."""
+    client = env.client
+    handles = [
+        await client.start_workflow(
+            Script.run, args=[["activity", "told"], 1], id=f"s-{number}", task_queue=QUEUE
+        )
+        for number in range(5)
+    ]
+    for handle in handles:
+        await handle.signal(Script.tell, "word")
+        assert await handle.result() == ["activity", "told", "word"]
+    query = "WorkflowType = 'Script' AND ExecutionStatus = 'Completed'"
+    operation = BatchOperationType.RESET
+    assert await client.operator.count_batch_operation(query, operation) == 5
+    job_id = await client.operator.start_batch_operation(
+        query, operation, reset_type=ResetType.FIRST_WORKFLOW_TASK, reason="a bug"
+    )
+    job = await closed(env, job_id)
+    assert (job.state, job.total) == (BatchOperationState.COMPLETED, 5)
+    assert (job.done, job.failed, job.last_failure) == (5, 0, "")
+    assert job.reset_type is ResetType.FIRST_WORKFLOW_TASK
+    for handle in handles:
+        newest = client.get_workflow_handle(handle.id)
+        assert await newest.result() == ["activity", "told", "word"]
+        assert (await newest.describe()).run_id != handle.result_run_id
+    log = [entry async for entry in client.operator.list_audit()]
+    assert sorted((entry.action, entry.workflow_id, entry.reason) for entry in log) == sorted(
+        [
+            ("batch.start", "", "a bug"),
+            *(("workflow.reset", handle.id, "a bug") for handle in handles),
+        ]
+    )
+
+
+async def test_a_batch_reset_needs_to_know_where_to(env: WorkflowEnvironment) -> None:
+    for operation, options in (
+        (BatchOperationType.RESET, {}),
+        (BatchOperationType.CANCEL, {"reset_type": ResetType.LAST_WORKFLOW_TASK}),
+    ):
+        with pytest.raises(RPCError) as caught:
+            await env.client.operator.start_batch_operation(
+                "WorkflowType = 'Script'", operation, **options
+            )
+        assert caught.value.status is RPCStatusCode.INVALID_ARGUMENT
+        assert "reset_type" in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -28,7 +30,7 @@ from perdure import activity, workflow
 from perdure.client import WorkflowFailureError
 from perdure.common import RetryPolicy
 from perdure.contrib.opentelemetry import TracingInterceptor
-from perdure.errors import ApplicationError
+from perdure.errors import ApplicationError, ApplicationErrorCategory
 from perdure.testing import ActivityEnvironment, WorkflowEnvironment
 from perdure.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
 
@@ -206,6 +208,51 @@ async def test_attempts_of_activities_and_local_ones() -> None:
     assert local.parent.span_id == asked.context.span_id
     (ran,) = [one for one in spans if one.name == "RunWorkflow:Retrying"]
     assert ran.status.status_code is StatusCode.ERROR
+
+
+@activity.defn
+async def not_yet() -> str:
+    if activity.info().attempt == 1:
+        raise ApplicationError("not yet", category=ApplicationErrorCategory.BENIGN)
+    return "now"
+
+
+@workflow.defn
+class Polling:
+    @workflow.run
+    async def run(self) -> list[str]:
+        retry = RetryPolicy(initial_interval=timedelta(milliseconds=1))
+        soon = traced_worker.SOON
+        return [
+            await workflow.execute_activity(
+                not_yet, start_to_close_timeout=soon, retry_policy=retry
+            ),
+            await workflow.execute_local_activity(
+                not_yet, start_to_close_timeout=soon, retry_policy=retry
+            ),
+        ]
+
+
+async def test_a_benign_failure_is_no_error_of_a_span_and_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    tracing = TracingInterceptor(provider.get_tracer("test"))
+    async with await WorkflowEnvironment.start_time_skipping(interceptors=[tracing]) as env:
+        worker = Worker(env.client, task_queue=QUEUE, workflows=[Polling], activities=[not_yet])
+        with caplog.at_level(logging.DEBUG, "perdure"):
+            async with worker:
+                results = await env.client.execute_workflow(Polling.run, id="p", task_queue=QUEUE)
+    assert results == ["now", "now"]
+
+    spans = kept.get_finished_spans()
+    ran = [one for one in spans if one.name == "RunActivity:not_yet"]
+    assert [[event.name for event in one.events] for one in ran] == [["exception"], []] * 2
+    assert {one.status.status_code for one in spans} == {StatusCode.UNSET}
+    said = [one for one in caplog.records if "not yet" in one.getMessage()]
+    assert [one.levelno for one in said] == [logging.DEBUG, logging.DEBUG]
 
 
 class Last(ActivityInboundInterceptor):

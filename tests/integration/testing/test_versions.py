@@ -309,6 +309,41 @@ async def test_the_command_line_refuses_what_makes_no_sense(
     assert (await cli(two, "version", *arguments)).exit_code == 2
 
 
+async def test_the_audit_log_tells_who_rolled_out_what_and_why(two: Client) -> None:
+    """Each command's row, with the reason that it was given."""
+    [handle] = await begin(two, Pinned.run, 1, 1)
+    for words in (
+        ("version", "override", handle.id, "shop.1"),
+        ("version", "ramp", "shop.1", "5"),
+        ("version", "set-current", "shop.1"),
+        ("namespace", "create", "tenant"),
+        ("namespace", "update", "tenant", "--description", "ours"),
+    ):
+        assert (await cli(two, *words, "--reason", f"because of {words[1]}")).exit_code == 0
+    await tell([handle])
+    await handle.result()
+    assert (
+        await cli(two, "version", "retire", "shop.2", "--grace", "0s", "--reason", "old")
+    ).exit_code == 0
+
+    log = [entry async for entry in two.operator.list_audit()]
+    told = [(one.action, one.subject or one.workflow_id, one.reason) for one in log]
+    assert sorted(told) == sorted(
+        [
+            ("deployment.retire", "shop.2", "old"),
+            ("namespace.update", "tenant", "because of update"),
+            ("namespace.create", "tenant", "because of create"),
+            ("deployment.set_current", "shop.1", "because of set-current"),
+            ("deployment.set_ramping", "shop.1", "because of ramp"),
+            ("workflow.update_options", handle.id, "because of override"),
+            ("deployment.set_current", "shop.2", ""),
+        ]
+    )
+    (changed,) = [one for one in log if one.reason == "because of set-current"]
+    assert (changed.before, changed.after) == ("current 2, 5 % to 1", "current 1")
+    assert (await two.operator.verify_audit()).broken == []
+
+
 async def test_an_open_run_is_moved_to_another_version_and_back(two: Client) -> None:
     """So the last runs of an old version can be taken along before it is retired."""
     [handle] = await begin(two, Pinned.run, 1, 3)

@@ -23,6 +23,7 @@ from perdure.client import (
     BrokenChain,
     Client,
 )
+from perdure.common import ResetReapplyExcludeType, ResetType
 
 TIME = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 HEAD = AuditHead(chain=3, seq=7, hash=b"\xab" * 32, time=TIME)
@@ -211,7 +212,44 @@ def test_what_is_asked_of_the_engine(operator: Operator) -> None:
         "signal": "wake",
         "signal_args": [7],
         "rps": 9,
+        "reset_type": None,
+        "build_id": "",
+        "reapply_exclude": [],
     }
+
+
+def test_a_reset_of_many(operator: Operator) -> None:
+    begun = run(
+        *("batch", "start", *QUERY, "--operation", "reset", "--build-id", "b1", "--yes"),
+        *("--reapply-exclude", "update"),
+    )
+    assert begun.exit_code == 0
+    name, args, options = operator.calls[-1]
+    assert (name, args) == ("start", (QUERY[1], BatchOperationType.RESET))
+    assert (options["reset_type"], options["build_id"]) == (ResetType.BUILD_ID, "b1")
+    assert options["reapply_exclude"] == [ResetReapplyExcludeType.UPDATE]
+    begun = run("workflow", "reset", *QUERY, "--type", "first-workflow-task", input="y\n")
+    assert "Reset 3 runs?" in begun.stderr
+    name, args, options = operator.calls[-1]
+    assert (name, args) == ("start", (QUERY[1], BatchOperationType.RESET))
+    assert options["reset_type"] is ResetType.FIRST_WORKFLOW_TASK
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--operation", "reset"),
+        ("--operation", "reset", "--type", "build-id"),
+        ("--operation", "reset", "--type", "last-workflow-task", "--build-id", "b1"),
+        ("--operation", "cancel", "--type", "last-workflow-task"),
+        ("--operation", "cancel", "--build-id", "b1"),
+        ("--operation", "cancel", "--reapply-exclude", "signal"),
+        ("--operation", "reset", "--type", "last-workflow-task", "--reapply-exclude", "timers"),
+    ],
+)
+def test_where_to_goes_with_a_reset(operator: Operator, words: tuple[str, ...]) -> None:
+    assert run("batch", "start", *QUERY, *words, "--yes").exit_code == 2
+    assert operator.calls == []
 
 
 @pytest.mark.parametrize(
@@ -251,4 +289,5 @@ def test_many_workflows_are_terminated_by_a_batch_operation(operator: Operator) 
 @pytest.mark.parametrize("words", [(), ("order-1", *QUERY), ("--run-id", "r", *QUERY)])
 def test_either_one_workflow_or_a_query(operator: Operator, words: tuple[str, ...]) -> None:
     assert run("workflow", "terminate", *words).exit_code == 2
+    assert run("workflow", "reset", "-t", "last-workflow-task", *words).exit_code == 2
     assert operator.calls == []

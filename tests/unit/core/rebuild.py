@@ -54,6 +54,7 @@ RUN = {
     "sticky_worker_id": "head",
     "admitted": "inbox",
     "inbox_numbered": "head",
+    "run_id": "history",
 }
 TASK = {
     "kind": "rows",

@@ -26,6 +26,7 @@ from perdure_engine.core import commands as cmd
 from perdure_engine.core import intents
 from perdure_engine.core.audit import Entry
 from perdure_engine.core.decide.signal_workflow import SAGA_SIGNAL
+from perdure_engine.core.versions import Behavior, Versioning
 
 
 def delete() -> intents.DeleteWorkflow:
@@ -201,3 +202,15 @@ def test_holding_a_run_back_and_letting_it_go_are_actions() -> None:
     assert entries(run, scenario.pause(identity="op@host", reason="provider is down")) == []
     (freed,) = entries(run, scenario.unpause(identity="op@host"))
     assert (freed.action, freed.before, freed.after) == ("workflow.unpause", "PAUSED", "RUNNING")
+
+
+def test_another_version_for_a_run_is_an_action() -> None:
+    run = given()
+    wanted = Versioning(Behavior.PINNED, "shop", "2")
+    who = {"identity": "op@host", "reason": "2 has the fix"}
+    (found,) = entries(run, scenario.options(230, wanted, **who))
+    assert (found.action, found.before) == ("workflow.update_options", "no override")
+    assert (found.identity, found.reason, found.after) == (*who.values(), "PINNED shop.2")
+    assert entries(run, scenario.options(230, wanted, **who)) == []
+    (found,) = entries(run, scenario.options(231, None))
+    assert (found.before, found.after) == ("PINNED shop.2", "no override")

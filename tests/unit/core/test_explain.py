@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from tests.unit.core.scenario import (
     COMPLETE,
+    FAIL,
     IDENTITY,
     NAMESPACE,
     SECOND_US,
     START_US,
     WORKFLOW_ID,
     Scenario,
+    accept,
     activity,
     application,
+    complete_update,
     failed,
     save_start,
     signal,
     start,
     task_failed,
     timer,
+    update,
 )
 
 from perdure_engine.core import intents
+from perdure_engine.core.describe import describe
 from perdure_engine.core.explain import WaitKind, WaitReason, explain, waits_for_a_worker
-from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.limits import WORKFLOW_TASK_STUCK_ATTEMPTS
+from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.tasks import TaskKind, TimerKind
+from perdure_engine.core.versions import Behavior, Versioning
 
 
 def why(run: Scenario) -> list[WaitReason]:
@@ -180,3 +188,62 @@ def test_its_outcome_is_to_come_from_outside() -> None:
     run.reload()
 
     assert only(run).kind is WaitKind.ACTIVITY
+
+
+def test_a_run_that_follows_waits_for_its_time_and_says_what_that_is() -> None:
+    """A back-off, a schedule and a start delay are three things to whoever looks."""
+    retried = Scenario(start(retry_policy=RetryPolicy(2_000, maximum_attempts=3)))
+    retried.turn(FAIL)
+    assert only(retried.next) == WaitReason(
+        kind=WaitKind.RETRY_BACKOFF,
+        since_us=START_US,
+        until_us=START_US + 2 * SECOND_US,
+        attempt=2,
+        last_failure=FAIL.failure,
+    )
+    scheduled = Scenario(start(cron_schedule="hourly"), now_us=START_US + 600 * SECOND_US)
+    assert only(scheduled) == WaitReason(
+        kind=WaitKind.CRON,
+        since_us=START_US + 600 * SECOND_US,
+        until_us=START_US + 3_600 * SECOND_US,
+        subject="hourly",
+    )
+
+
+def test_an_update_waits_for_a_verdict_and_then_for_its_handler() -> None:
+    run = Scenario(start())
+    run.turn()
+    run.wait(2)
+    run.when(update())
+
+    assert [(one.kind, one.subject) for one in why(run)] == [
+        (WaitKind.WORKER_FOR_WORKFLOW_TASK, ""),
+        (WaitKind.UPDATE_ADMITTED, "u-1"),
+    ]
+    assert why(run)[1].since_us == START_US + 2 * SECOND_US
+    run.turn(accept())
+    run.reload()
+    assert [(one.kind, one.subject) for one in why(run)] == [(WaitKind.UPDATE_RUNNING, "u-1")]
+    run.when(signal())
+    run.turn(complete_update())
+    assert only(run).kind is WaitKind.EVENT
+
+
+def test_the_version_that_alone_may_run_it_is_named() -> None:
+    pinned = Versioning(Behavior.PINNED, "shop", "7")
+    run = Scenario(start(versioning_override=pinned))
+    assert only(run).version == "shop.7"
+    run.turn(activity("a"))
+    assert (only(run).kind, only(run).version) == (WaitKind.WORKER_FOR_ACTIVITY, "shop.7")
+
+
+def test_code_that_fails_again_and_again_says_how_often() -> None:
+    run = Scenario(start())
+    for _ in range(WORKFLOW_TASK_STUCK_ATTEMPTS):
+        run.when(task_failed(run.hand_out()))
+        run.fire(TimerKind.WORKFLOW_TASK_BACKOFF)
+    run.when(task_failed(run.hand_out()))
+
+    assert describe(run.state).info.stuck
+    assert only(run).kind is WaitKind.WORKFLOW_TASK_BACKOFF
+    assert only(run).attempt == WORKFLOW_TASK_STUCK_ATTEMPTS + 2

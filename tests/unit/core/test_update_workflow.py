@@ -71,6 +71,17 @@ def test_an_admitted_update_is_saved_in_the_inbox_and_wakes_the_workflow() -> No
     assert update_status.stage_of(run.state, "u-1") is UpdateStage.ADMITTED
 
 
+def test_an_update_meant_for_another_chain_does_not_reach_this_one() -> None:
+    """The id was started anew: neither is it admitted, nor does it join one of the same id."""
+    run = waiting()
+
+    assert run.when(update(first_run_id=b"b" * 16)) == CLOSED
+    first = run.state.folded.started.first_run_id
+    assert run.when(update(first_run_id=first)).buffered == ADMITTED
+    assert run.when(update(first_run_id=b"b" * 16)) == CLOSED
+    assert run.when(update(first_run_id=first)) == NOTHING
+
+
 def test_an_update_joins_a_workflow_task_that_waits() -> None:
     run = Scenario(start())
 

@@ -191,6 +191,7 @@ class FakeMatching:
         self.to_take: list[PollAnswer] = []
         self.forgotten: list[bytes] = []
         self.info = QueueInfo(0, 0, 0)
+        self.described: list[str | None] = []
         self.parked = asyncio.Event()
         self.cancelled = asyncio.Event()
 
@@ -224,7 +225,10 @@ class FakeMatching:
     def forget_worker(self, worker_id: bytes) -> None:
         self.forgotten.append(worker_id)
 
-    def describe(self, namespace_id: bytes, queue: str, kind: TaskKind) -> QueueInfo:
+    def describe(
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str | None = None
+    ) -> QueueInfo:
+        self.described.append(version)
         return self.info
 
 
@@ -269,11 +273,12 @@ class FakeStore:
         self._check()
         return list(self.deployments.values())
 
-    async def put_deployment(self, row: DeploymentRow) -> bool:
+    async def put_deployment(self, row: DeploymentRow, audited: AuditRow | None = None) -> bool:
         self._check()
         stored = self.deployments.get((row.namespace_id, row.name))
         if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
             return False
+        self.audited.append(audited)
         token = row.conflict_token + 1
         self.deployments[row.namespace_id, row.name] = msgspec.structs.replace(
             row, conflict_token=token

@@ -58,7 +58,7 @@ async def verified(room: Room, expected: list[Head] | None = None) -> Verified:
 
 async def test_namespaces_are_created_and_changed_with_an_entry() -> None:
     room = Room()
-    row = await create_namespace(room.frontend, "tenant", "ours", 0, "op@host")
+    row = await create_namespace(room.frontend, "tenant", "ours", 0, "op@host", "a new team")
     await update_namespace(room.frontend, "tenant", "theirs", None, 1, "boss@host")
     created, updated = [one for one in room.store.audited if one is not None]
     assert (created.shard_id, created.namespace_id) == (0, row.namespace_id)

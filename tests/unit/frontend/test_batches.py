@@ -10,11 +10,14 @@ from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, Room
 
 from perdure_engine.core.audit import entry_of
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.intents import Reapply, ResetType
 from perdure_engine.frontend.handlers.describe_batch import BatchState, describe_batch
 from perdure_engine.frontend.handlers.list_batches import list_batches
 from perdure_engine.frontend.handlers.start_batch import StartBatch, start_batch
 from perdure_engine.frontend.handlers.stop_batch import stop_batch
 from perdure_engine.ports.batches import BatchOperation, PartState
+
+RESET = {"operation": BatchOperation.RESET, "reset_type": ResetType.LAST_WORKFLOW_TASK}
 
 
 def asked(**changes: Any) -> StartBatch:
@@ -49,6 +52,29 @@ async def test_a_job_is_saved_with_its_entry_and_somebody_is_told() -> None:
     assert entry.reason == "stuck since the outage"
     assert entry.after == "TERMINATE 2 runs: WorkflowType = 'Order'"
     assert room.woken == 1
+
+
+async def test_where_a_reset_goes_to_is_saved_and_stands_in_the_log() -> None:
+    room = Room()
+    room.store.runs = [None]  # type: ignore[list-item]  # only counted
+    by_build = {**RESET, "reset_type": ResetType.BUILD_ID, "build_id": "b1"}
+    await start_batch(room.frontend, asked(**by_build, reapply_exclude=(Reapply.UPDATE,)))
+    job = (await describe_batch(room.frontend, NAMESPACE_ID, "job-1")).row.job
+    assert (job.reset_type, job.build_id) == (ResetType.BUILD_ID, "b1")
+    assert job.reapply_exclude == (Reapply.UPDATE,)
+    (row,) = room.operations.tables.audit.in_order(0)
+    assert entry_of(row).after == "RESET to BUILD_ID 'b1' 1 runs: WorkflowType = 'Order'"
+    with pytest.raises(Rejected) as caught:
+        await start_batch(room.frontend, asked(**RESET))
+    assert caught.value.code is Code.ALREADY_EXISTS
+
+
+async def test_a_job_of_an_engine_that_knew_no_resets_is_the_same_job() -> None:
+    """The hash of what was asked is saved with it, and compared with that of a repeat."""
+    room = Room()
+    await start_batch(room.frontend, asked())
+    job = (await describe_batch(room.frontend, NAMESPACE_ID, "job-1")).row.job
+    assert job.body_hash.hex() == "e57269eddc63d8a2"
 
 
 async def test_a_dry_run_only_counts() -> None:
@@ -89,7 +115,15 @@ async def test_many_who_ask_for_the_same_at_once_begin_one_job() -> None:
         ({"query": "WorkflowType = 'Order' ORDER BY StartTime ASC"}, "query"),
         ({"query": "GROUP BY ExecutionStatus"}, "query"),
         ({"operation": 0}, "operation"),
-        ({"operation": 5}, "operation"),
+        ({"operation": 8}, "operation"),
+        ({"operation": BatchOperation.RESET}, "reset_type"),
+        ({"operation": BatchOperation.RESET, "reset_type": ResetType.BUILD_ID}, "build_id"),
+        ({**RESET, "build_id": "b1"}, "build_id"),
+        ({**RESET, "reset_type": ResetType.BUILD_ID, "build_id": "a\nb"}, "build_id"),
+        ({"reset_type": ResetType.LAST_WORKFLOW_TASK}, "reset_type"),
+        ({"build_id": "b1"}, "reset_type"),
+        ({"reapply_exclude": (Reapply.SIGNAL,)}, "reset_type"),
+        ({**RESET, "signal_name": "wake"}, "signal_name"),
         ({"reason": "r" * 5_000}, "reason"),
         ({"identity": "a\nb"}, "identity"),
         ({"signal_name": "wake"}, "signal_name"),

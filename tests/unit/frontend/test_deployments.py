@@ -9,6 +9,7 @@ import pytest
 from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, RUN_ID, WORKER_ID, Room
 
 from perdure_engine.core import deployments, limits
+from perdure_engine.core.audit import entry_of
 from perdure_engine.core.deployments import Deployment
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.search_attributes import of_versioning, to_json
@@ -24,6 +25,10 @@ from perdure_engine.frontend.handlers.retire_version import RetireVersion, retir
 from perdure_engine.frontend.handlers.set_current_version import (
     SetCurrentVersion,
     set_current_version,
+)
+from perdure_engine.frontend.handlers.set_ramping_version import (
+    SetRampingVersion,
+    set_ramping_version,
 )
 from perdure_engine.frontend.handlers.start_workflow import check_override
 from perdure_engine.ports.history import WorkerRef
@@ -59,6 +64,7 @@ def current(build_id: str = "1", token: int = 0, **changes: Any) -> SetCurrentVe
         "build_id": build_id,
         "conflict_token": token,
         "identity": "ops",
+        "reason": "roll-out",
         "ignore_missing_queues": False,
         "allow_no_pollers": False,
     }
@@ -72,6 +78,7 @@ def retirement(build_id: str = "1", **changes: Any) -> RetireVersion:
         "build_id": build_id,
         "conflict_token": 0,
         "identity": "ops",
+        "reason": "roll-out",
         "grace_ms": None,
     }
     return RetireVersion(**(facts | changes))
@@ -285,6 +292,69 @@ async def test_b16_a_run_that_was_pinned_while_its_version_was_retired_takes_tha
 
     assert caught.value.reason == "VERSION_IN_USE"
     assert not (await room.deployments.describe(NAMESPACE_ID, "shop")).require("1").retired_us
+    assert [(before, after) for _, _, before, after in log_of(room)] == [
+        ("NOT RETIRED", "RETIRED"),
+        ("RETIRED", "NOT RETIRED"),
+    ]
+
+
+def log_of(room: Room) -> list[tuple[str, str, str, str]]:
+    """Of operators' actions: what, to what, before, after."""
+    entries = [entry_of(row) for row in room.store.audited if row is not None]
+    assert {(one.identity, one.reason, one.namespace_id) for one in entries} <= {
+        ("ops", "roll-out", NAMESPACE_ID)
+    }
+    return [(one.action, one.subject, one.before, one.after) for one in entries]
+
+
+def ramp(build_id: str, share: int) -> SetRampingVersion:
+    return SetRampingVersion(
+        namespace_id=NAMESPACE_ID,
+        deployment_name="shop",
+        build_id=build_id,
+        ramp_share=share,
+        conflict_token=0,
+        identity="ops",
+        reason="roll-out",
+        ignore_missing_queues=False,
+        allow_no_pollers=False,
+    )
+
+
+async def test_what_operators_do_to_versions_stands_in_the_audit_log() -> None:
+    """Who, why, before and after, with the change; not what workers do by polling."""
+    room = Room()
+    await seen(room.deployments, "1", "2")
+    await set_current_version(room.frontend, current("1"))
+    await set_ramping_version(room.frontend, ramp("2", 1_250))
+    await set_ramping_version(room.frontend, ramp("", 0))
+    await set_current_version(room.frontend, current(""))
+    await retire_version(room.frontend, retirement("1", grace_ms=0))
+    await retire_version(room.frontend, retirement("1", grace_ms=0))  # it is
+
+    assert log_of(room) == [
+        ("deployment.set_current", "shop.1", "current (unversioned)", "current 1"),
+        ("deployment.set_ramping", "shop.2", "current 1", "current 1, 12.5 % to 2"),
+        ("deployment.set_ramping", "shop", "current 1, 12.5 % to 2", "current 1"),
+        ("deployment.set_current", "shop", "current 1", "current (unversioned)"),
+        ("deployment.retire", "shop.1", "NOT RETIRED", "RETIRED"),
+    ]
+
+
+async def test_a_change_of_versions_that_is_refused_is_no_action() -> None:
+    room = Room()
+    await seen(room.deployments, "1")
+    await set_current_version(room.frontend, current("1"))
+    for action in (
+        set_current_version(room.frontend, current("9")),
+        set_current_version(room.frontend, current("1", reason="x" * 5_000)),
+        set_ramping_version(room.frontend, ramp("1", 100)),
+        retire_version(room.frontend, retirement("1")),
+    ):
+        with pytest.raises(Rejected):
+            await action
+
+    assert len(log_of(room)) == 1
 
 
 async def test_b16_a_paused_run_is_open_and_keeps_its_version() -> None:

@@ -155,9 +155,18 @@ class Node:
         )
         return self.history.submit(shard_id, intent)
 
-    def query(self, workflow_id: str, shard_id: int = 1) -> asyncio.Future[Any]:
+    def query(
+        self,
+        workflow_id: str,
+        shard_id: int = 1,
+        reject_condition: intents.QueryRejectCondition = intents.QueryRejectCondition.NEVER,
+    ) -> asyncio.Future[Any]:
         intent = intents.QueryWorkflow(
-            namespace_id=NAMESPACE, workflow_id=workflow_id, run_id=b"", query_type="state"
+            namespace_id=NAMESPACE,
+            workflow_id=workflow_id,
+            run_id=b"",
+            query_type="state",
+            reject_condition=reject_condition,
         )
         return self.history.submit(shard_id, intent)
 

@@ -16,6 +16,7 @@ from tests.unit.history.room import (
     Room,
     in_room,
     pass_time,
+    timer,
     turns,
 )
 from tests.unit.history.test_outbox import apart, parent, shard_id, signal
@@ -23,6 +24,7 @@ from tests.unit.history.test_removing import left_of
 
 from perdure_engine.core.audit import INSTALLATION, Action, Entry, Head, append
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.intents import Reapply, ResetType
 from perdure_engine.core.status import Status
 from perdure_engine.frontend.filters import read_condition
 from perdure_engine.history.batches import Batches
@@ -48,23 +50,25 @@ async def begin(
     room: Room,
     operation: BatchOperation = BatchOperation.TERMINATE,
     query: str = "WorkflowType = 'Order'",
+    *,
+    job_id: str = JOB,
     **options: Any,
 ) -> None:
     fields: dict[str, Any] = {"reason": "cleaning", "identity": "op", "rps": 1_000, "total": 0}
     job = BatchJob(operation=operation, query=query, body_hash=b"8" * 8, **(fields | options))
-    row = BatchRow(NAMESPACE, JOB, room.now_us, None, job)
+    row = BatchRow(NAMESPACE, job_id, room.now_us, None, job)
     heads = await room.store.load_audit_heads([INSTALLATION])
     entry = Entry(time_us=room.now_us, action=Action.START_BATCH)
     audited, _ = append(heads[0] if heads else Head(INSTALLATION), entry)
     assert await room.store.start_batch(row, audited)
 
 
-async def parts(room: Room) -> list[PartRow]:
-    return await room.store.load_batch_parts(NAMESPACE, JOB)
+async def parts(room: Room, job_id: str = JOB) -> list[PartRow]:
+    return await room.store.load_batch_parts(NAMESPACE, job_id)
 
 
-async def done(room: Room) -> tuple[int, int]:
-    rows = await parts(room)
+async def done(room: Room, job_id: str = JOB) -> tuple[int, int]:
+    rows = await parts(room, job_id)
     return sum(row.done for row in rows), sum(row.failed for row in rows)
 
 
@@ -391,3 +395,154 @@ async def test_a_node_without_shards_looks_for_nothing(room: Room) -> None:
     await batches(node).run_once()
     await turns(3)
     assert "load_open_batch_parts" not in node.holds.calls
+
+
+# ---- resets
+
+RESET = {"reset_type": ResetType.LAST_WORKFLOW_TASK}
+
+
+def begun_by_a_reset(room: Room) -> list[str]:
+    """Workflow ids of the runs that resets have begun."""
+    return sorted(name for action, name in log_of(room.tables) if action == "workflow.reset")
+
+
+async def at_timers(node: Node, count: int) -> list[bytes]:
+    """Runs of which each has completed a workflow task and waits for a timer."""
+    worker = node.room.worker()
+    return [await node.at(f"o{number}", worker, [timer(500)]) for number in range(count)]
+
+
+@in_room()
+async def test_each_workflow_is_reset_once_though_the_query_finds_what_the_job_itself_began(
+    room: Room,
+) -> None:
+    """Invariant 28: the new run has the start of its base, so it is found like any other, and left alone."""
+    node = await room.node(1, 2, 3, 4)
+    bases = await at_timers(node, 12)
+    await begin(room, BatchOperation.RESET, **RESET)
+    job = batches(node)
+    await job.run_once()
+    await pass_time(60)
+    assert await closed(room)
+    assert await done(room) == (12, 0)
+    assert begun_by_a_reset(room) == sorted(f"o{number}" for number in range(12))
+    rows = {row.run_id: row for row in room.tables.visibility.all()}
+    assert len(rows) == 24
+    assert {Status(rows[run_id].status) for run_id in bases} == {Status.TERMINATED}
+    later = [run_id for run_id in rows if run_id not in bases]
+    assert any(run_id > base for run_id in later for base in bases), (
+        "the walk comes by some of them"
+    )
+    assert {rows[run_id].start_us for run_id in later} <= {rows[one].start_us for one in bases}
+    assert not node.alarms
+    await job.stop()
+
+
+@in_room()
+async def test_a_reset_job_whose_node_dies_in_a_chunk_resets_nothing_twice(room: Room) -> None:
+    """Invariants 9, 28: the request is made of the job and the run, so the repeat finds the new run."""
+    first = await room.node(1, 2, 3, 4)
+    await at_timers(first, 12)
+    await begin(room, BatchOperation.RESET, rps=4, **RESET)
+    job = batches(first, shards=4)
+    await job.run_once()
+    await pass_time(1.2)
+    await job.stop()  # as a kill
+    before = begun_by_a_reset(room)
+    assert 0 < len(before) < 12
+    assert (await done(room))[0] < len(before), "the chunk under way is not counted yet"
+    second = await room.node(1, 2, 3, 4)
+    follower = batches(second, shards=4)
+    await follower.run_once()
+    await pass_time(120)
+    assert await closed(room)
+    assert await done(room) == (12, 0)
+    assert begun_by_a_reset(room) == sorted(f"o{number}" for number in range(12))
+    assert len(room.tables.executions.all()) == 24
+    await follower.stop()
+
+
+@in_room()
+async def test_a_run_that_has_closed_is_reset_and_one_that_has_a_newer_run_is_not(
+    room: Room,
+) -> None:
+    """Invariant 5: the newer run goes on, whether the query finds it or not."""
+    node = await room.node(1, 2, 3, 4)
+    worker = room.worker()
+    await node.at("closed", worker, [FINISH])
+    older = await node.at("again", worker, [FINISH])
+    newer = await node.at("again", worker, [timer(500)])
+    await node.start("fresh")  # has no workflow task that could be gone back to
+    await begin(
+        room, BatchOperation.RESET, "ExecutionStatus = 'Completed' OR WorkflowId = 'fresh'", **RESET
+    )
+    job = batches(node)
+    await job.run_once()
+    await pass_time(30)
+    assert await closed(room)
+    assert await done(room) == (1, 2)
+    assert begun_by_a_reset(room) == ["closed"]
+    rows = {row.run_id: Status(row.status) for row in room.tables.visibility.all()}
+    assert (rows[older], rows[newer]) == (Status.COMPLETED, Status.RUNNING)
+    why = [row.last_failure.partition(":")[0] for row in await parts(room) if row.failed]
+    assert set(why) <= {"NOT_THE_NEWEST_RUN", "NO_RESET_POINT"}
+    await job.stop()
+
+
+@in_room()
+async def test_a_batch_reset_goes_where_it_was_asked_to_with_what_it_was_asked_to_apply(
+    room: Room,
+) -> None:
+    node = await room.node(1, 2, 3, 4)
+    worker = room.worker()
+    job = batches(node)
+    for exclude, signals in (((), 1), ((Reapply.SIGNAL,), 0)):
+        name = f"order-{signals}"
+        base = await node.at(name, worker, [timer(500)])
+        await node.signal(name, "one")
+        await node.complete(await node.workflow_task(worker), [])
+        await begin(
+            room,
+            BatchOperation.RESET,
+            f"WorkflowId = '{name}'",
+            job_id=name,
+            reset_type=ResetType.FIRST_WORKFLOW_TASK,
+            reapply_exclude=exclude,
+        )
+        await job.run_once()
+        await pass_time(10)
+        assert await done(room, name) == (1, 0)
+        task = await node.workflow_task(worker)
+        names = await room.names(task.run_id)
+        assert task.run_id != base
+        assert names[:4] == [*(await room.names(base))[:3], "WorkflowTaskFailed"]
+        assert names.count("WorkflowExecutionSignaled") == signals
+        await node.complete(task, [])
+    await job.stop()
+
+
+@in_room()
+async def test_pause_and_unpause_are_for_those_that_are_not_yet(room: Room) -> None:
+    node = await room.node(1, 2, 3, 4)
+    for number in range(3):
+        await node.start(f"o{number}")
+    await node.pause("o1")
+    await begin(room, BatchOperation.PAUSE)
+    job = batches(node)
+    await job.run_once()
+    await pass_time(10)
+    assert await done(room) == (2, 0)
+    assert set(statuses(room).values()) == {Status.PAUSED}
+    await node.unpause("o1")
+    await begin(room, BatchOperation.UNPAUSE, job_id="job-2")
+    await job.run_once()
+    await pass_time(10)
+    assert await done(room, "job-2") == (2, 0)
+    assert set(statuses(room).values()) == {Status.RUNNING}
+    assert sorted(log_of(room.tables)) == sorted(
+        (f"workflow.{action}", f"o{number}")
+        for action in ("pause", "unpause")
+        for number in range(3)
+    )
+    await job.stop()

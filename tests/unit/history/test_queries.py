@@ -7,6 +7,7 @@ from tests.unit.history.room import (
     ev,
     in_room,
     nothing_said,
+    refused,
     schedule,
     timer,
     turns,
@@ -14,7 +15,7 @@ from tests.unit.history.room import (
 )
 
 from perdure_engine.core.errors import Code
-from perdure_engine.core.intents import FailWorkflowTask
+from perdure_engine.core.intents import FailWorkflowTask, QueryRejectCondition
 from perdure_engine.core.replies import QueryAnswer
 
 YES = QueryAnswer(b"yes", None)
@@ -102,6 +103,36 @@ async def test_a_query_of_a_closed_run_is_answered(room: Room) -> None:
     task = await node.workflow_task(worker)
     node.history.answer_query(task.queries[0].token, YES)
     assert await query == YES
+
+
+@in_room()
+async def test_a_query_is_refused_of_a_run_that_its_caller_does_not_want(room: Room) -> None:
+    """Before anything else: nobody need poll for it."""
+    node = await room.node(1)
+    worker = room.worker()
+    await node.at("waits", worker, [timer(60)])
+    await node.at("completed", worker, [FINISH])
+    await node.start("terminated")
+    await node.terminate("terminated")
+
+    async def refused_with(workflow_id: str, condition: QueryRejectCondition) -> str | None:
+        query = node.query(workflow_id, reject_condition=condition)
+        await turns(20)
+        if not query.done():
+            task = await node.workflow_task(worker)
+            node.history.answer_query(task.queries[0].token, YES)
+            assert await query == YES
+            return None
+        error = await refused(query)
+        assert (error.code, error.reason) == (Code.FAILED_PRECONDITION, "QUERY_REJECTED")
+        return error.metadata["status"]
+
+    never, not_open, not_clean = QueryRejectCondition
+    assert [
+        [await refused_with(workflow_id, condition) for condition in (never, not_open, not_clean)]
+        for workflow_id in ("waits", "completed")
+    ] == [[None, None, None], [None, "2", None]]
+    assert [await refused_with("terminated", one) for one in (not_open, not_clean)] == ["5", "5"]
 
 
 @in_room()

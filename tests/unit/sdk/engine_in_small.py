@@ -43,7 +43,11 @@ in_memory: list[WorkflowInstance] = []
 
 
 def new_instance(
-    cls: type, *, guarded: bool = True, interceptors: Sequence[Interceptor] = ()
+    cls: type,
+    *,
+    guarded: bool = True,
+    interceptors: Sequence[Interceptor] = (),
+    **options: Any,
 ) -> WorkflowInstance:
     instance = WorkflowInstance(
         workflow_definition(cls),
@@ -51,6 +55,7 @@ def new_instance(
         data_converter=DataConverter.default,
         guarded=guarded,
         interception=Interception.of(interceptors, RootOutbound),
+        **options,
     )
     in_memory.append(instance)
     return instance
@@ -72,11 +77,12 @@ class PocketEngine(OtherRuns):
         memo: dict[str, Payload] | None = None,
         started: dict[str, Any] | None = None,
         interceptors: Sequence[Interceptor] = (),
+        **options: Any,
     ) -> None:
-        """`started`: what the first event says besides."""
+        """`started`: what the first event says besides; `options`: of the instances."""
         self.cls = cls
-        self.interceptors = interceptors
-        self.instance = new_instance(cls, interceptors=interceptors)
+        self.options: dict[str, Any] = {"interceptors": interceptors, **options}
+        self.instance = new_instance(cls, **self.options)
         self.events: list[m.Event] = []
         self.now_us = START_US
         self.sent = 0  # events that the cached instance has
@@ -90,7 +96,6 @@ class PocketEngine(OtherRuns):
             workflow_id="w-1",
             run_id="0199c7d2-1111-7222-8333-444455556666",
             first_run_id="0199c7d2-1111-7222-8333-444455556666",
-            workflow_type=cls.__name__,
             input=payloads(*args),
             memo=memo or {},
             attempt=1,
@@ -99,8 +104,11 @@ class PocketEngine(OtherRuns):
             task_timeout_ms=10_000,
             retry_policy=None,
             priority=0,
-            **({"header": {}, "task_queue": "orders"} | (started or {})),
+            **(self.of_the_start() | (started or {})),
         )
+
+    def of_the_start(self) -> dict[str, Any]:
+        return {"header": {}, "task_queue": "orders", "workflow_type": self.cls.__name__}
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -346,7 +354,7 @@ class PocketEngine(OtherRuns):
     def replay_outcome(self, cls: type | None = None) -> m.TaskSuccess | m.TaskFailure:
         """The history up to its last workflow task, on a fresh instance of `cls`."""
         last = max(e.event_id for e in self.events if isinstance(e, m.WorkflowTaskStarted))
-        instance = new_instance(cls or self.cls, interceptors=self.interceptors)
+        instance = new_instance(cls or self.cls, **self.options)
         outcome = instance.activate(self.message(self.events[:last]))
         instance.evict()
         return outcome
@@ -358,7 +366,7 @@ class PocketEngine(OtherRuns):
 
     def replay_all(self, cls: type | None = None) -> m.TaskSuccess | m.TaskFailure:
         """The whole history, the events of the last commands too, as for a query."""
-        instance = new_instance(cls or self.cls, interceptors=self.interceptors)
+        instance = new_instance(cls or self.cls, **self.options)
         outcome = instance.activate(self.message(self.events, query_only=True))
         instance.evict()
         return outcome

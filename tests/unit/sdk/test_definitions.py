@@ -1,12 +1,14 @@
 """Workflow classes: what the decorators accept, and what they say when they do not."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from perdure import workflow
 from perdure._definitions import query_definition, signal_definition, workflow_definition
+from perdure.common import RawValue
 
 
 class Base:
@@ -149,6 +151,44 @@ def init_elsewhere() -> None:
         def prepare(self) -> None: ...
 
 
+def async_config() -> None:
+    class Odd:
+        @workflow.dynamic_config  # type: ignore[arg-type]  # that is it
+        async def config(self) -> workflow.DynamicWorkflowConfig: ...
+
+
+def config_with_arguments() -> None:
+    class Odd:
+        @workflow.dynamic_config  # type: ignore[arg-type]  # that is it
+        def config(self, what: str) -> workflow.DynamicWorkflowConfig: ...
+
+
+def config_of_a_plain_workflow() -> None:
+    @workflow.defn
+    class Odd:
+        @workflow.run
+        async def run(self) -> None: ...
+
+        @workflow.dynamic_config
+        def config(self) -> workflow.DynamicWorkflowConfig:
+            return workflow.DynamicWorkflowConfig()
+
+
+def two_configs() -> None:
+    @workflow.defn(dynamic=True)
+    class Odd:
+        @workflow.run
+        async def run(self, args: Sequence[RawValue]) -> None: ...
+
+        @workflow.dynamic_config
+        def config(self) -> workflow.DynamicWorkflowConfig:
+            return workflow.DynamicWorkflowConfig()
+
+        @workflow.dynamic_config
+        def another(self) -> workflow.DynamicWorkflowConfig:
+            return workflow.DynamicWorkflowConfig()
+
+
 def name_of_the_engine() -> None:
     class Odd:
         @workflow.query(name="__stack_trace")
@@ -170,6 +210,10 @@ def name_of_the_engine() -> None:
         (init_of_another_shape, r"must take what @workflow\.run takes"),
         (init_elsewhere, "belongs on __init__"),
         (name_of_the_engine, "engine's own"),
+        (async_config, "must be a plain method"),
+        (config_with_arguments, "takes only self"),
+        (config_of_a_plain_workflow, "of dynamic workflows only"),
+        (two_configs, "more than one"),
     ],
 )
 def test_what_is_refused_and_why(define: Any, said: str) -> None:

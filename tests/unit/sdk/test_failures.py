@@ -241,6 +241,10 @@ def test_what_a_cancellation_looks_like() -> None:
     assert not is_cancelled_exception(child)
     child.__cause__ = CancelledError()
     assert is_cancelled_exception(child)
+    all_of_them = [cancelled, ExceptionGroup("of it", [child])]
+    assert is_cancelled_exception(ExceptionGroup("cancelled", all_of_them))
+    one_else = ExceptionGroup("of it", [child, ValueError()])
+    assert not is_cancelled_exception(ExceptionGroup("one is not", [cancelled, one_else]))
     assert isinstance(there_and_back(asyncio.CancelledError()), CancelledError)
 
 

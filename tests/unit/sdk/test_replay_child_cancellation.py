@@ -404,15 +404,14 @@ def test_a_time_limit_that_is_over_at_once_sends_nothing(how: Type) -> None:
     assert step(run) == ["CompleteWorkflow took too long"]
 
 
-def test_who_cancelled_first_says_how_it_ends() -> None:
-    """The time limit; the client's request that follows changes nothing of how the child's end is told."""
+def test_the_run_or_its_code_says_how_it_ends_whoever_cancelled_first() -> None:
     run = started(Type.WAIT_CANCELLATION_COMPLETED, Limited)
     run.fire("1")
     assert step(run) == [ASK]
     run.cancel()
     assert step(run) == []
     run.child_canceled("c")
-    assert step(run) == ["CancelWorkflow"]
+    assert step(run) == ["CompleteWorkflow heard as an error"]
 
 
 def test_a_shielded_child_lives_on() -> None:

@@ -82,6 +82,11 @@ class Family:
     async def do_together(self, plans: Plan) -> Any:
         return await asyncio.gather(*[self.follow(plan) for plan in plans])
 
+    async def do_group(self, plans: Plan) -> Any:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.follow(plan)) for plan in plans]
+        return [task.result() for task in tasks]
+
     async def do_limit(self, plans: Plan) -> Any:
         try:
             async with asyncio.timeout(3):
@@ -104,7 +109,11 @@ def type_of(how: Plan) -> Any:
 
 def nested(plans: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
     several = st.lists(plans, min_size=1, max_size=3)
-    step = st.one_of(several.map(lambda ps: ["together", *ps]), plans.map(lambda p: ["limit", p]))
+    step = st.one_of(
+        several.map(lambda ps: ["together", *ps]),
+        several.map(lambda ps: ["group", *ps]),
+        plans.map(lambda p: ["limit", p]),
+    )
     return st.lists(step, min_size=1, max_size=2)
 
 

@@ -2,11 +2,13 @@
 
 import logging
 from datetime import UTC, datetime, timedelta
+from uuid import RFC_4122, UUID
 
 import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names, payloads
 
 from perdure import workflow
+from perdure._replay.randomness import Randomness
 from perdure.common import Priority
 
 
@@ -18,6 +20,15 @@ class Asking:
             return [workflow.random().randint(1, 100) for _ in range(3)]
         if what == "uuid":
             return [workflow.uuid4(), workflow.uuid4()]
+        if what == "uuid7":
+            return [workflow.uuid7(), workflow.uuid7()]
+        if what == "another random":
+            other = workflow.new_random()
+            drawn = workflow.random().random()
+            return [drawn, other.random(), workflow.new_random().random(), other.random()]
+        if what == "another random unused":
+            workflow.new_random()
+            return workflow.random().random()
         if what == "memo":
             return [
                 dict(workflow.memo()),
@@ -37,7 +48,7 @@ def test_time_is_that_of_the_workflow_task() -> None:
     assert name == ("CompleteWorkflow ['2023-11-14T22:13:21Z', 1700000001.0, 1700000001000000000]")
 
 
-@pytest.mark.parametrize("what", ["random", "uuid"])
+@pytest.mark.parametrize("what", ["random", "uuid", "uuid7", "another random"])
 def test_chance_is_the_same_on_each_replay(what: str) -> None:
     run = PocketEngine(Asking, what)
     live = names(run.task())
@@ -52,6 +63,51 @@ def test_uuids_are_of_version_4_and_differ() -> None:
 
     assert first != second
     assert first[14] == second[14] == "4"
+
+
+def test_uuids_of_version_7_begin_with_the_workflows_time() -> None:
+    (name,) = names(PocketEngine(Asking, "uuid7").task())
+    texts = name.removeprefix("CompleteWorkflow ['").removesuffix("']").split("', '")
+
+    first, second = map(UUID, texts)
+    assert first != second
+    for one in (first, second):
+        assert (one.version, one.variant) == (7, RFC_4122)
+        assert one.int >> 80 == 1_700_000_001_000
+
+
+def test_what_is_drawn_of_another_generator_does_not_change_what_the_runs_own_gives() -> None:
+    (all_of_it,) = names(PocketEngine(Asking, "another random").task())
+    drawn, *others = all_of_it.removeprefix("CompleteWorkflow [").removesuffix("]").split(", ")
+
+    assert names(PocketEngine(Asking, "another random unused").task()) == [
+        f"CompleteWorkflow {drawn}"
+    ]
+    assert len({drawn, *others}) == 4
+
+
+def test_after_a_reset_every_generator_draws_anew() -> None:
+    def drawn(*, reset: bool) -> list[float]:
+        randomness = Randomness()
+        randomness.begin("first run")
+        own, other = randomness.own(), randomness.another()
+        before = [own.random(), other.random()]
+        if reset:
+            randomness.begin_anew("second run")
+        return [*before, own.random(), other.random(), randomness.another().random()]
+
+    first, second = drawn(reset=False), drawn(reset=True)
+    assert first[:2] == second[:2]
+    assert not set(first[2:]) & set(second)
+    assert drawn(reset=True) == second
+
+
+def test_a_reset_before_anything_was_drawn_counts_too() -> None:
+    early, plain = Randomness(), Randomness()
+    early.begin_anew("second run")  # its history is read before its code begins
+    early.begin("first run")
+    plain.begin("second run")
+    assert early.own().random() == plain.own().random()
 
 
 def test_the_memo_is_decoded_by_hint() -> None:
@@ -136,7 +192,16 @@ def test_the_logger_is_silent_on_replay_and_says_who_speaks(
 
 
 @pytest.mark.parametrize(
-    "function", [workflow.now, workflow.info, workflow.random, workflow.uuid4, workflow.memo]
+    "function",
+    [
+        workflow.now,
+        workflow.info,
+        workflow.random,
+        workflow.new_random,
+        workflow.uuid4,
+        workflow.uuid7,
+        workflow.memo,
+    ],
 )
 def test_outside_of_workflow_code_there_is_nothing_to_ask(function: object) -> None:
     assert not workflow.in_workflow()

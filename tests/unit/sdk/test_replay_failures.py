@@ -3,7 +3,7 @@
 # ruff: noqa: TID251 - asyncio.sleep(0) on the loop under test
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import pytest
@@ -12,7 +12,8 @@ from tests.unit.sdk.engine_in_small import PocketEngine, names
 from perdure import workflow
 from perdure._failure_info import ApplicationInfo
 from perdure._replay.interrupts import DeadlockDetected
-from perdure._replay.messages import FailWorkflow
+from perdure._replay.messages import FailWorkflow, TaskSuccess
+from perdure.common import RawValue, VersioningBehavior
 from perdure.errors import (
     ApplicationError,
     NondeterminismError,
@@ -85,6 +86,72 @@ def test_failure_exception_types_let_a_defect_fail_the_run() -> None:
     cls = raising(PayloadDecodeError("odd"), failure_exception_types=[PayloadDecodeError])
 
     assert names(PocketEngine(cls).task()) == ["FailWorkflow odd"]
+
+
+@pytest.mark.parametrize(
+    ("types", "fails"), [((PayloadDecodeError,), False), ((NondeterminismError,), True), ((), True)]
+)
+def test_failure_types_of_the_worker_are_those_of_update_handlers_too(
+    types: tuple[type[BaseException], ...], fails: bool
+) -> None:
+    @workflow.defn
+    class Updating:
+        @workflow.run
+        async def run(self) -> None:
+            await asyncio.Event().wait()
+
+        @workflow.update
+        async def change(self) -> None:
+            raise PayloadDecodeError("odd")
+
+    run = PocketEngine(Updating, failure_exception_types=types)
+    run.task()
+    run.update("u-1", "change")
+    if fails:
+        assert run.failed_task().cause.name == "PAYLOAD_DECODE"
+    else:
+        run.task()
+        failure = run.outcomes["u-1"].failure
+        assert failure is not None
+        assert failure.message == "odd"
+
+
+@workflow.defn(dynamic=True, failure_exception_types=[NondeterminismError])
+class Configured:
+    @workflow.run
+    async def run(self, args: Sequence[RawValue]) -> None:
+        raise PayloadDecodeError("odd")
+
+    @workflow.dynamic_config
+    def config(self) -> workflow.DynamicWorkflowConfig:
+        if workflow.info().workflow_type == "broken":
+            raise ApplicationError("no config")
+        if workflow.info().workflow_type != "strict":
+            return workflow.DynamicWorkflowConfig()
+        return workflow.DynamicWorkflowConfig(
+            failure_exception_types=[PayloadDecodeError],
+            versioning_behavior=VersioningBehavior.PINNED,
+        )
+
+
+def test_a_dynamic_workflow_is_configured_by_its_type() -> None:
+    strict = PocketEngine(Configured, started={"workflow_type": "strict"}, versioning_behavior=2)
+    outcome = strict.run_task()
+    assert isinstance(outcome, TaskSuccess)
+    assert names(outcome.commands) == ["FailWorkflow odd"]
+    assert outcome.versioning_behavior == VersioningBehavior.PINNED
+
+    loose = PocketEngine(Configured, started={"workflow_type": "loose"})
+    assert loose.failed_task().cause.name == "PAYLOAD_DECODE"
+    by_worker = {"failure_exception_types": (PayloadDecodeError,), "versioning_behavior": 2}
+    loose = PocketEngine(Configured, started={"workflow_type": "loose"}, **by_worker)
+    outcome = loose.run_task()
+    assert isinstance(outcome, TaskSuccess)
+    assert names(outcome.commands) == ["FailWorkflow odd"]
+    assert outcome.versioning_behavior == VersioningBehavior.AUTO_UPGRADE
+
+    broken = PocketEngine(Configured, started={"workflow_type": "broken"})
+    assert names(broken.task()) == ["FailWorkflow no config"]
 
 
 def test_keyboard_interrupt_is_not_ours_to_keep() -> None:

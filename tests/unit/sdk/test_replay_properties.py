@@ -29,6 +29,7 @@ class Planned:
 
     def __init__(self) -> None:
         self.signals = 0
+        self.missed: list[str] = []  # who did not hear of a cancellation as an error
 
     @workflow.signal
     def poke(self) -> None:
@@ -42,11 +43,18 @@ class Planned:
     async def follow(self, plan: Plan) -> list[Any]:
         return [await getattr(self, f"do_{step}")(rest) for step, *rest in plan]
 
-    async def do_work(self, _: Plan) -> Any:
+    async def do_work(self, how: Plan) -> Any:
+        kind = workflow.ActivityCancellationType(how[0] if how else 0)
         try:
-            return await workflow.execute_activity(work, 1, start_to_close_timeout=LIMIT)
+            return await workflow.execute_activity(
+                work, 1, start_to_close_timeout=LIMIT, cancellation_type=kind
+            )
         except ActivityError as error:
             return type(error.cause).__name__
+        except asyncio.CancelledError:
+            if kind is not workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED:
+                self.missed.append(kind.name)
+            raise
 
     async def do_local(self, _: Plan) -> Any:
         try:
@@ -101,6 +109,12 @@ class Planned:
         except TimeoutError:
             return "late"
 
+    async def do_wait_for(self, plans: Plan) -> Any:
+        try:
+            return await asyncio.wait_for(self.follow(plans[0]), 3)
+        except TimeoutError:
+            return "late"
+
     async def do_first(self, plans: Plan) -> Any:
         tasks = [asyncio.create_task(self.follow(plan)) for plan in plans]
         _, pending = await workflow.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -128,22 +142,35 @@ class Planned:
         return await self.follow(plan)
 
 
-def nested(plans: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
+def unlimited(plans: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
     several = st.lists(plans, min_size=1, max_size=3)
-    step = st.one_of(
+    return st.one_of(
         several.map(lambda ps: ["together", *ps]),
         several.map(lambda ps: ["group", *ps]),
         several.map(lambda ps: ["first", *ps]),
+    )
+
+
+def nested(plans: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
+    step = st.one_of(
+        unlimited(plans),
         plans.map(lambda p: ["limit", p]),
+        plans.map(lambda p: ["wait_for", p]),
     )
     return st.lists(step, min_size=1, max_size=2)
 
 
 simple = st.one_of(
     st.sampled_from([["work"], ["sleep"], ["wait"]]),
+    st.integers(0, 2).map(lambda how: ["work", how]),
     st.tuples(st.integers(0, 2), st.booleans()).map(lambda how: ["changed_mind", *how]),
 )
 plans = st.recursive(st.lists(simple, max_size=3), nested, max_leaves=8)
+plans_without_limits = st.recursive(
+    st.lists(simple, max_size=3),
+    lambda plans: st.lists(unlimited(plans), min_size=1, max_size=2),
+    max_leaves=8,
+)
 local = st.one_of(
     st.sampled_from([["local"], ["local"], ["work"], ["sleep"], ["wait"]]),
     st.tuples(st.integers(0, 2), st.booleans()).map(lambda how: ["local_changed_mind", *how]),
@@ -219,6 +246,22 @@ def test_replay_does_what_was_done(plan: Plan, data: st.DataObject) -> None:
         assert outcome.commands == commands
         fresh.evict()
     assert isinstance(run.replay_all(), m.TaskSuccess)
+    run.instance.evict()
+
+
+@settings(max_examples=150, deadline=None)
+@given(plan=plans_without_limits, data=st.data())
+def test_no_activity_misses_a_cancellation_that_asyncio_has_not_begun(
+    plan: Plan, data: st.DataObject
+) -> None:
+    run = PocketEngine(Planned, plan)
+    for _ in range(12):
+        run.task()
+        assert run.instance._run.workflow.missed == []
+        if run.instance.is_closed:
+            break
+        for _ in range(data.draw(st.integers(1, 3))):
+            happen(run, data)
     run.instance.evict()
 
 

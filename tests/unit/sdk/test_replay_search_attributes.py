@@ -1,5 +1,6 @@
 """Search attributes in workflow code: told at once, sent as a command, the same on each replay."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,6 +44,46 @@ def test_upserts_are_commands_and_the_code_sees_them_at_once() -> None:
     last = ["UpsertSearchAttributes Amount=None", "CompleteWorkflow ['None', 'us', 'False']"]
     assert names(run.task()) == last
     assert names(run.replay()) == last
+    assert isinstance(run.replay_all(), m.TaskSuccess)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "upserted"),
+    [
+        (None, []),
+        (TypedSearchAttributes([SearchAttributePair(REGION, "eu")]), ["Amount=None Tags=None"]),
+        ([SearchAttributePair(TAGS, ["a", "b"])], ["Amount=None Region=None"]),
+        (
+            [SearchAttributePair(AMOUNT, 2), SearchAttributePair(TAGS, ["b"])],
+            ["Region=None Amount=2 Tags=['b']"],
+        ),
+        ([], ["Amount=None Region=None Tags=None"]),
+    ],
+)
+def test_the_next_run_has_the_attributes_that_it_is_given_and_no_others(
+    wanted: Any, upserted: list[str]
+) -> None:
+    @workflow.defn
+    class Moving:
+        @workflow.run
+        async def run(self) -> None:
+            with suppress(workflow.ContinueAsNewError):  # and so it is not done
+                workflow.continue_as_new(search_attributes=[SearchAttributePair(AMOUNT, 9)])
+            workflow.continue_as_new(search_attributes=wanted)
+
+    there = TypedSearchAttributes(
+        [
+            SearchAttributePair(REGION, "eu"),
+            SearchAttributePair(AMOUNT, 1),
+            SearchAttributePair(TAGS, ["a", "b"]),
+        ]
+    )
+    run = PocketEngine(Moving, started={"search_attributes": there})
+
+    *before, _ = commands = names(run.task())
+    assert before == [f"UpsertSearchAttributes {one}" for one in upserted]
+    assert commands[-1].startswith("ContinueAsNew")
+    assert names(run.replay()) == commands
     assert isinstance(run.replay_all(), m.TaskSuccess)
 
 

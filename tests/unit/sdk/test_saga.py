@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from tests.unit.sdk.engine_in_small import PocketEngine, names
 
-from perdure import workflow
+from perdure import activity, workflow
 from perdure._replay.messages import (
     ActivityTaskScheduled,
     Command,
     CompensationNote,
     RecordMarker,
+    ScheduleActivity,
 )
-from perdure.common import SAGA_SIGNAL
+from perdure.common import SAGA_SIGNAL, RawValue
 from perdure.errors import ApplicationError, ChildWorkflowError
 
 LIMIT = timedelta(seconds=10)
@@ -269,3 +270,74 @@ def test_a_compensating_child_that_fails_waits_for_an_operator_under_its_own_nam
         "RecordMarker compensation refund skipped",
         "CompleteWorkflow ['do', ['refund']]",
     ]
+
+
+# ---- activities by themselves
+
+
+@activity.defn
+async def undo_car(number: int, why: str) -> None: ...
+
+
+class Hotel:
+    @activity.defn
+    def undo_hotel(self, why: str) -> None: ...
+
+
+@activity.defn(dynamic=True)
+async def undo_any(args: Sequence[RawValue]) -> None: ...
+
+
+@workflow.defn
+class Short:
+    """Says which activity undoes what, and need not say that it is executed."""
+
+    @workflow.run
+    async def run(self) -> Any:
+        async with workflow.saga() as saga:
+            saga.add(undo_car, 7, "late", start_to_close_timeout=LIMIT)
+            saga.add(Hotel.undo_hotel, args=["late"], start_to_close_timeout=LIMIT)
+            saga.add("undo-flight", "late", schedule_to_close_timeout=LIMIT, task_queue="sky")
+            raise ApplicationError("no seat")
+
+
+def test_an_activity_is_called_as_execute_activity_calls_it() -> None:
+    run = PocketEngine(Short)
+    commands = run.task()
+    assert started(names(commands)) == ["undo-flight"]
+    flight = next(one for one in commands if isinstance(one, ScheduleActivity))
+    assert (flight.task_queue, flight.schedule_to_close_timeout_ms) == ("sky", 10_000)
+    assert started(to(run, "undo-flight")) == ["undo_hotel"]
+    fail(run, "undo_hotel")
+    assert names(run.task()) == ["RecordMarker compensation undo_hotel parked"]
+    run.signal(SAGA_SIGNAL, {"action": "skip"})
+    commands = run.task()
+    assert started(names(commands)) == ["undo_car"]
+    car = next(one for one in commands if isinstance(one, ScheduleActivity))
+    assert [payload.data for payload in car.input] == [b"7", b'"late"']
+    last = to(run, "undo_car")
+    assert last[-1].startswith("FailWorkflow")
+    assert names(run.replay()) == last
+
+
+@pytest.mark.parametrize(
+    ("compensation", "options", "error"),
+    [
+        (undo_car, {}, "'undo_car': give start_to_close_timeout or"),
+        (
+            "undo-car",
+            {"start_to_close_timeout": None},
+            "'undo-car': give start_to_close_timeout or",
+        ),
+        (undo_car, {"start_to_close_timeout": timedelta(seconds=-1)}, "must not be negative"),
+        (Hotel().undo_hotel, {"start_to_close_timeout": LIMIT, "args_": []}, "no option 'args_'"),
+        (undo_any, {"start_to_close_timeout": LIMIT}, "is dynamic"),
+    ],
+)
+def test_what_no_call_could_do_is_refused_when_it_is_added(
+    compensation: Any, options: dict[str, Any], error: str
+) -> None:
+    """Not when the money is gone: a compensation that cannot be called would wait for an operator."""
+    saga = workflow.saga()
+    with pytest.raises((TypeError, ValueError), match=error):
+        saga.add(compensation, **options)

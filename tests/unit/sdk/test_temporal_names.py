@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib
 import time
 import typing
@@ -64,6 +65,19 @@ def test_categories_are_texts_on_the_wire() -> None:
     category = exceptions.ApplicationErrorCategory.BENIGN
     assert exceptions.ApplicationError("x", category=category).category == "benign"
     assert exceptions.ApplicationErrorCategory("") is category.UNSPECIFIED
+
+
+@workflow.defn
+class TellsAllOfIt:
+    @workflow.run
+    async def run(self) -> list[str]:
+        return sorted(workflow.info().__dict__)
+
+
+def test_infos_can_be_told_whole_to_those_who_collect_errors() -> None:
+    fields = sorted(field.name for field in dataclasses.fields(workflow.Info))
+    assert names(PocketEngine(TellsAllOfIt).task()) == [f"CompleteWorkflow {fields}"]
+    assert ActivityEnvironment.default_info().__dict__["workflow_id"] == "test"
 
 
 # --- options ------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure._wire.explanation import WaitKind, reasons_from_message
 from perdure._wire.workflow_info import PendingChildWorkflow, description_from_message
 from perdure_api.v1 import common_pb2
@@ -64,3 +66,37 @@ def test_the_reasons_say_whom_it_waits_for() -> None:
         "for its child order-1 to close",
         "for an answer of workflow order-1, which it signals or cancels",
     ]
+
+
+def test_the_reasons_say_which_version_and_what_an_operator_can_do() -> None:
+    def text(kind: WaitKind, **fields: Any) -> str:
+        reason = pb.WaitReason(kind=pb.WaitKind.ValueType(kind), **fields)
+        [found] = reasons_from_message(pb.ExplainWorkflowResponse(reasons=[reason]))
+        return found.text
+
+    queue = {"task_queue": "orders", "version": "shop.7"}
+    assert text(WaitKind.WORKER_FOR_WORKFLOW_TASK, **queue) == (
+        "for a worker of version shop.7 that polls the task queue orders for workflows; nobody polls it"
+    )
+    assert text(WaitKind.WORKER_FOR_WORKFLOW_TASK, task_queue="orders", pollers=2) == (
+        "for a worker that polls the task queue orders for workflows; 2 poll it"
+    )
+    assert text(WaitKind.WORKFLOW_TASK_BACKOFF, attempt=7).startswith("for attempt 7 of its code")
+    assert text(WaitKind.RETRY_BACKOFF, attempt=2) == (
+        "to begin its attempt 2: the run before has failed"
+    )
+    assert text(WaitKind.CRON, subject="0 * * * *").endswith("cron schedule 0 * * * *")
+    assert text(WaitKind.UPDATE_ADMITTED, subject="u").endswith("take or refuse update u")
+    assert text(WaitKind.UPDATE_RUNNING, subject="u").endswith("handler of update u to return")
+    assert "compensation refund" in text(WaitKind.SAGA, subject="refund")
+
+
+def test_every_kind_has_its_words_and_its_number_on_the_wire() -> None:
+    assert {kind.value for kind in WaitKind} == set(pb.WaitKind.values())
+    for kind in WaitKind:
+        message = pb.ExplainWorkflowResponse(
+            reasons=[pb.WaitReason(kind=pb.WaitKind.ValueType(kind))]
+        )
+        [found] = reasons_from_message(message)
+        assert found.kind is kind
+        assert ("does not know" in found.text) == (kind is WaitKind.UNSPECIFIED)

@@ -56,6 +56,7 @@ KINDS: list[FailureKind | None] = [
     TimeoutInfo(timeout_type=TimeoutType.HEARTBEAT, last_heartbeat_details=ONE),
     CanceledInfo(details=ONE),
     TerminatedInfo(),
+    TerminatedInfo(details=ONE),
     ServerInfo(non_retryable=True),
     ActivityInfo(
         scheduled_event_id=1,

@@ -26,7 +26,7 @@ EXAMPLES = [
     ),
     Failure(FailureKind.TIMEOUT, "m", details=b"beat", timeout_type=TimeoutType.HEARTBEAT),
     Failure(FailureKind.CANCELED, "m", details=b"d"),
-    Failure(FailureKind.TERMINATED, "m"),
+    Failure(FailureKind.TERMINATED, "m", details=b"d"),
     Failure(FailureKind.SERVER, "m", non_retryable=True),
     Failure(FailureKind.CANCELED, "Encoded failure", encoded_attributes=b"unread"),
     Failure(

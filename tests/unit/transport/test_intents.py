@@ -11,6 +11,7 @@ from perdure_engine.core.errors import Rejected
 from perdure_engine.core.intents import (
     IdConflictPolicy,
     IdReusePolicy,
+    QueryRejectCondition,
     StartSignal,
     StartWorkflow,
 )
@@ -40,6 +41,28 @@ def start(**changes: Any) -> pb.StartWorkflowRequest:
 
 def converted(message: pb.StartWorkflowRequest) -> Any:
     return intents.start_workflow(message, NAMESPACE_ID)
+
+
+@pytest.mark.parametrize(
+    ("number", "condition"),
+    [
+        (0, QueryRejectCondition.NEVER),
+        (1, QueryRejectCondition.NEVER),
+        (2, QueryRejectCondition.NOT_OPEN),
+        (3, QueryRejectCondition.NOT_COMPLETED_CLEANLY),
+    ],
+)
+def test_of_which_runs_a_query_is_not_asked(number: int, condition: QueryRejectCondition) -> None:
+    message = pb.QueryWorkflowRequest(workflow_id="order-1", reject_condition=number)  # type: ignore[arg-type]  # as it comes
+
+    assert intents.query_workflow(message, NAMESPACE_ID).reject_condition is condition
+
+
+def test_a_reject_condition_of_a_newer_client_is_refused() -> None:
+    message = pb.QueryWorkflowRequest(workflow_id="order-1", reject_condition=4)  # type: ignore[arg-type]  # of a newer client
+
+    with pytest.raises(Rejected, match="reject_condition"):
+        intents.query_workflow(message, NAMESPACE_ID)
 
 
 def test_what_a_start_does_not_say_takes_its_default() -> None:

@@ -23,6 +23,7 @@ from perdure_engine.ports.matching import PollAnswer
 from perdure_engine.transport.grpc.convert import intents, replies
 from perdure_engine.transport.grpc.convert.commands import commands_of
 
+FIRST_RUN_ID = b"f" * 16
 FAILURE = Failure(FailureKind.APPLICATION, "no", type="Refused")
 
 
@@ -38,6 +39,7 @@ def request(**changes: Any) -> pb.UpdateWorkflowRequest:
         "identity": "me",
         "wait_stage": pb.UPDATE_STAGE_ACCEPTED,
         "timeout_ms": 5,
+        "first_run_id": uuid_text(FIRST_RUN_ID),
     }
     return pb.UpdateWorkflowRequest(**(fields | changes))
 
@@ -56,6 +58,7 @@ def test_an_update_with_every_field() -> None:
         header=b"h",
         identity="me",
         wait_stage=UpdateStage.ACCEPTED,
+        first_run_id=FIRST_RUN_ID,
     )
 
 
@@ -64,6 +67,7 @@ def test_what_all_callers_of_an_id_have_in_common_is_name_and_arguments() -> Non
         return intents.update_workflow(request(**changes), NAMESPACE_ID).body_hash
 
     others = {"identity": "you", "header": b"", "timeout_ms": 9, "wait_stage": 1, "run_id": ""}
+    others |= {"first_run_id": ""}
     assert hash_of() == hash_of(**others)
     assert len({hash_of(), hash_of(args=b"b"), hash_of(update_name="get")}) == 3
     assert hash_of(update_name="ab", args=b"c") != hash_of(update_name="a", args=b"bc")

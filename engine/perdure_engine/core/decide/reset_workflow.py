@@ -32,13 +32,16 @@ from perdure_engine.core.decide.terminate_workflow import terminate
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, invalid
 from perdure_engine.core.failures import Failure, FailureKind
-from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.ids import batch_request_id, uuid_text
 from perdure_engine.core.intents import Reapply, ResetType, ResetWorkflow
 from perdure_engine.core.lineage import after_reset
 from perdure_engine.core.replies import Started
 from perdure_engine.core.state import Activity, RunState
 from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.transitions import ChildPhase
+
+RESET_BY_THE_JOB = "RESET_BY_THE_JOB"
+"""The reason of a refusal that is no failure: the run is itself what the batch operation has made."""
 
 EVENT_FIELD = "workflow_task_finish_event_id"
 HEARD = get_args(out.HeardEvent)
@@ -93,6 +96,32 @@ def require_size(history_bytes: int) -> None:
             Code.RESOURCE_EXHAUSTED,
             "HISTORY_TOO_LARGE",
             f"a reset copies at most {limits.RESET_BYTES_MAX} bytes of history, the run has {history_bytes}",
+        )
+
+
+def require_target_of_job(intent: ResetWorkflow, base: RunState, current_run_id: bytes) -> None:
+    """A batch operation resets each workflow id once: its newest run, and none that it began itself.
+
+    The run that a reset begins has the start of its base, so the job's filter finds it like any other. An older run of
+    an id would end the newer one, which the filter may not even find: that is for a person to ask for.
+    """
+    if not intent.job_id:
+        return
+    started = base.folded.started
+    if started.reset_from_run_id and started.request_id == batch_request_id(
+        intent.namespace_id, intent.job_id, started.reset_from_run_id
+    ):
+        raise Rejected(
+            Code.FAILED_PRECONDITION,
+            RESET_BY_THE_JOB,
+            "the batch operation itself has begun this run",
+        )
+    if current_run_id and current_run_id != base.run_id:
+        raise Rejected(
+            Code.FAILED_PRECONDITION,
+            "NOT_THE_NEWEST_RUN",
+            f"workflow {started.workflow_id!r} has a newer run, which a reset of this one would end; "
+            "a batch operation does not, `perdure workflow reset --run-id` does",
         )
 
 

@@ -6,7 +6,7 @@ with the same id (`update_status`).
 
 from __future__ import annotations
 
-from perdure_engine.core.decide.requests import require_open
+from perdure_engine.core.decide.requests import require_chain, require_open
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import WorkflowExecutionUpdateAdmitted
@@ -16,6 +16,7 @@ from perdure_engine.core.state import RunState
 
 def decide(draft: Draft, intent: UpdateWorkflow) -> None:
     """Whoever asks again, also after a restart, joins the first; its body must be the same."""
+    require_chain(draft.state, intent.first_run_id)
     if known(draft.state, intent.update_id, intent.body_hash):
         return
     require_open(draft.state)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.requests import require_open, seen
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowExecutionOptionsUpdated
 from perdure_engine.core.intents import UpdateWorkflowOptions
+from perdure_engine.core.versions import Versioning
 
 
 def decide(draft: Draft, intent: UpdateWorkflowOptions) -> None:
@@ -14,6 +17,7 @@ def decide(draft: Draft, intent: UpdateWorkflowOptions) -> None:
         return
     require_open(draft.state)
     waits = draft.state.workflow_task_out
+    before = draft.state.folded.versioning_override
     draft.record(
         WorkflowExecutionOptionsUpdated(
             0,
@@ -26,3 +30,16 @@ def decide(draft: Draft, intent: UpdateWorkflowOptions) -> None:
     )
     if not waits:
         draft.pin_anew()
+    note(
+        draft,
+        Action.UPDATE_OPTIONS,
+        intent,
+        before=_shown(before),
+        after=_shown(intent.versioning_override),
+    )
+
+
+def _shown(override: Versioning | None) -> str:
+    if override is None:
+        return "no override"
+    return f"{override.behavior.name} {override.version}".rstrip()

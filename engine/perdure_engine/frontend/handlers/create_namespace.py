@@ -18,12 +18,18 @@ FIRST_CONFLICT_TOKEN = 1
 
 
 async def create_namespace(
-    frontend: Frontend, name: str, description: str, retention_ms: int, identity: str = ""
+    frontend: Frontend,
+    name: str,
+    description: str,
+    retention_ms: int,
+    identity: str = "",
+    reason: str = "",
 ) -> NamespaceRow:
     """`retention_ms` 0 is a week. Raises ALREADY_EXISTS."""
     checks.namespace_name("name", name)
     checks.prose("description", description)
     checks.label("identity", identity)
+    checks.prose("reason", reason)
     if retention_ms:
         check_retention(retention_ms)
     row = NamespaceRow(
@@ -38,6 +44,7 @@ async def create_namespace(
         action=Action.CREATE_NAMESPACE,
         namespace_id=row.namespace_id,
         identity=identity,
+        reason=reason,
         subject=name,
         after=settings(row),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core import deployments
+from perdure_engine.core.audit import Action
 from perdure_engine.core.deployments import Deployment
+from perdure_engine.frontend.deployment_actions import act, check, routing
 from perdure_engine.frontend.frontend import Frontend
-from perdure_engine.frontend.handlers.set_current_version import check_routing
 
 
 class SetRampingVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +18,7 @@ class SetRampingVersion(msgspec.Struct, frozen=True, kw_only=True):
     ramp_share: int  # of core.deployments.WHOLE
     conflict_token: int
     identity: str
+    reason: str
     ignore_missing_queues: bool
     allow_no_pollers: bool
 
@@ -25,13 +27,12 @@ async def set_ramping_version(
     frontend: Frontend, request: SetRampingVersion
 ) -> tuple[Deployment, Deployment]:
     """Before and after."""
-    check_routing(
-        request.deployment_name, request.build_id, request.conflict_token, request.identity
-    )
+    check(request)
     now_us = frontend.db_now_us()
-    return await frontend.deployments.change(
-        request.namespace_id,
-        request.deployment_name,
+    return await act(
+        frontend,
+        Action.SET_RAMPING_VERSION,
+        request,
         lambda found: deployments.set_ramping(
             found,
             request.build_id,
@@ -41,6 +42,7 @@ async def set_ramping_version(
             ignore_missing_queues=request.ignore_missing_queues,
             allow_no_pollers=request.allow_no_pollers,
         ),
+        routing,
         token=request.conflict_token,
         new=request.allow_no_pollers,
     )

@@ -9,6 +9,7 @@ import msgspec
 from perdure_engine.core import limits
 from perdure_engine.core.audit import Action, AuditRow, Entry
 from perdure_engine.core.errors import Code, Rejected, invalid
+from perdure_engine.core.intents import Reapply, ResetType
 from perdure_engine.frontend import checks, filters
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.batches import BatchJob, BatchOperation, BatchRow, targets_of
@@ -16,7 +17,8 @@ from perdure_engine.ports.batches import BatchJob, BatchOperation, BatchRow, tar
 OPERATIONS = frozenset(BatchOperation)
 
 
-class StartBatch(msgspec.Struct, frozen=True, kw_only=True):
+# Of defaults nothing is hashed: a job of an engine that did not know them is the same one.
+class StartBatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespace_id: bytes
     job_id: str
     query: str
@@ -27,6 +29,9 @@ class StartBatch(msgspec.Struct, frozen=True, kw_only=True):
     signal_input: bytes
     rps: int
     dry_run: bool
+    reset_type: ResetType | None = None
+    build_id: str = ""
+    reapply_exclude: tuple[Reapply, ...] = ()
 
 
 async def start_batch(frontend: Frontend, asked: StartBatch) -> int:
@@ -45,6 +50,9 @@ async def start_batch(frontend: Frontend, asked: StartBatch) -> int:
         body_hash=_body_hash(asked),
         signal_name=asked.signal_name,
         signal_input=asked.signal_input,
+        reset_type=asked.reset_type,
+        build_id=asked.build_id,
+        reapply_exclude=asked.reapply_exclude,
     )
     if not asked.dry_run:
         there = await _there(frontend, asked, job)
@@ -98,8 +106,19 @@ def _check(asked: StartBatch) -> None:
         checks.size("signal_input", asked.signal_input)
     elif asked.signal_name or asked.signal_input:
         raise invalid("signal_name", "is for the operation SIGNAL only")
+    _check_reset(asked)
     if not 0 <= asked.rps <= limits.BATCH_RPS_MAX:
         raise invalid("rps", f"must lie between 0 and {limits.BATCH_RPS_MAX}")
+
+
+def _check_reset(asked: StartBatch) -> None:
+    if asked.operation != BatchOperation.RESET:
+        if asked.reset_type is not None or asked.build_id or asked.reapply_exclude:
+            raise invalid("reset_type", "is for the operation RESET only")
+        return
+    if asked.reset_type is None:
+        raise invalid("reset_type", "is required with the operation RESET")
+    checks.build_of_reset(asked.reset_type, asked.build_id)
 
 
 def _body_hash(asked: StartBatch) -> bytes:
@@ -116,5 +135,12 @@ def _entry(row: BatchRow) -> Entry:
         identity=job.identity,
         reason=job.reason,
         subject=row.job_id,
-        after=f"{job.operation.name} {job.total} runs: {job.query}",
+        after=f"{_operation(job)} {job.total} runs: {job.query}",
     )
+
+
+def _operation(job: BatchJob) -> str:
+    if job.reset_type is None:
+        return job.operation.name
+    to = f"{job.operation.name} to {job.reset_type.name}"
+    return f"{to} {job.build_id!r}" if job.build_id else to

@@ -19,9 +19,11 @@ async def update_namespace(
     retention_ms: int | None,
     conflict_token: int,
     identity: str = "",
+    reason: str = "",
 ) -> NamespaceRow:
     """None leaves a field as it is. Raises ABORTED when another update came first."""
     checks.label("identity", identity)
+    checks.prose("reason", reason)
     if conflict_token < 1:
         raise invalid("conflict_token", "is required, as it was described")
     if description is not None:
@@ -40,6 +42,7 @@ async def update_namespace(
         action=Action.UPDATE_NAMESPACE,
         namespace_id=row.namespace_id,
         identity=identity,
+        reason=reason,
         subject=name,
         before=settings(row),
         after=settings(changed),

@@ -16,6 +16,7 @@ def update_workflow_options(
 ) -> asyncio.Future[Reply]:
     checks.workflow_id("workflow_id", intent.workflow_id)
     checks.label("identity", intent.identity)
+    checks.prose("reason", intent.reason)
     if intent.versioning_override is not None:
         check_override(frontend, intent.namespace_id, intent.versioning_override)
     return frontend.submit(intent)

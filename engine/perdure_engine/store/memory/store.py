@@ -299,14 +299,17 @@ class MemoryDeployments:
         await self.faults.meet("list_deployments", Moment.BEFORE)
         return list(self.tables.deployments.values())
 
-    async def put_deployment(self, row: DeploymentRow) -> bool:
+    async def put_deployment(self, row: DeploymentRow, audited: AuditRow | None = None) -> bool:
         await self.faults.meet("put_deployment", Moment.BEFORE)
         key = (row.namespace_id, row.name)
         stored = self.tables.deployments.get(key)
         if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
             return False
+        insert_audit(self.tables, audited)
         token = row.conflict_token + 1
-        self.tables.deployments[key] = msgspec.structs.replace(row, conflict_token=token)
+        self.tables.deployments[key] = msgspec.structs.replace(
+            row, conflict_token=token, readable="{}"
+        )
         await self.faults.meet("put_deployment", Moment.AFTER)
         return True
 

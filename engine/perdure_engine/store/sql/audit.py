@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
-from perdure_engine.core.audit import AuditRow
+from perdure_engine.core.audit import AuditRow, entry_of
+from perdure_engine.core.ids import uuid_text
 from perdure_engine.ports.audit import AuditFilter, AuditKey
 from perdure_engine.store.sql.parameters import (
     Blobs,
@@ -23,11 +24,12 @@ from perdure_engine.store.sql.parameters import (
     Uuid,
     Uuids,
 )
+from perdure_engine.store.sql.readable import to_json
 from perdure_engine.store.sql.table import BatchTable
 
 COLUMNS: Final[tuple[type[Column], ...]] = (
     *(Int4s, Int8s, Instants, Uuids),
-    *(Texts, Texts, Blobs, Blobs),
+    *(Texts, Texts, Blobs, Blobs, Texts),
 )
 
 BATCH: Final = BatchTable(
@@ -35,11 +37,12 @@ BATCH: Final = BatchTable(
     write="""\
 w_audit as (
   insert into audit as t (shard_id, seq, logged_at, namespace_id, workflow_id, action, content,
-    hash)
-  select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash
+    hash, readable)
+  select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash,
+    u.readable::jsonb
   from unnest($68::int4[], $69::int8[], $70::timestamptz[], $71::uuid[], $72::text[], $73::text[],
-      $74::bytea[], $75::bytea[])
-    as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash)
+      $74::bytea[], $75::bytea[], $76::text[])
+    as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash, readable)
   join f on f.shard_id = u.shard_id and f.commit_seq > 0
   returning t.shard_id)""",
     complete="(select count(*) from w_audit) = cardinality($68::int4[])",
@@ -50,11 +53,12 @@ w_audit as (
 REMOVED: Final[LiteralString] = """\
 w_audit as (
   insert into audit as t (shard_id, seq, logged_at, namespace_id, workflow_id, action, content,
-    hash)
-  select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash
+    hash, readable)
+  select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash,
+    u.readable::jsonb
   from unnest($9::int4[], $10::int8[], $11::timestamptz[], $12::uuid[], $13::text[], $14::text[],
-      $15::bytea[], $16::bytea[])
-    as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash)
+      $15::bytea[], $16::bytea[], $17::text[])
+    as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash, readable)
   join f on f.shard_id = u.shard_id and f.commit_seq > 0
   returning t.shard_id)"""
 REMOVED_COMPLETE: Final[LiteralString] = "(select count(*) from w_audit) = cardinality($9::int4[])"
@@ -63,32 +67,36 @@ REMOVED_COMPLETE: Final[LiteralString] = "(select count(*) from w_audit) = cardi
 NAMESPACE_CHANGED: Final[LiteralString] = """\
 w_audit as (
   insert into audit as t (shard_id, seq, logged_at, namespace_id, workflow_id, action, content,
-    hash)
-  select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash
+    hash, readable)
+  select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash,
+    u.readable::jsonb
   from unnest($6::int4[], $7::int8[], $8::timestamptz[], $9::uuid[], $10::text[], $11::text[],
-      $12::bytea[], $13::bytea[])
-    as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash)
+      $12::bytea[], $13::bytea[], $14::text[])
+    as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash, readable)
   cross join w
   returning t.shard_id)"""
 
-# Beside a batch operation's row: the same with its own numbers.
-BATCH_CHANGED: Final[LiteralString] = """\
+# Beside a batch operation's row, and a deployment's: the same behind four parameters.
+BEHIND_FOUR: Final[LiteralString] = """\
 w_audit as (
   insert into audit as t (shard_id, seq, logged_at, namespace_id, workflow_id, action, content,
-    hash)
-  select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash
+    hash, readable)
+  select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash,
+    u.readable::jsonb
   from unnest($5::int4[], $6::int8[], $7::timestamptz[], $8::uuid[], $9::text[], $10::text[],
-      $11::bytea[], $12::bytea[])
-    as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash)
+      $11::bytea[], $12::bytea[], $13::text[])
+    as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash, readable)
   cross join w
   returning t.shard_id)"""
 
 APPEND: Final[LiteralString] = """\
-insert into audit as t (shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash)
-select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash
+insert into audit as t (shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash,
+  readable)
+select u.shard_id, u.seq, u.logged_at, u.namespace_id, u.workflow_id, u.action, u.content, u.hash,
+  u.readable::jsonb
 from unnest($1::int4[], $2::int8[], $3::timestamptz[], $4::uuid[], $5::text[], $6::text[],
-    $7::bytea[], $8::bytea[])
-  as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash)
+    $7::bytea[], $8::bytea[], $9::text[])
+  as u(shard_id, seq, logged_at, namespace_id, workflow_id, action, content, hash, readable)
 returning t.seq"""
 
 HEADS: Final[LiteralString] = """\
@@ -159,7 +167,24 @@ _LAST: Final = (_LAST_US, 2**31 - 1, 2**63 - 1)
 def rows_parameters(rows: list[AuditRow]) -> list[object]:
     if not rows:
         return [column() for column in COLUMNS]
-    return [column(values) for column, values in zip(COLUMNS, zip(*rows, strict=True), strict=True)]
+    columns = (*zip(*rows, strict=True), [_readable(row) for row in rows])
+    return [column(values) for column, values in zip(COLUMNS, columns, strict=True)]
+
+
+def _readable(row: AuditRow) -> str:
+    """For `perdure_v1_audit`: what `content` says besides the columns. Nobody verifies this copy."""
+    entry = entry_of(row)
+    return to_json(
+        {
+            "run_id": uuid_text(entry.run_id) if entry.run_id else None,
+            "identity": entry.identity,
+            "reason": entry.reason,
+            "request_id": uuid_text(entry.request_id) if entry.request_id else None,
+            "subject": entry.subject,
+            "before": entry.before,
+            "after": entry.after,
+        }
+    )
 
 
 def list_statement(

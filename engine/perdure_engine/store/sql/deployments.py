@@ -4,31 +4,46 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
+from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.store import DeploymentRow
+from perdure_engine.store.sql import audit
 from perdure_engine.store.sql.parameters import Int8, Uuid
 
 LIST: Final[LiteralString] = """\
 select d.namespace_id, d.name, d.conflict_token, d.payload
 from deployments as d order by d.namespace_id, d.name"""
 
-CREATE: Final[LiteralString] = """\
-insert into deployments as t (namespace_id, name, conflict_token, payload)
-values ($1::uuid, $2::text, $3::int8 + 1, $4::bytea)
-on conflict (namespace_id, name) do nothing
-returning t.conflict_token"""
+# $1 namespace, $2 name, $3 token, $4 the deployment; the audit log's row follows, or none; $14 for people.
+CREATE: Final[LiteralString] = (
+    """\
+with w as (
+  insert into deployments as t (namespace_id, name, conflict_token, payload, readable)
+  values ($1::uuid, $2::text, $3::int8 + 1, $4::bytea, $14::text::jsonb)
+  on conflict (namespace_id, name) do nothing
+  returning t.conflict_token),
+"""
+    + audit.BEHIND_FOUR
+    + """
+select w.conflict_token from w"""
+)
 
 # As in `namespaces`: one that is not there divides by zero, so that an update never makes one.
-UPDATE: Final[LiteralString] = """\
+UPDATE: Final[LiteralString] = (
+    """\
 with w as (
-  insert into deployments as t (namespace_id, name, conflict_token, payload)
-  values ($1::uuid, $2::text, $3::int8, $4::bytea)
+  insert into deployments as t (namespace_id, name, conflict_token, payload, readable)
+  values ($1::uuid, $2::text, $3::int8, $4::bytea, $14::text::jsonb)
   on conflict (namespace_id, name) do update set payload = excluded.payload,
-    conflict_token = t.conflict_token + 1
+    readable = excluded.readable, conflict_token = t.conflict_token + 1
   where t.conflict_token = excluded.conflict_token
-  returning t.conflict_token)
+  returning t.conflict_token),
+"""
+    + audit.BEHIND_FOUR
+    + """
 select div(1::numeric, (case when w.conflict_token > $3::int8 then 1 else 0 end)::numeric)::int8
   as guard
 from w"""
+)
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "deployments.list": LIST,
@@ -37,5 +52,12 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
 }
 
 
-def parameters(row: DeploymentRow) -> list[object]:
-    return [Uuid(row.namespace_id), row.name, Int8(row.conflict_token), row.payload]
+def parameters(row: DeploymentRow, audited: AuditRow | None) -> list[object]:
+    return [
+        Uuid(row.namespace_id),
+        row.name,
+        Int8(row.conflict_token),
+        row.payload,
+        *audit.rows_parameters([] if audited is None else [audited]),
+        row.readable,
+    ]

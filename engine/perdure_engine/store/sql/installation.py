@@ -45,10 +45,11 @@ class SqlDeployments:
     async def list_deployments(self) -> list[DeploymentRow]:
         return [DeploymentRow(*row) for row in await self._access.read(deployments.LIST)]
 
-    async def put_deployment(self, row: DeploymentRow) -> bool:
+    async def put_deployment(self, row: DeploymentRow, audited: AuditRow | None = None) -> bool:
         text = deployments.UPDATE if row.conflict_token else deployments.CREATE
+        values = deployments.parameters(row, audited)
         try:
-            return bool(await self._access.write_repeatedly(text, deployments.parameters(row)))
+            return bool(await self._access.write_repeatedly(text, values))
         except GuardFailed:  # there is no such deployment
             return False
 

@@ -8,6 +8,8 @@ combination, and twice the CPU (FLOOR.md, statement.md §4). Ids are 16 bytes, i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar
 
@@ -35,13 +37,12 @@ __all__ = [
 
 POSTGRES_EPOCH_US = 946_684_800_000_000  # 2000-01-01, from which timestamptz counts
 
+NUMBERS_AT_ONCE = 128  # the larger, the larger are the packers that are kept
+
 UUID_OID = 2950
 TIMESTAMPTZ_OID = 1184
 
 _length = Struct("!i").pack
-_int2 = Struct("!ih").pack
-_int4 = Struct("!ii").pack
-_int8 = Struct("!iq").pack
 _instant = Struct("!q").pack
 _instant_back = Struct("!q").unpack
 _NULL = _length(-1)
@@ -108,67 +109,90 @@ class _ColumnDumper(Dumper):
     def dump(self, obj: list[object]) -> Buffer:
         if not obj:
             return _empty_array(0, 0, self.element_oid)
-        head = _array_head(1, None in obj, self.element_oid, len(obj), 1)
-        return head + b"".join(self.elements(obj))
+        nulls = None in obj
+        head = _array_head(1, nulls, self.element_oid, len(obj), 1)
+        return head + (self.with_nulls(obj) if nulls else self.packed(obj))
 
-    def elements(self, values: list[Any]) -> list[bytes]:
+    def packed(self, values: list[Any]) -> bytes:
+        """Each value behind its length."""
         raise NotImplementedError
 
+    def with_nulls(self, values: list[Any]) -> bytes:
+        return b"".join([_NULL if value is None else self.packed([value]) for value in values])
 
-class _Int2sDumper(_ColumnDumper):
+
+class _NumbersDumper(_ColumnDumper):
+    """One call of `struct` for many numbers: half the time of one for each."""
+
+    code: ClassVar[str]
+    size: ClassVar[int]
+
+    def packed(self, values: list[Any]) -> bytes:
+        return _packed(self.code, self.size, values)
+
+
+def _packed(code: str, size: int, values: list[int]) -> bytes:
+    if len(values) > NUMBERS_AT_ONCE:
+        parts = range(0, len(values), NUMBERS_AT_ONCE)
+        return b"".join([_packed(code, size, values[at : at + NUMBERS_AT_ONCE]) for at in parts])
+    lengths_and_values = [size] * (2 * len(values))
+    lengths_and_values[1::2] = values
+    return _packer(code, len(values))(*lengths_and_values)
+
+
+@lru_cache(maxsize=3 * NUMBERS_AT_ONCE)
+def _packer(code: str, count: int) -> Callable[..., bytes]:
+    return Struct("!" + f"i{code}" * count).pack
+
+
+class _Int2sDumper(_NumbersDumper):
     oid = 1005
     element_oid = 21
-
-    def elements(self, values: list[Any]) -> list[bytes]:
-        return [_int2(2, value) for value in values]
+    code, size = "h", 2
 
 
-class _Int4sDumper(_ColumnDumper):
+class _Int4sDumper(_NumbersDumper):
     oid = 1007
     element_oid = 23
-
-    def elements(self, values: list[Any]) -> list[bytes]:
-        return [_int4(4, value) for value in values]
+    code, size = "i", 4
 
 
-class _Int8sDumper(_ColumnDumper):
+class _Int8sDumper(_NumbersDumper):
     oid = 1016
     element_oid = 20
-
-    def elements(self, values: list[Any]) -> list[bytes]:
-        return [_int8(8, value) for value in values]
+    code, size = "q", 8
 
 
 class _UuidsDumper(_ColumnDumper):
     oid = 2951
     element_oid = UUID_OID
 
-    def elements(self, values: list[Any]) -> list[bytes]:
-        return [_SIXTEEN + value for value in values]
+    def packed(self, values: list[Any]) -> bytes:
+        return _SIXTEEN.join([b"", *values])
 
 
 class _BlobsDumper(_ColumnDumper):
     oid = 1001
     element_oid = 17
 
-    def elements(self, values: list[Any]) -> list[bytes]:
-        return [_length(len(value)) + value for value in values]
+    def packed(self, values: list[Any]) -> bytes:
+        return b"".join([_length(len(value)) + value for value in values])
 
 
 class _TextsDumper(_ColumnDumper):
     oid = 1009
     element_oid = 25
 
-    def elements(self, values: list[Any]) -> list[bytes]:
-        return [_length(len(raw := value.encode())) + raw for value in values]
+    def packed(self, values: list[Any]) -> bytes:
+        return b"".join([_length(len(raw := value.encode())) + raw for value in values])
 
 
-class _InstantsDumper(_ColumnDumper):
+class _InstantsDumper(_Int8sDumper):
     oid = 1185
     element_oid = TIMESTAMPTZ_OID
 
-    def elements(self, values: list[Any]) -> list[bytes]:
-        return [_NULL if value is None else _int8(8, value - POSTGRES_EPOCH_US) for value in values]
+    def packed(self, values: list[Any]) -> bytes:
+        return super().packed([value - POSTGRES_EPOCH_US for value in values])
 
 
 class _UuidLoader(Loader):

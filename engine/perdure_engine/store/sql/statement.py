@@ -89,10 +89,17 @@ def _text(tables: tuple[BatchTable, ...]) -> LiteralString:
     )
 
 
+class _AuditedForm(Form):
+    """Its last table's rows get a column that is made of them here."""
+
+    def parameters(self, batch: Batch) -> list[object]:
+        return EVERYTHING.parameters(batch) + audit.rows_parameters(batch.audit)
+
+
 STEP: Final = Form(_STEP_TABLES)
 START_CLOSE: Final = Form(_START_CLOSE_TABLES)
 EVERYTHING: Final = Form(_EVERYTHING_TABLES)
-AUDITED: Final = Form(_AUDITED_TABLES)
+AUDITED: Final = _AuditedForm(_AUDITED_TABLES)
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "batch.step": STEP.text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure_api.v1 import batch_service_pb2 as pb
+from perdure_api.v1 import workflow_service_pb2 as workflow_pb
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.describe_batch import (
     BatchDescription,
@@ -13,6 +14,7 @@ from perdure_engine.frontend.handlers.list_batches import list_batches
 from perdure_engine.frontend.handlers.start_batch import StartBatch, start_batch
 from perdure_engine.frontend.handlers.stop_batch import stop_batch
 from perdure_engine.ports.batches import BatchOperation
+from perdure_engine.transport.grpc.convert.run_intents import reapply_types_of, reset_type_of
 from perdure_engine.transport.grpc.decode import Context
 
 _OPERATIONS = {
@@ -20,6 +22,9 @@ _OPERATIONS = {
     BatchOperation.CANCEL: pb.BATCH_OPERATION_TYPE_CANCEL,
     BatchOperation.SIGNAL: pb.BATCH_OPERATION_TYPE_SIGNAL,
     BatchOperation.DELETE: pb.BATCH_OPERATION_TYPE_DELETE,
+    BatchOperation.RESET: pb.BATCH_OPERATION_TYPE_RESET,
+    BatchOperation.PAUSE: pb.BATCH_OPERATION_TYPE_PAUSE,
+    BatchOperation.UNPAUSE: pb.BATCH_OPERATION_TYPE_UNPAUSE,
 }
 _STATES = {
     BatchState.RUNNING: pb.BATCH_OPERATION_STATE_RUNNING,
@@ -48,6 +53,9 @@ class BatchService:
             signal_input=request.signal_input,
             rps=request.rps,
             dry_run=request.dry_run,
+            reset_type=reset_type_of(request.reset_type),
+            build_id=request.build_id,
+            reapply_exclude=reapply_types_of(request.reapply_exclude_types),
         )
         return pb.StartBatchOperationResponse(total=await start_batch(self._frontend, asked))
 
@@ -95,4 +103,6 @@ def _info(found: BatchDescription) -> pb.BatchOperationInfo:
         failed=found.failed,
         last_failure=found.last_failure,
         rps=job.rps,
+        reset_type=workflow_pb.ResetType.ValueType(job.reset_type or 0),
+        build_id=job.build_id,
     )

@@ -27,6 +27,7 @@ class NamespaceService:
             request.description,
             request.retention_ms,
             request.identity,
+            request.reason,
         )
         return pb.CreateNamespaceResponse(namespace=namespace_info(row))
 
@@ -46,6 +47,7 @@ class NamespaceService:
             request.retention_ms if request.HasField("retention_ms") else None,
             request.conflict_token,
             request.identity,
+            request.reason,
         )
         return pb.UpdateNamespaceResponse(namespace=namespace_info(row))
 

@@ -75,6 +75,7 @@ class VersionService:
             build_id=request.build_id,
             conflict_token=request.conflict_token,
             identity=request.identity,
+            reason=request.reason,
             ignore_missing_queues=request.ignore_missing_task_queues,
             allow_no_pollers=request.allow_no_pollers,
         )
@@ -96,6 +97,7 @@ class VersionService:
             ramp_share=share_of_percentage(request.percentage),
             conflict_token=request.conflict_token,
             identity=request.identity,
+            reason=request.reason,
             ignore_missing_queues=request.ignore_missing_task_queues,
             allow_no_pollers=request.allow_no_pollers,
         )
@@ -116,6 +118,7 @@ class VersionService:
             build_id=request.build_id,
             conflict_token=request.conflict_token,
             identity=request.identity,
+            reason=request.reason,
             grace_ms=request.grace_ms if request.HasField("grace_ms") else None,
         )
         reach = await retire_version(self._frontend, asked)

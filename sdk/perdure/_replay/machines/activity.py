@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from perdure._replay.activity_handle import ActivityHandle
+from perdure._replay.cancelled import activity_cancelled
 from perdure._replay.ledger import Entry
 from perdure._replay.machines.moves import next_state
 
@@ -61,6 +62,9 @@ MOVES = {
 }
 
 
+NOT_YET_ASKED = frozenset({ActivityState.CREATED, ActivityState.SCHEDULED})
+
+
 class Canceller(Protocol):
     def cancel_activity(self, machine: ActivityMachine) -> None: ...
 
@@ -97,13 +101,21 @@ class ActivityMachine:
         self.state = ActivityState.CREATED
         self.scheduled_event_id = 0
         self.entry: Entry | None = None  # of the scheduling, until it is recorded
-        self.by_asyncio = False  # who cancelled it
+        self.by_asyncio = False  # has nobody else cancelled it?
 
     def move(self, move: ActivityMove) -> None:
         self.state = next_state(MOVES, self.state, move, self)
 
+    @property
+    def waits_for_cancellation(self) -> bool:
+        return self.cancellation is ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+
+    def cancelled_error(self) -> BaseException:
+        return activity_cancelled(self)
+
     def request_cancel(self, *, by_asyncio: bool) -> bool:
-        self.by_asyncio = by_asyncio
+        # Once the code or its client has cancelled it, it ends as they know it, whoever else does.
+        self.by_asyncio = by_asyncio and (self.by_asyncio or self.state in NOT_YET_ASKED)
         self._canceller.cancel_activity(self)
         return True
 

@@ -87,10 +87,15 @@ MOVES = {
     (_S.ABANDONED, _M.RESOLVED): _S.CLOSED,
 }
 NOT_YET_ASKED = frozenset({_S.CREATED, _S.INITIATED, _S.STARTED})
+GO_ON_AT_ONCE = frozenset(
+    {ChildWorkflowCancellationType.ABANDON, ChildWorkflowCancellationType.TRY_CANCEL}
+)
 
 
 class Family(Protocol):
     def cancel(self, machine: ChildMachine) -> None: ...
+
+    def cancelled_error(self, machine: ChildMachine) -> BaseException: ...
 
     def signal(self, machine: ChildMachine, signal: Any, args: Any) -> Awaitable[None]: ...
 
@@ -132,16 +137,23 @@ class ChildMachine:
         self.started_event_id = 0
         self.run_id = ""  # of the run that was started
         self.entry: Entry | None = None  # of the start, until it is recorded
-        self.by_asyncio = False  # who cancelled it
+        self.by_asyncio = False  # has nobody else cancelled it?
         self.started: RequestFuture[None]
         self.handle: ChildWorkflowHandle[Any, Any]
 
     def move(self, move: ChildMove) -> None:
         self.state = next_state(MOVES, self.state, move, self)
 
+    @property
+    def waits_for_cancellation(self) -> bool:
+        return self.cancellation not in GO_ON_AT_ONCE
+
+    def cancelled_error(self) -> BaseException:
+        return self._family.cancelled_error(self)
+
     def request_cancel(self, *, by_asyncio: bool) -> bool:
-        if self.state in NOT_YET_ASKED:
-            self.by_asyncio = by_asyncio
+        # As for an activity (machines/activity.py).
+        self.by_asyncio = by_asyncio and (self.by_asyncio or self.state in NOT_YET_ASKED)
         self._family.cancel(self)
         return True
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from perdure._replay.activity_handle import ActivityHandle
 from perdure._replay.callsite import CallSite
+from perdure._replay.cancelled import activity_cancelled
 from perdure._replay.machines.activity import ActivityCancellationType
 from perdure._replay.machines.moves import next_state
 from perdure._replay.messages import LocalActivityTask
@@ -97,11 +98,28 @@ class LocalActivityMachine:
     def activity_id(self) -> str:
         return self.task.activity_id
 
+    @property
+    def activity_type(self) -> str:
+        return self.task.activity_type
+
+    @property
+    def scheduled_event_id(self) -> int:
+        return 0  # there is no such event
+
     def move(self, move: LocalActivityMove) -> None:
         self.state = next_state(MOVES, self.state, move, self)
 
+    @property
+    def waits_for_cancellation(self) -> bool:
+        return self.cancellation is ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+
+    def cancelled_error(self) -> BaseException:
+        return activity_cancelled(self)
+
     def request_cancel(self, *, by_asyncio: bool) -> bool:
-        self.by_asyncio = by_asyncio
+        # As for any activity (machines/activity.py).
+        is_asked = self.state is LocalActivityState.CANCELING
+        self.by_asyncio = by_asyncio and (self.by_asyncio or not is_asked)
         self._canceller.cancel(self)
         return True
 

@@ -10,14 +10,17 @@ import typer
 from perdure.cli.batch import Operation, begin
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
-from perdure.cli.parameters import InputFiles, Inputs, Reason, RunId, WorkflowId
+from perdure.cli.parameters import (
+    InputFiles,
+    Inputs,
+    MaybeWorkflowId,
+    Reason,
+    RunId,
+    WorkflowId,
+)
 from perdure.cli.session import Session, connected
 from perdure.cli.workflow.group import app
 from perdure.common import SAGA_SIGNAL
-
-MaybeWorkflowId = Annotated[
-    str | None, typer.Argument(help="The workflow's id, unless --query is given.")
-]
 
 
 @connected(app, "signal")

@@ -19,7 +19,7 @@ import perdure.worker
 from perdure import activity, workflow
 from perdure._replay.run import current_run
 from perdure.client import OutboundInterceptor
-from perdure.errors import RPCError, is_cancelled_exception
+from perdure.errors import RPCError, is_benign, is_cancelled_exception
 from perdure.plugin import Plugin
 from perdure.worker import (
     ActivityInboundInterceptor,
@@ -188,6 +188,8 @@ class _Activity(ActivityInboundInterceptor):
                 result = "canceled"
             elif not isinstance(error, Exception):
                 result = "left open"
+            elif is_benign(error):
+                result = "benign"
             raise
         else:
             return value

@@ -19,6 +19,8 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 from opentelemetry.util.types import Attributes
 
+from perdure.errors import is_benign
+
 _SPAN_ID_BYTES = 8
 _TRACE_ID_BYTES = 16
 
@@ -29,12 +31,14 @@ class Raised:
 
     kind: str
     message: str
+    benign: bool = False
 
     @classmethod
     def of(cls, error: BaseException | None, *, with_message: bool) -> Raised | None:
         if error is None:
             return None
-        return cls(type(error).__qualname__, str(error) if with_message else "")
+        message = str(error) if with_message else ""
+        return cls(type(error).__qualname__, message, is_benign(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,8 @@ def mark_failed(span: Span, raised: Raised, time_ns: int | None = None) -> None:
     if raised.message:
         attributes["exception.message"] = raised.message
     span.add_event("exception", attributes, timestamp=time_ns)
+    if raised.benign:
+        return  # it happened, and nothing is wrong
     span.set_attribute("error.type", raised.kind)
     text = f"{raised.kind}: {raised.message}" if raised.message else raised.kind
     span.set_status(StatusCode.ERROR, text)

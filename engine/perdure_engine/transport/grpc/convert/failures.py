@@ -70,9 +70,10 @@ def _info(field: str, which: str, message: common_pb2.Failure) -> dict[str, Any]
                 "timeout_type": _member(TimeoutType, timeout.timeout_type),
                 "details": timeout.last_heartbeat_details,
             }
-        case "canceled":
-            checks.size(f"{field}.canceled.details", message.canceled.details)
-            return {"details": message.canceled.details}
+        case "canceled" | "terminated":
+            details: bytes = getattr(message, which).details
+            checks.size(f"{field}.{which}.details", details)
+            return {"details": details}
         case "server":
             return {"non_retryable": message.server.non_retryable}
         case "activity":
@@ -137,7 +138,7 @@ def _info_fields(failure: Failure) -> tuple[str, Fields]:
         case FailureKind.CANCELED:
             return "canceled", {"details": failure.details}
         case FailureKind.TERMINATED:
-            return "terminated", {}
+            return "terminated", {"details": failure.details}
         case FailureKind.SERVER:
             return "server", {"non_retryable": failure.non_retryable}
         case FailureKind.ACTIVITY:

@@ -21,6 +21,7 @@ from perdure_engine.core.intents import (
     IdConflictPolicy,
     IdReusePolicy,
     PollUpdate,
+    QueryRejectCondition,
     QueryWorkflow,
     SignalWorkflow,
     StartSignal,
@@ -43,6 +44,10 @@ BODY_HASH_BYTES = 8
 
 REUSE_POLICIES = {0: IdReusePolicy.ALLOW_DUPLICATE, **{int(p): p for p in IdReusePolicy}}
 CONFLICT_POLICIES = {int(p): p for p in IdConflictPolicy}
+REJECT_CONDITIONS = {
+    0: QueryRejectCondition.NEVER,
+    **{int(condition): condition for condition in QueryRejectCondition},
+}
 WAIT_STAGES = {0: UpdateStage.ADMITTED, **{int(s): s for s in UpdateStage}}
 
 
@@ -154,6 +159,7 @@ def update_workflow(message: pb.UpdateWorkflowRequest, namespace_id: bytes) -> U
         header=message.header,
         identity=message.identity,
         wait_stage=_wait_stage(message.wait_stage),
+        first_run_id=uuid_bytes_or_none("first_run_id", message.first_run_id),
     )
 
 
@@ -259,7 +265,15 @@ def query_workflow(message: pb.QueryWorkflowRequest, namespace_id: bytes) -> Que
         query_type=message.query_type,
         args=message.args,
         header=message.header,
+        reject_condition=_reject_condition(message.reject_condition),
     )
+
+
+def _reject_condition(number: int) -> QueryRejectCondition:
+    condition = REJECT_CONDITIONS.get(number)
+    if condition is None:
+        raise invalid("reject_condition", "is not a condition")
+    return condition
 
 
 def wait_result(message: pb.GetResultRequest | pb.Wait, namespace_id: bytes) -> WaitResult:
@@ -280,6 +294,7 @@ def update_workflow_options(
         request_id=uuid_bytes("request_id", message.request_id),
         body_hash=body_hash(message),
         identity=message.identity,
+        reason=message.reason,
         versioning_override=versioning_of("versioning_override", message.versioning_override)
         if message.HasField("versioning_override")
         else None,

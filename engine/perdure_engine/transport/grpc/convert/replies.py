@@ -62,6 +62,7 @@ def _reason(explained: Explained) -> Fields:
         "attempt": reason.attempt,
         "worker_identity": reason.worker_identity,
         "pollers": explained.pollers,
+        "version": reason.version,
     }
     if reason.last_failure is not None:
         fields["last_failure"] = failure_fields(reason.last_failure)
@@ -133,7 +134,8 @@ def _failure(
         case events.WorkflowExecutionCanceled():
             return Failure(FailureKind.CANCELED, "workflow canceled", details=event.details)
         case events.WorkflowExecutionTerminated():
-            return Failure(FailureKind.TERMINATED, event.reason or "workflow terminated")
+            reason = event.reason or "workflow terminated"
+            return Failure(FailureKind.TERMINATED, reason, details=event.details)
         case _:
             assert_never(event)
 
@@ -157,6 +159,8 @@ def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
         next_run_id=_optional_id(reply.next_run_id),
         attempt=reply.attempt,
         cron_schedule=reply.cron_schedule,
+        static_summary=reply.static_summary,
+        static_details=reply.static_details,
         first_task_time_us=reply.first_task_us,
         execution_deadline_us=reply.execution_deadline_us,
         pending_children=[_pending_child(child) for child in reply.children],
