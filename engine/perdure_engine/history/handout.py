@@ -361,6 +361,8 @@ def _cannot_be_read(shard: Shard, handed: HandedWorkflowTask, refusal: Rejected)
     run aside: who asks is told, and its neighbours go on."""
     undo(shard, handed, at_once=False)
     run = shard.runs.get(handed.run_id)
+    if shard.removing.takes(handed.run_id):
+        return  # it is being deleted
     if refusal.code is Code.DATA_LOSS and run is not None and not run.busy:
         shard.quarantined.add(handed.run_id, refusal.message)
         shard.evict(run)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.history.room import FINISH, Node, Room, in_room, pass_time, refused, within
+from tests.unit.history.test_removing import delete
 
 from perdure_engine.core.errors import Code
 from perdure_engine.core.replies import QueryAnswer
 from perdure_engine.history import run as run_module
 from perdure_engine.ports.store import StoreUnavailable
+from perdure_engine.store.memory import Moment
 
 YES = QueryAnswer(b"yes", None)
 
@@ -70,3 +72,25 @@ async def test_a_history_that_is_not_read_now_is_read_soon_and_not_as_fast_as_ca
     assert node.history.answer_query(task.queries[0].token, YES)
     assert await asked == YES
     assert node.holds.calls.count("load_history") >= reads + 4
+
+
+@in_room()
+async def test_a_run_that_is_being_deleted_is_not_damaged(room: Room) -> None:
+    """Its rows go while a query has its history read."""
+    node = await room.node(1)
+    await long_gone(node, room, "order")
+    await node.terminate("order")
+    reading = node.holds.hold("load_history")
+    removing = node.holds.hold("remove_runs", Moment.AFTER)
+    poll = node.polling(room.worker("w2"), workflow=1, activity=0, timeout_s=5)
+    asked = node.query("order")
+    await reading.reached()
+    deleted = delete(node, "order")
+    await removing.reached()
+    reading.release()
+    await pass_time(0.1)
+    removing.release()
+    await deleted
+    assert (await refused(within(asked, 5))).code is Code.NOT_FOUND
+    assert (await poll).workflow_tasks == []
+    assert node.alarms == []
