@@ -130,11 +130,11 @@ class Play:
         """Named by its run id; or of an id that was never used."""
         owner = self.owner
         rows = self.room.tables.executions.all()
-        if not rows or self.random.random() < 0.2:
+        if not rows or self.random.random() < 0.5:
             return owner.describe(f"nobody{self.random.randrange(50)}")
         row = self.random.choice(rows)
         act: Any = self.random.choice(
-            [owner.describe, owner.signal, owner.reset, owner.pause, self.delete]
+            [owner.describe, owner.signal, owner.reset, owner.reset, self.delete]
         )
         answer: asyncio.Future[Any] = act(row.workflow_id, run_id=row.run_id)
         return answer
@@ -146,7 +146,7 @@ class Play:
             *[self.start, self.start, self.start, owner.signal, owner.signal, self.update],
             *[self.update, owner.query, owner.result, owner.pause, owner.unpause, owner.unpause],
             *[owner.reset, owner.terminate, self.delete, owner.describe, self.of_any_run],
-            *[self.of_any_run, self.of_any_run],
+            *[self.of_any_run] * 5,
         ]
         try:
             call = self.random.choice(verbs)(self.random.choice(IDS))
