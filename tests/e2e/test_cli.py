@@ -84,6 +84,9 @@ def test_a_virtual_object(dev: CommandLine) -> None:
     assert json.loads(described.stdout)["id"] == "Counter/c-1"
     listed = dev.run("entity", "list", "Counter", "--key-prefix", "c-", "-o", "json")
     assert [json.loads(line)["key"] for line in listed.stdout.splitlines()] == ["c-1"]
+    dev.run("workflow", "pause", "Counter/c-1")
+    assert "paused" in dev.run("entity", "list", "Counter").stdout
+    assert dev.run("workflow", "unpause", "Counter/c-1").returncode == 0
 
     assert dev.run("entity", "destroy", "Counter", "c-1").returncode == 0
     assert "c-1" not in dev.run("entity", "list", "Counter").stdout
