@@ -141,6 +141,15 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             # An exception's traceback may keep this frame; it must not keep what ran in it.
             del batch, handle
 
+    def take_ready(self) -> list[asyncio.Handle]:
+        """What is ready, so that something else can go first: `add_ready` puts it back."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def add_ready(self, handles: list[asyncio.Handle]) -> None:
+        if not self._stopped:
+            self._ready += handles
+
     def stop(self) -> None:
         """The run is over: nothing that is ready, or becomes ready, is run any more."""
         self._stopped = True
