@@ -2,9 +2,10 @@
 
 The history is taken workflow task by workflow task. What happened since the last one waits until
 the task's Started event turns out to have been completed (on replay) or to be the last (now); then
-it is told to the code in the order of the history (what was sent to it before what it waits for), the
-loop turns until nothing is ready, and the commands are compared with the events that follow the Completed, or are returned. A workflow task
-that failed or timed out told the code nothing: what led to it goes to the next.
+it is told to the code in the order of the history, but what the run was sent before what it waits
+for. The loop turns until nothing is ready, and the commands are compared with the events that
+follow the Completed, or are returned. A workflow task that failed or timed out told the code
+nothing: what led to it goes to the next.
 
 An object that has failed a task stays where it stopped, between two events; it can only be evicted.
 """
