@@ -340,8 +340,8 @@ class WorkflowInstance:
         run = self._run
         signals = [event for event in unseen if type(event) is WorkflowExecutionSignaled]
         outcomes = [event for event in unseen if type(event) is not WorkflowExecutionSignaled]
-        for event in signals:
-            HAPPENED[type(event)](run, event)
+        for signal in signals:
+            HAPPENED[WorkflowExecutionSignaled](run, signal)
         if updates:
             run.updates.deliver(updates)
         sent = run.loop.take_ready()
