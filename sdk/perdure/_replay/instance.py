@@ -2,9 +2,10 @@
 
 The history is taken workflow task by workflow task. What happened since the last one waits until
 the task's Started event turns out to have been completed (on replay) or to be the last (now); then
-it is told to the code in the order of the history, the loop turns until nothing is ready, and the
-commands are compared with the events that follow the Completed, or are returned. A workflow task
-that failed or timed out told the code nothing: what led to it goes to the next.
+it is told to the code in the order of the history, but what the run was sent before what it waits
+for. The loop turns until nothing is ready, and the commands are compared with the events that
+follow the Completed, or are returned. A workflow task that failed or timed out told the code
+nothing: what led to it goes to the next.
 
 An object that has failed a task stays where it stopped, between two events; it can only be evicted.
 """
@@ -32,6 +33,7 @@ from perdure._replay.messages import (
     TaskSuccess,
     Update,
     UpdateAccepted,
+    WorkflowExecutionSignaled,
     WorkflowTaskCompleted,
     WorkflowTaskFailedOrTimedOut,
     WorkflowTaskStarted,
@@ -310,10 +312,13 @@ class WorkflowInstance:
         run.history_size_bytes = started.history_size_bytes
         run.suggest_continue_as_new = started.suggest_continue_as_new
         unseen, self._unseen = self._unseen, []
-        for event in unseen:
-            HAPPENED[type(event)](run, event)
-        if updates:
-            run.updates.deliver(updates)
+        if run.main is not None and (updates or len(unseen) > 1):
+            self._tell_what_was_sent(unseen, updates)
+        else:
+            for event in unseen:
+                HAPPENED[type(event)](run, event)
+            if updates:
+                run.updates.deliver(updates)
         if run.main is None and run.workflow is not None:
             if len(unseen) > 1 or updates:
                 run.settle()
@@ -324,6 +329,29 @@ class WorkflowInstance:
         self._ran_event_id = started.event_id
         if run.local is not None:
             self._resolve_known(run.local)
+
+    def _tell_what_was_sent(self, unseen: Sequence[Event], updates: Sequence[Update]) -> None:
+        """Signals and updates go first, as far as they can go; then outcomes wake who waits for them.
+
+        Code that ends then, or continues as new, finds what the handlers have left: otherwise what
+        was sent, and acknowledged, would be lost with the run. That there are outcomes is known
+        from the beginning, so that a handler cancels nothing that is over.
+        """
+        run = self._run
+        signals = [event for event in unseen if type(event) is WorkflowExecutionSignaled]
+        outcomes = [event for event in unseen if type(event) is not WorkflowExecutionSignaled]
+        for signal in signals:
+            HAPPENED[WorkflowExecutionSignaled](run, signal)
+        if updates:
+            run.updates.deliver(updates)
+        sent = run.loop.take_ready()
+        for event in outcomes:
+            HAPPENED[type(event)](run, event)
+        woken = run.loop.take_ready()
+        if sent:
+            run.loop.add_ready(sent)
+            run.settle()
+        run.loop.add_ready(woken)
 
     def _resolve_known(self, local: LocalActivities) -> None:
         """Outcomes of local activities that are known: by their markers, or come since the last

@@ -141,6 +141,15 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             # An exception's traceback may keep this frame; it must not keep what ran in it.
             del batch, handle
 
+    def take_ready(self) -> list[asyncio.Handle]:
+        """What is ready, so that something else can go first: `add_ready` puts it back."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def add_ready(self, handles: list[asyncio.Handle]) -> None:
+        if not self._stopped:
+            self._ready += handles
+
     def stop(self) -> None:
         """The run is over: nothing that is ready, or becomes ready, is run any more."""
         self._stopped = True
@@ -329,6 +338,8 @@ class _Cancelling:
         loop, caller = self._loop, self._caller
         self._began = loop.asyncio_cancels is None
         if self._began:
+            if caller.f_code is _GATHERED:  # gather's future only hands on what somebody asks of it
+                caller = caller.f_back or caller
             is_asyncio = caller.f_code.co_filename.startswith(_ASYNCIO)
             loop.asyncio_cancels = is_asyncio and not loop.is_told(_on_behalf_of(caller))
 
@@ -350,6 +361,9 @@ def _on_behalf_of(caller: FrameType) -> asyncio.Task[Any] | None:
 
 
 _ASYNCIO = asyncio.__path__[0]
+_GATHERED: Any = getattr(
+    getattr(getattr(asyncio.tasks, "_GatheringFuture", None), "cancel", None), "__code__", None
+)
 _ABORT: Any = getattr(getattr(asyncio.TaskGroup, "_abort", None), "__code__", None)
 _WAKE_SLEEPER: Any = getattr(asyncio.futures, "_set_result_unless_cancelled", None)
 

@@ -8,7 +8,7 @@ neither the engine nor a database driver.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -61,12 +61,14 @@ def load_engine_command(name: str) -> Any:
     return typer.main.get_command(app)
 
 
-def load_engine_part(name: str, what: str, extra: str = "server") -> Any:
+def load_engine_part(
+    name: str, what: str, extra: str = "server", needed: Sequence[str] = NEEDED
+) -> Any:
     """What the engine's package names so. Raises CliError that says what to install for `what`."""
     found = next(iter(entry_points(group=ENTRY_POINT_GROUP, name=name)), None)
     if found is None:
         raise CliError(_advice(what, extra, "this installation of perdure names no engine"))
-    missing = [module for module in NEEDED if importlib.util.find_spec(module) is None]
+    missing = [module for module in needed if importlib.util.find_spec(module) is None]
     if missing:
         raise CliError(_advice(what, extra, f"{', '.join(missing)} not installed"))
     try:

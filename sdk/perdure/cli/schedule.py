@@ -22,6 +22,7 @@ app = typer.Typer(
 
 COUNT_DEFAULT = 5
 COUNT_MAX = 1_000
+NEEDED = ("cron_descriptor", "croniter", "tzdata")  # of the engine's own, by the preview
 
 
 class Gap(StrEnum):
@@ -81,7 +82,7 @@ def preview(
     async def body(session: Session) -> None:
         now = datetime.now(UTC)
         since = now if after is None else parse_instant(after, now)
-        next_times = load_engine_part("schedule_preview", "perdure schedule preview")
+        next_times = load_engine_part("schedule_preview", "perdure schedule preview", needed=NEEDED)
         try:
             found = next_times(
                 cron,

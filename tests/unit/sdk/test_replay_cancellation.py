@@ -261,3 +261,31 @@ def test_gather_passes_a_cancellation_on() -> None:
     live = names(run.task())
     assert live == ["RequestCancelActivity 5", "CancelTimer 1", "CancelWorkflow"]
     assert names(run.replay()) == live
+
+
+def test_the_code_may_cancel_what_gather_has_gathered() -> None:
+    """As Temporal: what it gathered hears of the code's doing, not of asyncio's."""
+
+    @workflow.defn
+    class Gathering:
+        @workflow.run
+        async def run(self) -> list[str]:
+            heard: list[str] = []
+
+            async def part() -> None:
+                try:
+                    await workflow.execute_activity(work, start_to_close_timeout=LIMIT)
+                except ActivityError as error:
+                    heard.append(type(error.cause).__name__)
+
+            parts = asyncio.gather(part(), part(), return_exceptions=True)
+            await workflow.sleep(1)
+            parts.cancel()
+            await workflow.wait_condition(lambda: len(heard) == 2)
+            return heard
+
+    run = PocketEngine(Gathering)
+    run.task()
+    run.fire("1")
+    assert names(run.task())[-1] == "CompleteWorkflow ['CancelledError', 'CancelledError']"
+    assert names(run.replay())[-1].startswith("CompleteWorkflow")

@@ -48,6 +48,41 @@ def test_a_workflow_continues_as_new() -> None:
     assert isinstance(run.replay_all(), TaskSuccess)
 
 
+@workflow.defn
+class Collecting:
+    """Continues as new after a timer, with what it was sent up to then."""
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.sleep(1)
+        workflow.continue_as_new(self.items)
+
+    @workflow.signal
+    def put(self, item: str) -> None:
+        self.items.append(item)
+
+    @workflow.update
+    async def add(self, item: str) -> int:
+        self.items.append(item)
+        return len(self.items)
+
+
+def test_what_was_sent_behind_the_outcome_that_ends_a_run_goes_along() -> None:
+    run = PocketEngine(Collecting)
+    run.task()
+    run.fire("1")
+    run.signal("put", "a signal")
+    run.update("u-1", "add", "an update")
+
+    command = last(run)
+    assert value_of(command.input) == ["a signal", "an update"]
+    assert value_of(run.outcomes["u-1"].result) == 2
+    assert isinstance(run.replay_all(), TaskSuccess)
+
+
 def test_what_is_given_is_different_in_the_next_run() -> None:
     policy = RetryPolicy(maximum_attempts=3)
 

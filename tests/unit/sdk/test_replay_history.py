@@ -48,8 +48,8 @@ def pages(name: str) -> str:
     return name.removeprefix("CompleteWorkflow ")
 
 
-def test_events_reach_the_code_in_the_order_of_the_history() -> None:
-    """But for the code's own beginning: handlers of what came with the start go before it."""
+def test_in_one_task_what_was_sent_reaches_the_code_before_outcomes() -> None:
+    """And before the code's own beginning: handlers of what came with the start go before it."""
     run = PocketEngine(Diary)
     run.signal("note", "with the start")
     run.task()
@@ -65,8 +65,8 @@ def test_events_reach_the_code_in_the_order_of_the_history() -> None:
             ["with the start", 1, False],
             ["begin", 1, False],
             ["before the timer", 2, False],
-            ["woke", 2, False],
             ["after the timer", 2, False],
+            ["woke", 2, False],
             ["stop", 3, False],
         ]
     )
