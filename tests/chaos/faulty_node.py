@@ -10,22 +10,24 @@ from unittest.mock import patch
 import psycopg
 from tests.engine_node import running_node
 
+from perdure_engine.ports.metrics import Metrics
 from perdure_engine.server import wiring
 from perdure_engine.server.node import Node
 from perdure_engine.store.sql.connection import Row, Session, Statement
 from perdure_engine.store.sql.parameters import Texts
-from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
+from perdure_engine.store.sql.store import SqlStoreConfig
 
 Wrap = Callable[[Session], Session]
 
 
 @asynccontextmanager
 async def node_with(dsn: str, wrap: Wrap) -> AsyncIterator[Node]:
-    class WrappedStore(wiring.Store):
-        def __init__(self, config: SqlStoreConfig) -> None:
-            SqlStore.__init__(self, config, wrap)
+    class WrappedStore(wiring.MeasuredStore):
+        def __init__(self, config: SqlStoreConfig, metrics: Metrics) -> None:
+            super().__init__(config, metrics)
+            self._wrap = wrap
 
-    with patch.object(wiring, "Store", WrappedStore):
+    with patch.object(wiring, "MeasuredStore", WrappedStore):
         async with running_node(dsn) as node:
             yield node
 

@@ -22,6 +22,7 @@ from tests.conformance.owner import (
     snapshot_row,
     whole_run,
 )
+from tests.integration.store.test_views import COLUMNS
 from tests.sql_lint.registry import engine_statements
 
 import perdure_migrations
@@ -66,6 +67,16 @@ def test_each_statement_can_be_prepared(cockroach_dsn: str, name: str) -> None:
     """PREPARE checks the type of each placeholder and finds each function."""
     with psycopg.connect(cockroach_dsn, autocommit=True) as connection:
         connection.execute(f"prepare checked as {PREPARABLE[name]}".encode())
+
+
+@pytest.mark.parametrize("view", COLUMNS)
+def test_each_view_can_be_read(cockroach_dsn: str, view: str) -> None:
+    """Also the columns that are made of bytes and of JSON."""
+    with psycopg.connect(cockroach_dsn, autocommit=True) as connection:
+        found = connection.execute(f"select * from {view}".encode())
+        assert found.description is not None
+        assert [column.name for column in found.description] == COLUMNS[view]
+        found.fetchall()
 
 
 async def test_it_says_what_it_is(store: SqlStore) -> None:

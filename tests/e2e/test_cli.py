@@ -84,6 +84,9 @@ def test_a_virtual_object(dev: CommandLine) -> None:
     assert json.loads(described.stdout)["id"] == "Counter/c-1"
     listed = dev.run("entity", "list", "Counter", "--key-prefix", "c-", "-o", "json")
     assert [json.loads(line)["key"] for line in listed.stdout.splitlines()] == ["c-1"]
+    dev.run("workflow", "pause", "Counter/c-1")
+    assert "paused" in dev.run("entity", "list", "Counter").stdout
+    assert dev.run("workflow", "unpause", "Counter/c-1").returncode == 0
 
     assert dev.run("entity", "destroy", "Counter", "c-1").returncode == 0
     assert "c-1" not in dev.run("entity", "list", "Counter").stdout
@@ -203,7 +206,7 @@ def test_two_hundred_activities_wake_their_workflow_once(dev: CommandLine) -> No
 
 def test_a_saga_waits_for_an_operator(dev: CommandLine) -> None:
     dev.run("workflow", "start", "Buying", *START, "buying-1")
-    wait_until(lambda: "somebody" in dev.run("workflow", "why", "buying-1").stdout, 30, "parked")
+    wait_until(lambda: "operator" in dev.run("workflow", "why", "buying-1").stdout, 30, "parked")
 
     told = dev.run("workflow", "saga", "buying-1", "retry", "--reason", "it has opened")
     result = dev.run("workflow", "result", "buying-1")

@@ -16,7 +16,7 @@ from perdure_engine.core import events as ev
 from perdure_engine.core import limits
 from perdure_engine.core.decide.attempts import key_of
 from perdure_engine.core.decide.complete_workflow_task import suggest_continue_as_new
-from perdure_engine.core.errors import Rejected
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import DescribeWorkflow, PutBackTask, SaveStart
 from perdure_engine.core.replies import Reply
@@ -348,12 +348,25 @@ async def _with_first_page(shard: Shard, handed: HandedWorkflowTask) -> Handed |
         events, next_event_id = await read_task_events(
             shard, handed.run_id, 1, last_saved, limits.TASK_HISTORY_PAGE_BYTES_MAX
         )
-    except Rejected:
-        undo(shard, handed)
+    except Rejected as refusal:
+        _cannot_be_read(shard, handed, refusal)
         return None
     if not next_event_id:
         events += handed.tail
     return msgspec.structs.replace(handed, events=events, next_event_id=next_event_id)
+
+
+def _cannot_be_read(shard: Shard, handed: HandedWorkflowTask, refusal: Rejected) -> None:
+    """Offered again at once, it would go round and read as fast as the loop turns. What is missing or damaged sets its
+    run aside: who asks is told, and its neighbours go on."""
+    undo(shard, handed, at_once=False)
+    run = shard.runs.get(handed.run_id)
+    if shard.removing.takes(handed.run_id):
+        return  # it is being deleted
+    if refusal.code is Code.DATA_LOSS and run is not None and not run.busy:
+        shard.quarantined.add(handed.run_id, refusal.message)
+        shard.evict(run)
+        shard.work_waits()
 
 
 def query_only_task(
@@ -387,10 +400,10 @@ def query_only_task(
     return handed
 
 
-def undo(shard: Shard, handed: Handed) -> None:
-    """The worker never got it."""
+def undo(shard: Shard, handed: Handed, *, at_once: bool = True) -> None:
+    """The worker never got it. It is offered again, at once or soon."""
     if isinstance(handed, HandedWorkflowTask):
-        shard.queries.put_back(handed)
+        shard.queries.put_back(handed, at_once=at_once)
     token = handed.token
     if token is None:
         return
@@ -401,7 +414,7 @@ def undo(shard: Shard, handed: Handed) -> None:
         if record is None or record.handout is None or record.handout.start_no != token.start_no:
             return
         if not record.handout.saved and not run.state.buffered:
-            _take_back(shard, run, record, token.start_no)
+            _take_back(shard, run, record, token.start_no, at_once=at_once)
             return
     # the database may know of the start, or events wait for it: only a commit takes it back
     shard.tell(
@@ -411,7 +424,7 @@ def undo(shard: Shard, handed: Handed) -> None:
     )
 
 
-def _take_back(shard: Shard, run: Run, record: TaskRecord, start_no: int) -> None:
+def _take_back(shard: Shard, run: Run, record: TaskRecord, start_no: int, *, at_once: bool) -> None:
     record.handout = None
     shard.leases.drop(start_no)
-    shard.queues.offer(run, record)
+    shard.queues.offer(run, record, at_once=at_once)

@@ -163,11 +163,15 @@ class Loading:
         if known is not None:
             return known
         row = record.current
-        current = (
-            CurrentRun(row.run_id, Status(row.status), row.version)
-            if row is not None
-            else CurrentRun(b"", state.folded.status, 0)
-        )
+        holder = self._shard.runs.get(row.run_id) if row is not None else None
+        if (
+            holder is not None
+        ):  # the row was forgotten, its run was not: there must not be two of it
+            current = holder.current
+        elif row is not None:
+            current = CurrentRun(row.run_id, Status(row.status), row.version)
+        else:
+            current = CurrentRun(b"", state.folded.status, 0)
         self._shard.currents[key] = current
         return current
 

@@ -97,13 +97,16 @@ class Queries:
             return None
         return handout.query_only_task(self._shard, run, worker, [self._hand(query, worker)])
 
-    def put_back(self, handed: HandedWorkflowTask) -> None:
+    def put_back(self, handed: HandedWorkflowTask, *, at_once: bool) -> None:
         for given in handed.queries:
             run = self._runs.get(given.token.query_no)
             query = run.queries.get(given.token.query_no) if run is not None else None
             if run is not None and query is not None:
                 query.out = False
-                self._route(run, query)
+                if at_once:
+                    self._route(run, query)
+                else:
+                    self._watch()
 
     def worker_gone(self, worker_id: bytes) -> None:
         """The worker may be dead: what it was asked is asked of another, and the first answer counts."""

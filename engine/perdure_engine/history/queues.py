@@ -63,12 +63,15 @@ class QueueBooks:
         if offers:
             self._shard.rooms.matching.offer(offers)
 
-    def offer(self, run: Run, record: TaskRecord) -> None:
-        """Offer one ready task again: it lies behind the cursor, so credit does not matter."""
+    def offer(self, run: Run, record: TaskRecord, *, at_once: bool = True) -> None:
+        """Offer one ready task again, for which credit does not matter: at once, or soon."""
         book = self._books.setdefault(record.queue_no, Book(offered={}))
         offer = self._offer_of(run, record)
         self._put(book, offer)
-        self._shard.rooms.matching.offer([offer])
+        if at_once:
+            self._shard.rooms.matching.offer([offer])
+        else:
+            self.offer_soon()
 
     def taken(self, record: TaskRecord) -> None:
         self._forget(record.queue_no, record.task_id)
@@ -132,7 +135,8 @@ class QueueBooks:
 
     def _put(self, book: Book, offer: TaskOffer) -> None:
         book.offered[offer.task_id] = offer
-        book.cursor = max(book.cursor, offer.task_id)
+        if not book.more:  # else the cursor may have been lowered for rows before this one
+            book.cursor = max(book.cursor, offer.task_id)
         self._watch()
 
     def _forget(self, queue_no: int, task_id: int) -> None:

@@ -65,6 +65,13 @@ async def _page(shard: Shard, run_id: bytes, from_event_id: int) -> tuple[list[E
     except CorruptRow as error:
         raise Rejected(Code.DATA_LOSS, "HISTORY_CORRUPT", str(error)) from error
     wanted = [event for event in events if event.event_id >= from_event_id]
+    if wanted and (
+        wanted[0].event_id != from_event_id
+        or wanted[-1].event_id - from_event_id + 1 != len(wanted)
+    ):  # invariant 1: a gap is data loss, never a shorter history
+        raise Rejected(
+            Code.DATA_LOSS, "HISTORY_INCOMPLETE", f"events after {from_event_id} are missing"
+        )
     return (
         wanted,
         page.more,

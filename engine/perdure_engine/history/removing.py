@@ -42,6 +42,7 @@ class Removing:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._leaving: dict[bytes, Leaving] = {}
+        self._under_way: frozenset[bytes] = frozenset()  # runs that a statement deletes now
         self._held: dict[bytes, Leaving] = {}  # runs that have something to say to others still
         self._idle = asyncio.Event()
         self._idle.set()
@@ -51,6 +52,10 @@ class Removing:
     def due(self) -> bool:
         """The writer sends a removal in the shard's next turn."""
         return bool(self._leaving)
+
+    def takes(self, run_id: bytes) -> bool:
+        """Whether the run's rows are about to go, or may have gone already."""
+        return run_id in self._leaving or run_id in self._under_way
 
     def add(self, leaving: Leaving) -> None:
         """Its run has closed, and that is saved. It goes when it has nothing to say to other runs any more."""
@@ -90,6 +95,7 @@ class Removing:
             taken.append(leaving)
         for leaving in taken:
             del self._leaving[leaving.run_id]
+        self._under_way = frozenset(leaving.run_id for leaving in taken)
         rows, self._audit_head = self._audited(taken)
         removal = Removal(
             batch_id,
@@ -146,6 +152,7 @@ class Removing:
 
         A shard that has closed meanwhile does no more: whoever asked is to ask elsewhere.
         """
+        self._under_way = frozenset()
         if self._shard.closed:
             for item in [item for leaving in taken for item in leaving.items]:
                 item.refuse(moved(self._shard.shard_id))
@@ -165,6 +172,7 @@ class Removing:
         return items
 
     def _settle(self) -> None:
+        self._under_way = frozenset()
         if not self._leaving:
             self._idle.set()
 

@@ -196,7 +196,8 @@ class Resetting:
             [event for events in histories.values() for event in events],
             continues=current.run_id in histories,
         )
-        begin(shard.runs, step, current, draft)
+        # the run that this decision ends, and the one that it begins, must mean the same row
+        begin(shard.runs, step, current if last is None else last.current, draft)
         return reply
 
     def _histories(

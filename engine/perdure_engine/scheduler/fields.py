@@ -19,6 +19,7 @@ class FieldKind(msgspec.Struct, frozen=True):
     wraps: int = 0  # this number is another word for 0 (Sunday)
 
 
+SECOND = FieldKind("second", 0, 59)
 MINUTE = FieldKind("minute", 0, 59)
 HOUR = FieldKind("hour", 0, 23)
 DAY_OF_MONTH = FieldKind("day of month", 1, 31)

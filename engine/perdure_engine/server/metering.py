@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,6 +12,7 @@ from perdure_engine.core.tasks import TaskKind
 from perdure_engine.history.service import HistoryService
 from perdure_engine.matching.matcher import Matcher
 from perdure_engine.matching.queue import KIND_NAMES
+from perdure_engine.ports.matching import QueueInfo
 from perdure_engine.ports.metrics import OTHER, SERIES_MAX, Metrics, Reading
 from perdure_engine.ports.store import Batch, Fence, FenceState, Removal, Sweep
 from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
@@ -78,20 +80,19 @@ def read_gauges(
     matcher: Matcher,
     db_now_us: Callable[[], int],
 ) -> None:
-    """Names the sources of all gauges. They are read when somebody looks."""
+    """Names the sources of all gauges. They are read when somebody looks, on the event loop."""
+    described = _Described(matcher)
 
     def backlog() -> Reading:
-        return by_queue(
-            (name, kind, info.backlog_count) for name, kind, info in matcher.described()
-        )
+        return by_queue((name, kind, info.backlog_count) for name, kind, info in described())
 
     def pollers() -> Reading:
-        return by_queue((name, kind, info.pollers) for name, kind, info in matcher.described())
+        return by_queue((name, kind, info.pollers) for name, kind, info in described())
 
     def ages() -> Reading:
         now_us = db_now_us()
         oldest: dict[tuple[str, ...], float] = {}
-        for name, kind, info in matcher.described():
+        for name, kind, info in described():
             if info.oldest_ready_us:
                 labels = (name, KIND_NAMES[kind])
                 age_s = max(0, now_us - info.oldest_ready_us) / US
@@ -99,7 +100,7 @@ def read_gauges(
         return sorted(oldest.items(), key=lambda one: -one[1])[:SERIES_MAX]
 
     def unasked() -> float:
-        return sum(info.backlog_count for _, _, info in matcher.described() if not info.pollers)
+        return sum(info.backlog_count for _, _, info in described() if not info.pollers)
 
     def timer_lag() -> Reading:
         lag_us = max((shard.timers.lag_us() for shard in history.shards()), default=0)
@@ -119,6 +120,24 @@ def read_gauges(
     metrics.queue_lag_seconds.read_from(timer_lag)
     metrics.clock_skew_seconds.read_number(lambda: time.time() - db_now_us() / US)
     metrics.tzdata_version_info.read_from(lambda: [((version("tzdata"),), 1.0)])
+
+
+class _Described:
+    """The queues, looked at once for all gauges that are read in one turn of the loop: each look goes through every
+    waiting task, and calls wait meanwhile."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._found: list[tuple[str, TaskKind, QueueInfo]] | None = None
+
+    def __call__(self) -> list[tuple[str, TaskKind, QueueInfo]]:
+        if self._found is None:
+            self._found = list(self._matcher.described())
+            asyncio.get_running_loop().call_soon(self._forget)
+        return self._found
+
+    def _forget(self) -> None:
+        self._found = None
 
 
 def by_queue(numbers: Iterable[tuple[str, TaskKind, int]]) -> Reading:

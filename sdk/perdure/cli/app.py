@@ -17,6 +17,7 @@ from perdure.cli import (
     demo,
     entity,
     namespace,
+    schedule,
     version,
     workflow,
 )
@@ -63,6 +64,7 @@ def root(
 
 app.add_typer(workflow.app)
 app.add_typer(namespace.app)
+app.add_typer(schedule.app)
 app.add_typer(activity.app)
 app.add_typer(batch.app)
 app.add_typer(audit.app)

@@ -66,10 +66,10 @@ async def start(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the runs.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Begin a batch operation, of the runs that are open now.
+    """Begin a batch operation on the runs that are open now.
 
-    Delete and reset take closed ones too, unless ExecutionStatus is a part of the query. A reset goes
-    to --type, and is of each workflow's newest run: an older one that the query finds counts as failed.
+    Delete and reset take closed ones too; say ExecutionStatus in the query for less. A reset goes to
+    --type, and is of each workflow's newest run: an older one that the query finds counts as failed.
     """
     if (operation is Operation.SIGNAL) != bool(signal):
         raise UsageError("--signal NAME goes with --operation signal")

@@ -8,7 +8,7 @@ neither the engine nor a database driver.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -52,18 +52,7 @@ def add_engine_commands(app: typer.Typer) -> None:
 
 def load_engine_command(name: str) -> Any:
     """The command, as typer runs it. Raises CliError that says what to install."""
-    found = next(iter(entry_points(group=ENTRY_POINT_GROUP, name=name)), None)
-    if found is None:
-        raise CliError(_advice(name, "this installation of perdure names no engine"))
-    missing = [module for module in NEEDED if importlib.util.find_spec(module) is None]
-    if missing:
-        raise CliError(_advice(name, f"{', '.join(missing)} not installed"))
-    try:
-        target = found.load()
-    except ModuleNotFoundError as error:
-        if error.name is not None and error.name.partition(".")[0].startswith("perdure"):
-            raise  # a defect of ours, which no installation would cure
-        raise CliError(_advice(name, f"{error.name} is not installed")) from None
+    target = load_engine_part(name, f"perdure {name}", EXTRAS[name])
     if isinstance(target, typer.Typer):
         app = target
     else:
@@ -72,10 +61,27 @@ def load_engine_command(name: str) -> Any:
     return typer.main.get_command(app)
 
 
-def _advice(name: str, reason: str) -> str:
+def load_engine_part(
+    name: str, what: str, extra: str = "server", needed: Sequence[str] = NEEDED
+) -> Any:
+    """What the engine's package names so. Raises CliError that says what to install for `what`."""
+    found = next(iter(entry_points(group=ENTRY_POINT_GROUP, name=name)), None)
+    if found is None:
+        raise CliError(_advice(what, extra, "this installation of perdure names no engine"))
+    missing = [module for module in needed if importlib.util.find_spec(module) is None]
+    if missing:
+        raise CliError(_advice(what, extra, f"{', '.join(missing)} not installed"))
+    try:
+        return found.load()
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.partition(".")[0].startswith("perdure"):
+            raise  # a defect of ours, which no installation would cure
+        raise CliError(_advice(what, extra, f"{error.name} is not installed")) from None
+
+
+def _advice(what: str, extra: str, reason: str) -> str:
     return (
-        f"perdure {name} needs the engine ({reason}). Install it with:\n"
-        f"    pip install 'perdure[{EXTRAS[name]}]'"
+        f"{what} needs the engine ({reason}). Install it with:\n    pip install 'perdure[{extra}]'"
     )
 
 

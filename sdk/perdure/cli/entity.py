@@ -55,7 +55,7 @@ async def list_(
     client = await session.connect()
     ask = limit + 1 if limit else None  # one more than is shown: are there more?
     found = client.list_workflows(
-        status=WorkflowStatus.RUNNING,
+        status=(WorkflowStatus.RUNNING, WorkflowStatus.PAUSED),
         workflow_type=entity,
         id_prefix=entity_workflow_id(entity, key_prefix) if key_prefix else f"{entity}/",
         page_size=min(ask or PAGE_SIZE_MAX, PAGE_SIZE_MAX),
@@ -73,7 +73,8 @@ async def list_(
         if session.out.is_json:
             session.out.json_line({"key": key, "workflow_id": one.id, "run_id": one.run_id})
         else:
-            rows.append((key, "stuck" if one.stuck else "", one.run_id))
+            paused = "paused" if one.status is WorkflowStatus.PAUSED else ""
+            rows.append((key, "stuck" if one.stuck else paused, one.run_id))
     if not session.out.is_json:
         session.out.table(("KEY", "STATE", "RUN ID"), rows)
 

@@ -18,16 +18,16 @@ class ResetTo(StrEnum):
 
 
 Type = Annotated[
-    ResetTo | None, typer.Option("--type", "-t", help="Which workflow task, instead of an event.")
+    ResetTo | None, typer.Option("--type", "-t", help="Which workflow task a reset goes to.")
 ]
 BuildId = Annotated[
-    str, typer.Option(help="Go to the first workflow task that this build completed.")
+    str, typer.Option(help="Of a reset: to the first workflow task that this build completed.")
 ]
 Exclude = Annotated[
     str,
     typer.Option(
         "--reapply-exclude",
-        help="What came in after the point and is not applied again: signal, update, or both with a comma; all.",
+        help="What came in after the point of a reset and is not applied again: signal, update; all.",
     ),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -29,16 +29,32 @@ FILL = (
     f" from generate_series(1, {ROWS}) as s(n)"
 )
 
+# A tenant of many: 200 namespaces of 500 runs, and of each a tenth has attributes.
+FILL_TENANTS = FILL.replace(
+    "md5(case when n % 2 = 0 then 'n' else 'o' end)::uuid", "md5('t' || n % 200)::uuid"
+).replace("n % 10 < 2", "(n / 200) % 10 = 0")
+TENANT = bytes.fromhex("809d4580aaed41565abc38d58f77f840")  # md5 of "t0"
+
 BY_START = {"visibility_list"}
 BY_ATTRIBUTE = {"visibility_attributes"}
 
 
 @pytest.fixture(scope="module")
 def dsn(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
-    name = "filter_plans"
+    yield from filled(postgres_server, template_database, "filter_plans", FILL)
+
+
+@pytest.fixture(scope="module")
+def tenants_dsn(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
+    yield from filled(postgres_server, template_database, "tenant_plans", FILL_TENANTS)
+
+
+def filled(
+    postgres_server: EmbeddedPostgres, template_database: str, name: str, fill: LiteralString
+) -> Iterator[str]:
     dsn = postgres_server.create_database(name, template_database)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(FILL)
+        connection.execute(fill)
         connection.execute("analyze visibility")
     yield dsn
     postgres_server.drop_database(name)
@@ -58,6 +74,10 @@ def plan_of(dsn: str, query: str, *, counted: bool = False) -> list[dict[str, An
         text, _ = visibility.count_statement(where, asked.group)
     else:
         text, _ = visibility.list_statement(where, asked.order or Order.START_DESC, None, 100)
+    return explained(dsn, text)
+
+
+def explained(dsn: str, text: LiteralString) -> list[dict[str, Any]]:
     with psycopg.connect(dsn, cursor_factory=psycopg.ClientCursor) as connection:
         if connection.info.server_version < 16_00_00:
             pytest.skip("EXPLAIN (GENERIC_PLAN) came with PostgreSQL 16")
@@ -134,3 +154,72 @@ def test_runs_without_attributes_are_not_in_the_index_and_their_closes_stay_on_t
     assert updates is not None
     assert updates[0] == 20_000
     assert updates[1] > 0
+
+
+# ---- one tenant of many
+
+
+COUNTS = (
+    *("", "GROUP BY ExecutionStatus", "GROUP BY WorkflowType"),
+    *("WorkflowType = 'Type7'", "ExecutionStatus = 'Running' GROUP BY WorkflowType"),
+    *("Amount > 5 GROUP BY ExecutionStatus", "Customer != 'c1' GROUP BY WorkflowType"),
+    *("Customer IS NULL", "Paid = true OR CloseTime > '1h'", "Stuck = true"),
+)
+LISTS = (
+    *("ORDER BY CloseTime DESC", "ORDER BY CloseTime"),
+    *("WorkflowType = 'Type7' ORDER BY CloseTime DESC", "Amount > 5 ORDER BY CloseTime"),
+    *("", "Amount > 5", "Customer IS NULL ORDER BY StartTime", "HistoryLength > 3"),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "counted"),
+    [*((query, True) for query in COUNTS), *((query, False) for query in LISTS)],
+)
+def test_what_one_tenant_asks_reads_no_others_runs(
+    tenants_dsn: str, query: str, counted: bool
+) -> None:
+    """With any filter, group or order: its own rows at most, by the namespace in the index."""
+    plan = plan_of(tenants_dsn, query, counted=counted)
+
+    scans = [node for node in plan if "Scan" in node["Node Type"] and "Relation Name" in node]
+    assert {node["Node Type"] for node in scans} <= {"Index Scan", "Bitmap Heap Scan"}
+    (index,) = [node for node in plan if "Index Name" in node]
+    assert index["Index Name"] == "visibility_list"
+    assert "namespace_id" in index["Index Cond"]
+
+
+@pytest.mark.parametrize("query", ["Customer = 'c1'", "Customer = 'c1' GROUP BY ExecutionStatus"])
+def test_a_tenants_attribute_is_found_by_either_index(tenants_dsn: str, query: str) -> None:
+    plan = plan_of(tenants_dsn, query, counted=True)
+
+    assert [node for node in plan if node["Node Type"] == "Seq Scan"] == []
+    assert {node["Index Name"] for node in plan if "Index Name" in node} <= BY_ATTRIBUTE | BY_START
+
+
+@pytest.mark.parametrize("query", ["Customer = 'c1'", "Amount > 5", "WorkflowType = 'Type7'"])
+def test_a_batch_operation_walks_by_key_whatever_it_looks_for(dsn: str, query: str) -> None:
+    """Each look is at so many rows, and the next begins behind them."""
+    expression = parse("query", query, NOW_US).expression
+    where = VisibilityFilter(NAMESPACE, expression=expression)
+    text, _ = visibility.targets_statement(where, 1, bytes(16), 100)
+    plan = explained(dsn, text)
+
+    (scan,) = [node for node in plan if "Index Name" in node]
+    assert scan["Index Name"] == "visibility_pk"
+    assert all(column in scan["Index Cond"] for column in ("shard_id", "run_id"))
+    assert "Sort" not in {node["Node Type"] for node in plan}
+
+
+@pytest.mark.parametrize("behavior", ["Pinned", "AutoUpgrade"])
+def test_what_still_needs_a_version_is_counted_by_the_attributes_index(
+    dsn: str, behavior: str
+) -> None:
+    """As `get_reachability` asks: before a version is retired, and for each row of `version list`."""
+    query = (
+        f"DeploymentName = 'shop' AND BuildId = '1' AND VersioningBehavior = '{behavior}'"
+        " AND CloseTime IS NULL"
+    )
+    plan = plan_of(dsn, query, counted=True)
+
+    assert {node["Index Name"] for node in plan if "Index Name" in node} == BY_ATTRIBUTE

@@ -90,6 +90,18 @@ def test_a_migration_that_was_killed_is_finished_by_the_next(dsn: str, done: int
     assert perdure_migrations.status(dsn).current == perdure_migrations.HEAD
 
 
+def test_a_revision_that_was_done_and_not_recorded_is_done_again(dsn: str) -> None:
+    """Killed behind its last step. Views that are there, with others upon them, are no obstacle."""
+    perdure_migrations.upgrade(dsn)
+    before = f"{int(perdure_migrations.HEAD) - 1:04}"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("update alembic_version set version_num = %s", (before,))
+
+    perdure_migrations.upgrade(dsn)
+
+    assert perdure_migrations.status(dsn).current == perdure_migrations.HEAD
+
+
 def test_several_at_once_come_to_the_same_end(dsn: str) -> None:
     failures: list[BaseException] = []
 

@@ -43,6 +43,8 @@ FILL = (
     "insert into audit select n % 4 + 1, n, to_timestamp(n), md5('n')::uuid, 'order-' || n % 1000,"
     " 'workflow.terminate', 'entry', decode(repeat('ab', 32), 'hex')"
     " from generate_series(1, {0}) as s(n)",
+    "insert into batch_operations select md5((n % 20)::text)::uuid, 'job-' || n, to_timestamp(n),"
+    " case n % 2 when 1 then to_timestamp(n) end, 'job' from generate_series(1, {0}) as s(n)",
     "insert into batch_parts select n % 4 + 1, md5('n')::uuid, 'job-' || n, 2,"
     " md5(n::text)::uuid, '', 1, 0, '', to_timestamp(n), 1 from generate_series(1, {0}) as s(n)",
 )
@@ -62,13 +64,17 @@ BY_KEY = {
     "tasks.read_ranges": {"tasks_pk"},
     "timers.read_window": {"timers_pk"},
     "visibility.list": {"visibility_list"},
+    "visibility.list_oldest": {"visibility_list"},
     "visibility.read_after": {"visibility_pk"},
     "visibility.targets": {"visibility_pk"},
     "audit.heads": {"audit_pk"},
     "audit.read": {"audit_pk"},
     "audit.list": {"audit_time"},
     "audit.list_workflow": {"audit_workflow"},
+    "audit.expired": {"audit_pk"},
     "batch_parts.read_open": {"batch_parts_open"},
+    "batch_operations.read": {"batch_operations_pk"},
+    "batch_operations.list": {"batch_operations_time"},
 }
 IN_KEY_ORDER = (
     "history.read_tail",
@@ -78,6 +84,7 @@ IN_KEY_ORDER = (
     "timers.read_window",
     "visibility.read_after",
     "visibility.targets",
+    "batch_operations.list",
     "audit.read",
     "audit.list",
     "audit.list_workflow",
@@ -153,6 +160,14 @@ def test_reads_go_by_key(database: Database, name: str) -> None:
 
     assert _scans(plan) == []
     assert _indexes(plan) == BY_KEY[name]
+
+
+def test_a_batch_operations_parts_are_found_by_key_in_each_shard(database: Database) -> None:
+    """The shards themselves are few, and read as they lie when that is cheaper."""
+    plan = plan_of(database, STATEMENTS["batch_parts.read_job"])
+
+    assert set(_scans(plan)) <= {"shard_fence"}
+    assert "batch_parts_pk" in _indexes(plan)
 
 
 @pytest.mark.parametrize("name", IN_KEY_ORDER)

@@ -102,7 +102,8 @@ async def test_an_update_does_not_reach_a_chain_that_its_handle_did_not_start(
 async def test_an_update_follows_its_chain_into_the_next_run(client: Client) -> None:
     handle = await started(client)
     await handle.signal(Order.finish, "again")
-    async for event in handle.fetch_history_events(wait_new_event=True):
+    first = client.get_workflow_handle("one", run_id=handle.result_run_id)  # or it may be the next
+    async for event in first.fetch_history_events(wait_new_event=True):
         if event.event_type == "WorkflowExecutionContinuedAsNew":
             break
     update = await handle.start_update(

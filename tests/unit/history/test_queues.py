@@ -15,6 +15,7 @@ from tests.unit.history.room import (
 
 from perdure_engine.core.intents import SaveStart
 from perdure_engine.core.tasks import TaskKind
+from perdure_engine.history.handout import undo
 from perdure_engine.history.queues import CREDIT
 from perdure_engine.ports.store import StoreUnavailable
 
@@ -68,6 +69,27 @@ async def test_a_backlog_of_3000_survives_a_take_over_while_new_ones_come_in(roo
     await pass_time(6)
     seen += await drain(new, room, 60)
     assert len(seen) == len(set(seen)) == 3_001
+
+
+@in_room(seeds=(0,))
+async def test_a_task_that_comes_back_carries_the_cursor_over_nobody(room: Room) -> None:
+    """Invariant 15: a poll that breaks returns a new task while the rest of the old ones is still to be read."""
+    old = await room.node(1)
+    await backlog(old, CREDIT + 300)
+    new = await room.node()
+    hold = new.holds.hold("load_tasks")
+    await new.take(1)
+    await hold.reached()
+    await new.start("early")
+    early = await new.workflow_task(room.worker())
+    hold.release()
+    await turns(20)
+    undo(new.shard(), early)
+    await pass_time(3)
+    seen = await drain(new, room, 20)
+    await pass_time(6)
+    seen += await drain(new, room, 20)
+    assert len(seen) == len(set(seen)) == CREDIT + 301
 
 
 @in_room(seeds=(0,))

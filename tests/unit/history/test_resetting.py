@@ -431,3 +431,30 @@ async def test_an_update_that_was_left_out_ends_with_its_run(room: Room) -> None
     assert (await refused(waiting)).reason == "WORKFLOW_CLOSED"
     assert (await node.workflow_task(worker)).updates == ()
     assert reset.run_id == current(room)[0]
+
+
+@in_room(runs_cached_max=2)
+async def test_inv9_the_run_that_is_reset_to_is_the_current_one_whatever_was_forgotten(
+    room: Room,
+) -> None:
+    """The id's row left memory, its open run did not, and an older run of the id is read again."""
+    node = await room.node(1)
+    first = await node.at("order", room.worker(), [FINISH])
+    await node.start("order")
+    open_run = await node.workflow_task(room.worker())  # and so it stays in memory
+    for number in range(3):
+        await node.at(f"other{number}", room.worker(), [FINISH])
+    for number in range(8):
+        await refused(node.describe(f"nobody{number}"))
+    assert first not in node.shard().runs
+    assert open_run.run_id in node.shard().runs
+    assert (NAMESPACE, "order") not in node.shard().currents
+
+    reset = await node.reset("order", run_id=first)
+
+    assert (await node.describe("order")).info.run_id == reset.run_id
+    [row] = [row for row in room.tables.current_runs.all() if row.workflow_id == "order"]
+    assert (row.run_id, row.status) == (reset.run_id, Status.RUNNING)
+    assert not node.alarms
+    other = await room.node(1)
+    assert (await other.describe("order")).info.run_id == reset.run_id

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure_engine.scheduler.cron import EPOCH, CronSpec, CronSpecs
+from perdure_engine.scheduler.cron import EPOCH, CronSpec, CronSpecs, Gap, Overlap
 from perdure_engine.scheduler.fields import CronFault
 
 NEW_YORK = "America/New_York"
@@ -220,15 +220,75 @@ TIMES = [
 @pytest.mark.parametrize(("expression", "zone", "after", "times"), TIMES)
 def test_the_times_of_a_schedule(expression: str, zone: str, after: str, times: list[str]) -> None:
     spec = CronSpec(f"CRON_TZ={zone} {expression}")
+    found = times_of(spec, after, len(times))
+
+    assert found == [datetime.fromisoformat(time) for time in times]
+
+
+# … and its column "every_instant": what the clocks skip does not come, what they repeat comes twice.
+EVERY_INSTANT = [
+    case("D01", "30 2 * * *", NEW_YORK, "2027-03-13T12:00:00-05:00", "2027-03-15T02:30:00-04:00"),
+    case(
+        "D02",
+        "30 1 * * *",
+        NEW_YORK,
+        "2026-10-31T12:00:00-04:00",
+        "2026-11-01T01:30:00-04:00",
+        "2026-11-01T01:30:00-05:00",
+        "2026-11-02T01:30:00-05:00",
+    ),
+    case(
+        "D07",
+        "15 0-4 * * *",
+        NEW_YORK,
+        "2027-03-14T01:30:00-05:00",
+        "2027-03-14T03:15:00-04:00",
+        "2027-03-14T04:15:00-04:00",
+        "2027-03-15T00:15:00-04:00",
+    ),
+    case(
+        "D08", "0 0 * * *", "Asia/Beirut", "2027-03-27T12:00:00+02:00", "2027-03-29T00:00:00+03:00"
+    ),
+    case(
+        "D11",
+        "45 1 * * *",
+        "Australia/Lord_Howe",
+        "2027-04-03T12:00:00+11:00",
+        "2027-04-04T01:45:00+11:00",
+        "2027-04-04T01:45:00+10:30",
+    ),
+    case(
+        "D19", "30 1 * * *", "Antarctica/Troll", "2027-03-27T12:00:00Z", "2027-03-29T01:30:00+02:00"
+    ),
+    case(
+        "D22",
+        "0 23 * * *",
+        "America/Nuuk",
+        "2027-03-27T12:00:00-02:00",
+        "2027-03-28T23:00:00-01:00",
+    ),
+    case("D23", "30 1 * * *", NEW_YORK, "2026-11-01T01:10:00-05:00", "2026-11-01T01:30:00-05:00"),
+]
+
+
+@pytest.mark.parametrize(("expression", "zone", "after", "times"), EVERY_INSTANT)
+def test_every_instant_that_the_clock_shows(
+    expression: str, zone: str, after: str, times: list[str]
+) -> None:
+    spec = CronSpec(expression, zone, gap=Gap.SKIP, overlap=Overlap.BOTH)
+
+    assert times_of(spec, after, len(times)) == [datetime.fromisoformat(time) for time in times]
+
+
+def times_of(spec: CronSpec, after: str, count: int) -> list[datetime]:
     at = datetime.fromisoformat(after)
     found = []
-    for _ in times:
+    for _ in range(count):
         following = spec.next_after(at)
         assert following is not None
         assert following > at
         found.append(at := following)
-
-    assert found == [datetime.fromisoformat(time) for time in times]
+    return found
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ async def reset(
 ) -> None:
     """Begin a new run with a run's history up to a workflow task. The open run is terminated.
 
-    With --query of many workflows, each once: closed ones too, unless ExecutionStatus is a part of it.
+    With --query many workflows, each once: closed ones too; say ExecutionStatus in it for less.
     """
     if (workflow_id is None) == (not query) or (query and (run_id or event_id)):
         raise UsageError("give a workflow's id, or --query with --type")

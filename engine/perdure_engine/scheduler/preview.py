@@ -1,0 +1,62 @@
+"""What a cron schedule means, for its author: in words, and its next times. Needs no server.
+
+The CLI finds `preview` through the entry points `perdure.engine`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from cron_descriptor import Options, get_description
+from cron_descriptor.Exception import FormatException, MissingFieldException
+
+from perdure_engine.scheduler.cron import CronSpec, Gap, Overlap
+
+TIMES_MAX = 1_000
+
+
+class Preview(NamedTuple):
+    description: str  # in English; "" for what the library has no words for
+    times: list[datetime]  # aware, in the schedule's zone; fewer than asked for when it ends
+
+
+def preview(
+    text: str,
+    timezone: str = "",
+    *,
+    after: datetime,
+    count: int = 5,
+    seconds_first: bool = False,
+    gap: str = Gap.RUN_AFTER,
+    overlap: str = Overlap.FIRST,
+) -> Preview:
+    """The next `count` times past `after`, an aware datetime, which is not one of them.
+
+    `timezone`: an IANA name; "" is UTC, or what the text names. `gap`: "run-after" or "skip"; `overlap`: "first" or
+    "both". Raises ValueError with the reason for a schedule that is refused.
+    """
+    spec = CronSpec(
+        text, timezone, seconds_first=seconds_first, gap=Gap(gap), overlap=Overlap(overlap)
+    )
+    times: list[datetime] = []
+    at = after
+    for _ in range(min(count, TIMES_MAX)):
+        following = spec.next_after(at)
+        if following is None:
+            break
+        at = following
+        times.append(at.astimezone(spec.zone))
+    return Preview(description_of(spec), times)
+
+
+def description_of(spec: CronSpec) -> str:
+    options = Options()
+    options.use_24hour_time_format = True
+    options.day_of_week_start_index_zero = True
+    options.verbose = False
+    try:
+        text: str = get_description(" ".join(spec.words), options)
+    except (FormatException, MissingFieldException):
+        return ""
+    return text

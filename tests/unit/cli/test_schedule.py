@@ -1,0 +1,80 @@
+"""`perdure schedule preview`: what a newcomer types, without an engine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from perdure.cli.app import app
+
+
+def preview(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["schedule", "preview", *arguments])
+
+
+AFTER = ("--after", "2027-03-13T12:00:00-05:00")
+NEW_YORK = ("--timezone", "America/New_York")
+
+
+@pytest.mark.parametrize(
+    ("options", "times"),
+    [
+        ((), ["2027-03-14T03:00:00-04:00", "2027-03-15T02:30:00-04:00"]),
+        (("--gap", "skip"), ["2027-03-15T02:30:00-04:00", "2027-03-16T02:30:00-04:00"]),
+    ],
+)
+def test_the_next_times_are_a_list_of_instants(options: tuple[str, ...], times: list[str]) -> None:
+    result = preview("--cron", "30 2 * * *", *NEW_YORK, *AFTER, "-n", "2", "-o", "json", *options)
+
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout) == times
+
+
+def test_a_repeated_time_comes_once_or_twice() -> None:
+    asked = ("--cron", "30 1 * * *", *NEW_YORK, "--after", "2026-10-31T12:00:00-04:00", "-n", "2")
+
+    once = json.loads(preview(*asked, "-o", "json").stdout)
+    twice = json.loads(preview(*asked, "-o", "json", "--overlap", "both").stdout)
+
+    assert once == ["2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"]
+    assert twice == ["2026-11-01T01:30:00-04:00", "2026-11-01T01:30:00-05:00"]
+
+
+def test_seconds_come_first_when_asked_for() -> None:
+    asked = ("--cron", "*/10 * * * * *", "--after", "2026-11-29T16:00:00Z", "-n", "3", "-o", "json")
+
+    assert json.loads(preview(*asked, "--seconds-first").stdout) == [
+        "2026-11-29T16:00:10+00:00",
+        "2026-11-29T16:00:20+00:00",
+        "2026-11-29T16:00:30+00:00",
+    ]
+    assert preview(*asked).exit_code == 2
+
+
+def test_people_read_it_in_words() -> None:
+    result = preview("--cron", "0 9 * * MON-FRI", "--after", "2026-11-29T16:00:00Z", "-n", "1")
+
+    assert result.stdout == "At 09:00, Monday through Friday\n2026-11-30T09:00:00+00:00\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--cron", "10-5 * * * *"), "backwards"),
+        (("--cron", "0 0 31 2 *"), "never fires"),
+        (("--cron", "@every 5m"), "five fields"),
+        (("--cron", "* * * * *", "--timezone", "../../etc/passwd"), "no time zone"),
+        (("--cron", "CRON_TZ=UTC * * * * *", "--timezone", "UTC"), "beside"),
+        (("--cron", "1," * 200), "longer than"),
+        (("--cron", "* * * * *", "--after", "yesterday"), "not a time"),
+    ],
+)
+def test_what_is_refused_is_bad_usage(arguments: tuple[str, ...], reason: str) -> None:
+    """B29."""
+    result = preview(*arguments)
+
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert result.stdout == ""
