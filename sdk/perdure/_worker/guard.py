@@ -15,12 +15,16 @@ TICK_S = 0.5
 
 class GuardThread:
     """Calls each job once per tick, from `start` to `stop`. Jobs must not block for long.
+    `tick_after_s` says how long it is to the next tick.
 
     Starting happens once; `stop` waits for the job that runs; stopping twice is fine.
     """
 
-    def __init__(self, jobs: Sequence[Callable[[], None]]) -> None:
+    def __init__(
+        self, jobs: Sequence[Callable[[], None]], tick_after_s: Callable[[], float] = lambda: TICK_S
+    ) -> None:
         self._jobs = jobs
+        self._tick_after_s = tick_after_s
         self._stopping = threading.Event()
         # A daemon: an interpreter that ends without `stop` must not wait for it.
         self._thread = threading.Thread(target=self._run, name="perdure-guard", daemon=True)
@@ -41,5 +45,5 @@ class GuardThread:
                 except Exception:
                     # One defect must not end the heartbeats, and with them all leases.
                     logger.exception("a job of the guard thread failed")
-            if self._stopping.wait(TICK_S):
+            if self._stopping.wait(self._tick_after_s()):
                 return

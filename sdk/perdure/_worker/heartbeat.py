@@ -13,6 +13,7 @@ from typing import Protocol
 
 from perdure._wire.connection import BATCH_BYTES_MAX
 from perdure._wire.held import HeldTaskNews, HeldTaskState
+from perdure._worker.guard import TICK_S
 from perdure._worker.holding import HeldTask, HeldTasks, Progress
 from perdure.errors import RPCError
 
@@ -22,9 +23,13 @@ logger = logging.getLogger(__name__)
 PERIOD_S = 2.0
 # An activity whose heartbeat timeout is shorter than this is heard of in less than a period: with
 # a period's delay its progress would come too late, however often its code reports it.
-SHORT_TIMEOUT_S = 5.0
-# Of that timeout. Progress waits for this long and for a tick (0.5 s), then it has still to travel.
+SHORT_TIMEOUT_S = 10.0
+# Of that timeout. Code that reports its progress every half of the timeout, as it is usual to do,
+# leaves the other half for the wait until it is sent, for the look whether there is any, and for
+# the way.
 _SHARE_OF_TIMEOUT = 0.4
+_SHARE_WITH_NEWS = 0.1
+_TICK_S_MIN = 0.05
 # Less than the lease by more than one period, so that a heartbeat that hangs is not the last.
 CALL_TIMEOUT_S = 5.0
 
@@ -105,7 +110,15 @@ class Heartbeats:
         timeout_s = self._held.shortest_timeout_s()
         if timeout_s is None:
             return False
-        return now_s - (self._next_at_s - PERIOD_S) >= timeout_s * _SHARE_OF_TIMEOUT
+        share = _SHARE_WITH_NEWS if self._held.have_news() else _SHARE_OF_TIMEOUT
+        return now_s - (self._next_at_s - PERIOD_S) >= timeout_s * share
+
+    def tick_after_s(self) -> float:
+        """How soon `tick` is to be called again."""
+        timeout_s = self._held.shortest_timeout_s()
+        if timeout_s is None:
+            return TICK_S
+        return max(_TICK_S_MIN, min(TICK_S, timeout_s * _SHARE_WITH_NEWS))
 
     def beat(self) -> None:
         tasks = self._held.all()

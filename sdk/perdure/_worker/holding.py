@@ -76,6 +76,14 @@ class HeldTasks:
         """Of those under `watch_heartbeats`; from any thread."""
         return min(list(self._timeouts_s.values()), default=None) if self._timeouts_s else None
 
+    def have_news(self) -> bool:
+        """Has one of those under `watch_heartbeats` progress that is not sent? From any thread."""
+        for token in list(self._timeouts_s):
+            task = self._by_token.get(token)
+            if task is not None and task.progress is not task.progress_sent:
+                return True
+        return False
+
     def remove(self, token: bytes) -> None:
         self._by_token.pop(token, None)
         if self._timeouts_s:

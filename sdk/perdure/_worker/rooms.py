@@ -152,7 +152,7 @@ class WorkerRooms:
             self._held, self._blocking_service, probe, loop, surroundings.monotonic_s
         )
         jobs = (heartbeats.tick, watch.tick) if settings.watches_deadlocks else (heartbeats.tick,)
-        self._guard = GuardThread(jobs)
+        self._guard = GuardThread(jobs, heartbeats.tick_after_s)
         self._guard.start()
 
     def usage(self) -> WorkerUsage:

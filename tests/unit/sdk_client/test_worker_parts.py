@@ -122,6 +122,45 @@ async def test_a_short_heartbeat_timeout_is_answered_in_time() -> None:
     assert tick_until(start_s + 4.5) == [1.5, 3.5]
 
 
+@pytest.mark.parametrize("timeout_s", [1.0, 2.0, 5.0, 9.0])
+async def test_progress_reported_every_half_of_a_short_timeout_arrives_in_time(
+    timeout_s: float,
+) -> None:
+    it = Beating()
+    task = HeldTask(b"quick")
+    it.held.add(task)
+    it.held.watch_heartbeats(b"quick", timeout_s)
+    start_s = heard_at_s = it.clock.now_s
+    report_at_s = start_s + timeout_s / 2
+    gaps: list[float] = []
+    while it.clock.now_s < start_s + 10 * timeout_s:
+        it.beats.tick()
+        if it.door.beats and it.door.beats[-1][0].heartbeat_details is not None:
+            it.door.beats.clear()
+            gaps.append(it.clock.now_s - heard_at_s)
+            heard_at_s = it.clock.now_s
+        it.clock.now_s += it.beats.tick_after_s()
+        if it.clock.now_s >= report_at_s:
+            task.progress = Progress(b"")
+            report_at_s += timeout_s / 2
+    assert len(gaps) > 10
+    assert max(gaps) < 0.8 * timeout_s
+
+
+async def test_without_news_a_short_timeout_makes_no_more_heartbeats() -> None:
+    it = Beating()
+    it.held.add(HeldTask(b"quick"))
+    it.held.watch_heartbeats(b"quick", 2.0)
+    assert it.beats.tick_after_s() == 0.2
+    end_s = it.clock.now_s + 9.9
+    while it.clock.now_s < end_s:
+        it.beats.tick()
+        it.clock.now_s += it.beats.tick_after_s()
+    assert len(it.door.beats) <= 13
+    it.held.remove(b"quick")
+    assert it.beats.tick_after_s() == TICK_S
+
+
 async def test_progress_is_sent_until_it_has_arrived_and_the_same_again_is_new() -> None:
     it = Beating()
     task = HeldTask(b"t")
