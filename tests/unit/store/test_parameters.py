@@ -10,6 +10,7 @@ from psycopg.adapt import Transformer
 
 from perdure_engine.store.sql import parameters
 from perdure_engine.store.sql.parameters import (
+    FEW_NUMBERS,
     NUMBERS_AT_ONCE,
     POSTGRES_EPOCH_US,
     Blobs,
@@ -50,7 +51,7 @@ def expected(kind: type[Column], oid: int, values: list[Any]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "count", [0, 1, 2, NUMBERS_AT_ONCE, NUMBERS_AT_ONCE + 1, 3 * NUMBERS_AT_ONCE]
+    "count", [0, 1, 2, FEW_NUMBERS, NUMBERS_AT_ONCE, NUMBERS_AT_ONCE + 1, 3 * NUMBERS_AT_ONCE]
 )
 @pytest.mark.parametrize(
     ("kind", "oid", "value"),

@@ -38,11 +38,15 @@ __all__ = [
 POSTGRES_EPOCH_US = 946_684_800_000_000  # 2000-01-01, from which timestamptz counts
 
 NUMBERS_AT_ONCE = 128  # the larger, the larger are the packers that are kept
+FEW_NUMBERS = 8
 
 UUID_OID = 2950
 TIMESTAMPTZ_OID = 1184
 
 _length = Struct("!i").pack
+_int2 = Struct("!ih").pack
+_int4 = Struct("!ii").pack
+_int8 = Struct("!iq").pack
 _instant = Struct("!q").pack
 _instant_back = Struct("!q").unpack
 _NULL = _length(-1)
@@ -103,38 +107,76 @@ class _InstantDumper(Dumper):
 
 
 class _ColumnDumper(Dumper):
+    """An array: its head, and each value behind its length. On an idle system most columns have one value or none."""
+
     format = pq.Format.BINARY
     element_oid: ClassVar[int]
+    head_of_one: ClassVar[bytes]
+    empty: ClassVar[bytes]
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "element_oid"):
+            cls.head_of_one = _array_head(1, 0, cls.element_oid, 1, 1)
+            cls.empty = _empty_array(0, 0, cls.element_oid)
 
     def dump(self, obj: list[object]) -> Buffer:
         if not obj:
-            return _empty_array(0, 0, self.element_oid)
-        nulls = None in obj
-        head = _array_head(1, nulls, self.element_oid, len(obj), 1)
-        return head + (self.with_nulls(obj) if nulls else self.packed(obj))
+            return self.empty
+        if len(obj) == 1 and obj[0] is not None:
+            return self.head_of_one + self.one(obj[0])
+        if None not in obj:
+            return _array_head(1, 0, self.element_oid, len(obj), 1) + self.packed(obj)
+        values = [_NULL if value is None else self.one(value) for value in obj]
+        return _array_head(1, 1, self.element_oid, len(obj), 1) + b"".join(values)
 
-    def packed(self, values: list[Any]) -> bytes:
-        """Each value behind its length."""
+    def one(self, value: Any) -> bytes:
+        """A value behind its length."""
         raise NotImplementedError
 
-    def with_nulls(self, values: list[Any]) -> bytes:
-        return b"".join([_NULL if value is None else self.packed([value]) for value in values])
+    def packed(self, values: list[Any]) -> bytes:
+        return b"".join([self.one(value) for value in values])
 
 
-class _NumbersDumper(_ColumnDumper):
-    """One call of `struct` for many numbers: half the time of one for each."""
+class _Int2sDumper(_ColumnDumper):
+    oid = 1005
+    element_oid = 21
 
-    code: ClassVar[str]
-    size: ClassVar[int]
+    def one(self, value: Any) -> bytes:
+        return _int2(2, value)
 
     def packed(self, values: list[Any]) -> bytes:
-        return _packed(self.code, self.size, values)
+        return _numbers(_int2, "h", 2, values)
 
 
-def _packed(code: str, size: int, values: list[int]) -> bytes:
+class _Int4sDumper(_ColumnDumper):
+    oid = 1007
+    element_oid = 23
+
+    def one(self, value: Any) -> bytes:
+        return _int4(4, value)
+
+    def packed(self, values: list[Any]) -> bytes:
+        return _numbers(_int4, "i", 4, values)
+
+
+class _Int8sDumper(_ColumnDumper):
+    oid = 1016
+    element_oid = 20
+
+    def one(self, value: Any) -> bytes:
+        return _int8(8, value)
+
+    def packed(self, values: list[Any]) -> bytes:
+        return _numbers(_int8, "q", 8, values)
+
+
+def _numbers(one: Callable[[int, int], bytes], code: str, size: int, values: list[int]) -> bytes:
+    """One call of `struct` for many numbers: half the time of one for each."""
+    if len(values) < FEW_NUMBERS:
+        return b"".join([one(size, value) for value in values])
     if len(values) > NUMBERS_AT_ONCE:
-        parts = range(0, len(values), NUMBERS_AT_ONCE)
-        return b"".join([_packed(code, size, values[at : at + NUMBERS_AT_ONCE]) for at in parts])
+        parts = [values[at : at + NUMBERS_AT_ONCE] for at in range(0, len(values), NUMBERS_AT_ONCE)]
+        return b"".join([_numbers(one, code, size, part) for part in parts])
     lengths_and_values = [size] * (2 * len(values))
     lengths_and_values[1::2] = values
     return _packer(code, len(values))(*lengths_and_values)
@@ -145,27 +187,12 @@ def _packer(code: str, count: int) -> Callable[..., bytes]:
     return Struct("!" + f"i{code}" * count).pack
 
 
-class _Int2sDumper(_NumbersDumper):
-    oid = 1005
-    element_oid = 21
-    code, size = "h", 2
-
-
-class _Int4sDumper(_NumbersDumper):
-    oid = 1007
-    element_oid = 23
-    code, size = "i", 4
-
-
-class _Int8sDumper(_NumbersDumper):
-    oid = 1016
-    element_oid = 20
-    code, size = "q", 8
-
-
 class _UuidsDumper(_ColumnDumper):
     oid = 2951
     element_oid = UUID_OID
+
+    def one(self, value: Any) -> bytes:
+        return _SIXTEEN + bytes(value)
 
     def packed(self, values: list[Any]) -> bytes:
         return _SIXTEEN.join([b"", *values])
@@ -175,6 +202,9 @@ class _BlobsDumper(_ColumnDumper):
     oid = 1001
     element_oid = 17
 
+    def one(self, value: Any) -> bytes:
+        return _length(len(value)) + bytes(value)
+
     def packed(self, values: list[Any]) -> bytes:
         return b"".join([_length(len(value)) + value for value in values])
 
@@ -183,16 +213,20 @@ class _TextsDumper(_ColumnDumper):
     oid = 1009
     element_oid = 25
 
-    def packed(self, values: list[Any]) -> bytes:
-        return b"".join([_length(len(raw := value.encode())) + raw for value in values])
+    def one(self, value: Any) -> bytes:
+        raw: bytes = value.encode()
+        return _length(len(raw)) + raw
 
 
-class _InstantsDumper(_Int8sDumper):
+class _InstantsDumper(_ColumnDumper):
     oid = 1185
     element_oid = TIMESTAMPTZ_OID
 
+    def one(self, value: Any) -> bytes:
+        return _int8(8, value - POSTGRES_EPOCH_US)
+
     def packed(self, values: list[Any]) -> bytes:
-        return super().packed([value - POSTGRES_EPOCH_US for value in values])
+        return _numbers(_int8, "q", 8, [value - POSTGRES_EPOCH_US for value in values])
 
 
 class _UuidLoader(Loader):
