@@ -222,10 +222,11 @@ class WorkflowInstance:
         waits for local activities."""
         run = self._run
         local: LocalWork | None = None
+        is_closed = self.is_closed
         self._open_task = None
         if run.local is not None and not task.query_only:
             # Before a yield everything was begun that the code had asked for.
-            waits = not yields and not self.is_closed and run.local.waits
+            waits = not yields and not is_closed and run.local.waits
             local = run.local.work(waits=waits)
             if waits:
                 self._open_task = task
@@ -234,9 +235,13 @@ class WorkflowInstance:
         if task.updates and not task.query_only:
             commands = [*run.updates.take_rejections(), *commands]
         results = [answer(run, query) for query in task.queries] if task.queries else []
-        if commands and self.is_closed:
+        if commands and is_closed:
             run.warn_unfinished(task.workflow_id)
-        rules = () if task.query_only or self.is_closed else run.fan_outs.rules()
+        rules = (
+            run.fan_outs.rules()
+            if run.fan_outs.waits and not (task.query_only or is_closed)
+            else ()
+        )
         if run.afterwards is None:
             return TaskSuccess(
                 commands=commands,

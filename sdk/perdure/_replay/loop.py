@@ -287,12 +287,26 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         except BaseException:
             coro.close()  # or Python warns that it was never awaited
             raise
+        task = self._make_task(coro, name, context, **options)
+        task.add_done_callback(self._forget)
+        return task
+
+    def create_main(self, coro: Coroutine[Any, Any, _T], context: Context) -> WorkflowTask[_T]:
+        """The task of the run method, which the run keeps itself: most have no other."""
+        return self._make_task(coro, "main", context)
+
+    def _make_task(
+        self,
+        coro: Coroutine[Any, Any, _T],
+        name: str | None,
+        context: Context | None,
+        **options: Any,
+    ) -> WorkflowTask[_T]:
         self._tasks_made += 1
         task = WorkflowTask(
             coro, loop=self, order=self._tasks_made, name=name, context=context, **options
         )
         self._tasks[self._tasks_made] = task
-        task.add_done_callback(self._forget)
         return task
 
     def time(self) -> float:

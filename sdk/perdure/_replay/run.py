@@ -284,7 +284,7 @@ class WorkflowRun:
         args, self._main_args = self._main_args, None
         if self.completion.state is not CompletionState.OPEN:
             return
-        self.main = self.loop.create_task(self._run_main(args), name="main", context=self._context)
+        self.main = self.loop.create_main(self._run_main(args), self._context)
         self.updates.deliver_deferred()
         if self.cancel_requested:
             self.loop.call_soon(self._cancel_main, context=self._context)

@@ -38,6 +38,25 @@ class AttemptRoom:
 
 
 class Attempt:
+    __slots__ = (
+        "_loop",
+        "_progress_version",
+        "_room",
+        "_running",
+        "_versions",
+        "can_be_cancelled",
+        "cancel_requested",
+        "context",
+        "given_up",
+        "held",
+        "lost",
+        "paused",
+        "refused",
+        "task",
+        "tell_process",
+        "was_asked_to_stop",
+    )
+
     def __init__(self, room: AttemptRoom, polled: PolledActivityTask) -> None:
         self._room = room
         self.held = HeldTask(polled.token, self._on_loss, self._on_cancel_request, self._on_pause)
