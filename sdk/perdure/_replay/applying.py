@@ -73,12 +73,14 @@ def _activity_completed(run: WorkflowRun, event: ActivityTaskCompleted) -> None:
                 f"event {event.event_id}, the result of activity {machine.activity_type!r}"
             ) from error.__cause__
     handle.set_result(value)
+    machine.let_go()
 
 
 def _activity_failed(run: WorkflowRun, event: ActivityTaskFailed) -> None:
-    handle = _resolve(run, event.scheduled_event_id).handle
-    if not handle.done():
-        handle.set_exception(failure_to_exception(event.failure, run.converter))
+    machine = _resolve(run, event.scheduled_event_id)
+    if not machine.handle.done():
+        machine.handle.set_exception(failure_to_exception(event.failure, run.converter))
+    machine.let_go()
 
 
 def _activity_canceled(run: WorkflowRun, event: ActivityTaskCanceled) -> None:

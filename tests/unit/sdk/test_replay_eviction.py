@@ -205,6 +205,30 @@ def test_eviction_leaves_nothing_for_the_garbage_collector() -> None:
         gc.enable()
 
 
+def test_an_activity_that_is_over_keeps_no_run_for_the_garbage_collector() -> None:
+    """Its handle and its machine know each other: a run each that nobody frees, thousands a minute."""
+
+    @workflow.defn
+    class Working:
+        @workflow.run
+        async def run(self) -> None:
+            await workflow.execute_activity(work, start_to_close_timeout=LIMIT)
+
+    gc.collect()
+    gc.disable()
+    try:
+        run = PocketEngine(Working)
+        run.task()
+        run.complete("1")
+        run.task()
+        watched = weakref.ref(run.instance._run.loop)
+        run.instance.evict()
+        del run
+        assert watched() is None
+    finally:
+        gc.enable()
+
+
 def test_a_run_that_failed_a_task_is_evicted_quietly(caplog: pytest.LogCaptureFixture) -> None:
     @workflow.defn
     class Broken:

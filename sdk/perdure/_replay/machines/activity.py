@@ -106,6 +106,11 @@ class ActivityMachine:
     def move(self, move: ActivityMove) -> None:
         self.state = next_state(MOVES, self.state, move, self)
 
+    def let_go(self) -> None:
+        """It is closed and has said so. Opens the ring with its handle, which would keep the whole
+        run until the garbage collector comes."""
+        del self.handle
+
     @property
     def waits_for_cancellation(self) -> bool:
         return self.cancellation is ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
