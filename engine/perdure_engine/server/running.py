@@ -33,10 +33,11 @@ def _tune_collector() -> None:
     """A node keeps thousands of runs in memory that form no cycles (their structs say gc=False).
 
     With the defaults the collector walks all of them again and again: 20 % of the engine's time under W1.
+    What 256 workflows in flight make for a moment must stay below the first threshold, or it is walked for nothing.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(200_000, 20, 50)
 
 
 async def serve(
