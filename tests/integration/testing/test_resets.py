@@ -183,7 +183,6 @@ async def every_reset_of(steps: list[str]) -> None:
 @settings(
     max_examples=12,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 def test_a_reset_at_each_workflow_task_of_any_history_replays(steps: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.unit.core import rebuild
 from tests.unit.core.rebuild import assert_rebuilt, assert_rows
@@ -73,10 +73,6 @@ def test_invariant_4_random_runs_are_rebuilt_from_their_rows(
             max_examples=60,
             stateful_step_count=40,
             deadline=None,
-            derandomize=True,
-            report_multiple_bugs=False,
-            # Not shrunk: that takes longer than a test may. Phase.shrink looks for the shortest example.
-            phases=[Phase.explicit, Phase.generate],
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )

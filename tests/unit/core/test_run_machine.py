@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from tests.unit.core.run_machine import RunMachine
 
 TestRun = RunMachine.TestCase
@@ -10,9 +10,5 @@ TestRun.settings = settings(
     max_examples=300,
     stateful_step_count=40,
     deadline=None,
-    derandomize=True,  # a failure here is a failure everywhere
-    report_multiple_bugs=False,
-    # Not shrunk: that takes longer than a test may. Phase.shrink looks for the shortest example.
-    phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow],
 )

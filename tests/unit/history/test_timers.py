@@ -421,7 +421,7 @@ class Interleaving:
         assert not node.alarms
 
 
-@hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(
     order=st.lists(st.integers(0, 11), min_size=4, max_size=30),
     delays=st.lists(st.integers(1, 60), min_size=1, max_size=8),

@@ -205,7 +205,7 @@ MINUTES = st.one_of(
     gap=st.sampled_from(Gap),
     overlap=st.sampled_from(Overlap),
 )
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 def test_any_change_with_any_expression(
     change: int, minute: str, hour: str, weekday: str, gap: Gap, overlap: Overlap
 ) -> None:
