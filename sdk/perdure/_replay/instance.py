@@ -352,11 +352,11 @@ class WorkflowInstance:
         sent = run.loop.take_ready()
         for event in outcomes:
             HAPPENED[type(event)](run, event)
-        woken = run.loop.take_ready()
+        run.loop.hold_ready()
         if sent:
             run.loop.add_ready(sent)
             run.settle()
-        run.loop.add_ready(woken)
+        run.loop.release_ready()
 
     def _resolve_known(self, local: LocalActivities) -> None:
         """Outcomes of local activities that are known: by their markers, or come since the last

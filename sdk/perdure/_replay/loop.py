@@ -121,6 +121,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._tasks: dict[int, WorkflowTask[Any]] = {}
         self._tasks_made = 0
         self._being_told: set[WorkflowTask[Any]] = set()
+        self._held: list[asyncio.Handle] | None = None
 
     # --- turning ----------------------------------------------------------------------------------
 
@@ -149,6 +150,14 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     def add_ready(self, handles: list[asyncio.Handle]) -> None:
         if not self._stopped:
             self._ready += handles
+
+    def hold_ready(self) -> None:
+        """Until `release_ready`, what is ready now waits for what becomes ready meanwhile."""
+        self._held = self.take_ready()
+
+    def release_ready(self) -> None:
+        held, self._held = self._held, None
+        self.add_ready(held or [])
 
     def stop(self) -> None:
         """The run is over: nothing that is ready, or becomes ready, is run any more."""
@@ -200,6 +209,8 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
         self._being_told.add(task)
         if waits_for is None:
             self.call_soon(self._being_told.discard, task)  # behind its step, which is ready
+        elif self._held is not None and waits_for.done():  # behind its step, which is held back
+            self._held.append(Handle(self._being_told.discard, (task,), self, None))
         else:
             # Behind what wakes the task: it has been waiting for longer.
             waits_for.add_done_callback(lambda _: self._being_told.discard(task))

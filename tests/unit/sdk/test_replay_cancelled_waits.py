@@ -763,3 +763,59 @@ def test_nobody_is_being_told_for_longer_than_it_takes(cls: type) -> None:
         play.run.cancel()
     play.step()
     assert not play.run.instance._run.loop._being_told
+
+
+# ---- what came with the cancellation, in one workflow task
+
+
+@workflow.defn
+class Stopped:
+    """A handler cancels who waits for an activity, whose outcome is in the same workflow task."""
+
+    def __init__(self) -> None:
+        self.waiting: asyncio.Task[str] | None = None
+
+    @workflow.signal
+    def stop(self) -> None:
+        assert self.waiting is not None
+        self.waiting.cancel()
+
+    @workflow.run
+    async def run(self, how: str) -> str:
+        self.waiting = asyncio.create_task(self.heard(how))
+        return await self.waiting
+
+    async def heard(self, how: str) -> str:
+        try:
+            return str(await begin("activity", how))
+        except ActivityError as error:
+            return f"ActivityError of {type(error.cause).__name__}"
+        except asyncio.CancelledError:
+            return ASYNCIO
+
+
+@pytest.mark.parametrize(
+    ("how", "heard"),
+    [
+        ("TRY_CANCEL", ERRORS["activity"]),
+        ("ABANDON", ERRORS["activity"]),
+        ("WAIT_CANCELLATION_COMPLETED", ASYNCIO),
+    ],
+)
+@pytest.mark.parametrize("first", ["signal", "outcome"])
+def test_who_is_cancelled_by_a_handler_hears_of_it_although_the_outcome_is_there(
+    how: str, heard: str, first: str
+) -> None:
+    """The handler goes first, whatever the order of the events; its wake-up is held back meanwhile."""
+    run = PocketEngine(Stopped, how)
+    run.task()
+    if first == "signal":
+        run.signal("stop")
+    run.complete("1", "done")
+    if first == "outcome":
+        run.signal("stop")
+
+    commands = run.task()
+
+    assert names(commands)[-1] == f"CompleteWorkflow {heard}"
+    assert isinstance(run.replay_all(), TaskSuccess)
