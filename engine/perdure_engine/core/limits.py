@@ -12,6 +12,7 @@ TASK_UPDATES_BYTES_MAX = 1024 * 1024  # that travel with one workflow task; the 
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024  # one argument list or result
 MEMO_BYTES_MAX = 2 * 1024 * 1024
 HEADER_BYTES_MAX = 256 * 1024
+CALL_METADATA_MAX = 64  # keys of a call; each is looked at before anything is known of the caller
 REQUEST_BYTES_MAX = 4 * 1024 * 1024 + 64 * 1024  # gRPC's 4 MiB and room for the envelope
 # All payloads of a child's start: with its names and attributes it must fit one request between nodes.
 CHILD_START_BYTES_MAX = 4 * 1024 * 1024 - 64 * 1024

@@ -276,6 +276,21 @@ async def test_b12_metadata_over_the_limit(served: Served) -> None:
     await still_serves(served)
 
 
+@pytest.mark.parametrize("size", [60, 65])
+async def test_b12_more_metadata_than_anybody_has(served: Served, size: int) -> None:
+    """With what gRPC itself sends (the user agent, the encodings) 60 are still taken."""
+    metadata = tuple((f"x-{number}", "v") for number in range(size))
+    call = served.workflows.StartWorkflow(start(), metadata=metadata)
+
+    if size < 64:
+        assert (await call).started
+        return
+    refused = await refusal(call)
+    assert (refused.code, refused.reason) == (EXHAUSTED, "TOO_MUCH_METADATA")
+    assert served.history.submitted == []
+    await still_serves(served)
+
+
 def test_b14_b15_a_namespace_is_named_once_and_never_by_a_command() -> None:
     """What is authorised is what is used: nothing inside of a request can name another namespace."""
 

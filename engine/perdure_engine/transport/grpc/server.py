@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Never
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -25,6 +25,7 @@ from perdure_api.v1 import (
     workflow_service_pb2,
 )
 from perdure_engine.core import limits
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.delivery import Receiver
 from perdure_engine.ports.metrics import Metrics
@@ -60,8 +61,12 @@ class Methods(grpc.GenericRpcHandler):
     costs 1.5 µs of CPU for each of them (60 methods doubled what a call costs an idle engine).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, errors: Errors) -> None:
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._errors = errors
+        self._too_much_metadata: grpc.RpcMethodHandler[Any, Any] = (
+            grpc.unary_unary_rpc_method_handler(self._refuse_metadata)
+        )
 
     def add(self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]) -> None:
         self._handlers |= {f"/{service}/{name}": handler for name, handler in handlers.items()}
@@ -69,7 +74,19 @@ class Methods(grpc.GenericRpcHandler):
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        if len(handler_call_details.invocation_metadata) > limits.CALL_METADATA_MAX:
+            return self._too_much_metadata
         return self._handlers.get(handler_call_details.method)
+
+    async def _refuse_metadata(
+        self, _: bytes, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> Never:
+        refusal = Rejected(
+            Code.RESOURCE_EXHAUSTED,
+            "TOO_MUCH_METADATA",
+            f"a call may have at most {limits.CALL_METADATA_MAX} keys of metadata",
+        )
+        await self._errors.abort(context, self._errors.status(refusal))
 
     # ---- what generated code takes for a server
 
@@ -113,7 +130,7 @@ class GrpcServer:
         self._server = server = grpc.aio.server(options=OPTIONS)
         errors = Errors(self._frontend.ids)
         names = []
-        methods = Methods()
+        methods = Methods(errors)
         for service, servicer in self._services(errors):
             methods.add(
                 service.full_name, method_handlers(service, servicer, errors, self._metrics)
