@@ -6,6 +6,7 @@ Everything here blocks, for moments; a stop for some seconds at most.
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ STOP_PATIENCE_S = 20.0
 KILL_PATIENCE_S = 10.0
 POLL_S = 0.01
 LOG_TAIL_LINES = 25
+OWN_PORTS = range(15_000, 32_000)  # Linux gives 32768 and above to outgoing connections
 LOG_TAIL_BYTES = 16 * 1024
 
 
@@ -143,8 +145,16 @@ def clean_environment(added: Mapping[str, str]) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on. Somebody could before we do; nobody does."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 that nobody listens on. Somebody could before we do; nobody does.
+
+    None of those that outgoing connections get: a client that waits there for its server to begin
+    would, once in thousands of attempts, be given the same port and find itself.
+    """
+    while True:
+        port = random.choice(OWN_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
