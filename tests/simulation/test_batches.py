@@ -131,7 +131,7 @@ async def story_of_resets(loop: SimulatedLoop, seed: int) -> None:
     Worker(cluster, "w0").start()
     starts = [cluster.start_intent(f"idle-{n}", workflow_type="Idle") for n in range(RUNS)]
     await asyncio.gather(*(cluster.ask(one.workflow_id, one) for one in starts))
-    await asyncio.sleep(5)  # each has completed its workflow task
+    await asyncio.sleep(5)  # simulated: each has completed its workflow task
     await begin(cluster, RESET)
     await work_off(cluster, chaos)
     histories = await scrub(cluster.store, SHARDS)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from typing import get_args
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar, get_args
 
 import pytest
 from tests.simulation.cluster import SHARDS, Cluster, Worker
@@ -26,6 +27,8 @@ from perdure_engine.core.parents import ParentClosePolicy
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskState
 from perdure_engine.store.memory.faults import Faults
+
+T = TypeVar("T")
 
 SEEDS = 25
 KINDS = ("Family", "Leaver")
@@ -124,6 +127,25 @@ async def all_is_said(cluster: Cluster) -> None:
         await pass_time(1)
 
 
+async def through_trouble(
+    cluster: Cluster, chaos: random.Random, lives: Sequence[Coroutine[Any, Any, T]]
+) -> tuple[list[T], dict[bytes, list[Event]]]:
+    """Two nodes and a worker, until all lives are over and all is said. What they came to, and all histories."""
+    await cluster.start_node()
+    await cluster.start_node()
+    Worker(cluster, "w0").start()
+    havoc = asyncio.ensure_future(trouble(cluster, chaos))
+    async with asyncio.timeout(900):
+        results = await asyncio.gather(*lives)
+        await havoc
+        await all_is_said(cluster)
+    cluster.store.faults = Faults()  # what was planned and not met
+    histories = await scrub(cluster.store, SHARDS)
+    alarms = [alarm for alarm in cluster.alarms if alarm[1] not in QUIET_ALARMS]
+    assert not alarms, alarms
+    return results, histories
+
+
 async def story(loop: SimulatedLoop, seed: int) -> None:
     cluster = Cluster(loop, seed)
     cluster.deciders |= {
@@ -132,27 +154,17 @@ async def story(loop: SimulatedLoop, seed: int) -> None:
         "Leaver": leaves_its_children,
         "Sleeper": sleeper,
     }
-    chaos = random.Random(seed)
-    await cluster.start_node()
-    await cluster.start_node()
-    Worker(cluster, "w0").start()
-    havoc = asyncio.ensure_future(trouble(cluster, chaos))
-    async with asyncio.timeout(900):
-        run_ids = await asyncio.gather(
-            *(one_parent(cluster, f"{kind}-{n}", kind) for kind in KINDS for n in range(PARENTS))
-        )
-        await havoc
-        await all_is_said(cluster)
-    cluster.store.faults = Faults()  # what was planned and not met
-    histories = await scrub(cluster.store, SHARDS)
+    run_ids, histories = await through_trouble(
+        cluster,
+        random.Random(seed),
+        [one_parent(cluster, f"{kind}-{n}", kind) for kind in KINDS for n in range(PARENTS)],
+    )
     runs = Counter(row.workflow_id for row in cluster.store.tables.executions.all())
     assert len(histories) == PARENTS * (1 + 2 * CHILDREN) + PARENTS * (1 + len(ParentClosePolicy))
     for number, run_id in enumerate(run_ids[:PARENTS]):
         check_family(f"Family-{number}", run_id, histories, runs)
     for run_id in run_ids[PARENTS:]:
         check_leaver(run_id, histories)
-    alarms = [alarm for alarm in cluster.alarms if alarm[1] not in QUIET_ALARMS]
-    assert not alarms, alarms
 
 
 def check_family(

@@ -11,11 +11,9 @@ import random
 from typing import Any, get_args
 
 import pytest
-from tests.simulation.cluster import NAMESPACE, SHARDS, Cluster, Worker
+from tests.simulation.cluster import NAMESPACE, Cluster
 from tests.simulation.loop import SimulatedLoop, simulate
-from tests.simulation.scrubber import scrub
-from tests.simulation.test_children import all_is_said, child
-from tests.simulation.test_cluster import QUIET_ALARMS, trouble
+from tests.simulation.test_children import child, through_trouble
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
@@ -28,7 +26,6 @@ from perdure_engine.core.lineage import writer_of
 from perdure_engine.core.status import Status
 from perdure_engine.history.loading import decode_history
 from perdure_engine.store.codec import MsgpackCodec
-from perdure_engine.store.memory.faults import Faults
 
 SEEDS = 40
 PARENTS = 6
@@ -137,21 +134,11 @@ async def story(loop: SimulatedLoop, seed: int) -> None:
         "Child": child,
     }
     chaos = random.Random(seed)
-    await cluster.start_node()
-    await cluster.start_node()
-    Worker(cluster, "w0").start()
-    havoc = asyncio.ensure_future(trouble(cluster, chaos))
     clients = [Client(cluster, number) for number in range(PARENTS)]
-    async with asyncio.timeout(900):
-        await asyncio.gather(*(one.live(chaos.randint(1, RESETS)) for one in clients))
-        await havoc
-        await all_is_said(cluster)
-    cluster.store.faults = Faults()  # what was planned and not met
-    histories = await scrub(cluster.store, SHARDS)
+    lives = [one.live(chaos.randint(1, RESETS)) for one in clients]
+    _, histories = await through_trouble(cluster, chaos, lives)
     for one in clients:
         check_clan(one, histories)
-    alarms = [alarm for alarm in cluster.alarms if alarm[1] not in QUIET_ALARMS]
-    assert not alarms, alarms
 
 
 def check_clan(client: Client, histories: dict[bytes, list[Event]]) -> None:

@@ -17,7 +17,6 @@ from perdure_engine.core import outside_events as out
 from perdure_engine.core.events import Event, EventType
 from perdure_engine.core.fan_out import FanOut
 from perdure_engine.core.limits import REQUEST_MARK_EVERY
-from perdure_engine.core.lineage import writer_of
 from perdure_engine.core.search_attributes import merged
 from perdure_engine.core.state import (
     Activity,
@@ -179,9 +178,6 @@ def _begin_anew(folded: Folded, event: ev.WorkflowTaskFailed) -> None:
     """After a reset what waits for an outcome is scheduled again: its timeouts count from now on."""
     for activity in folded.activities.values():
         activity.scheduled = msgspec.structs.replace(activity.scheduled, time_us=event.time_us)
-        activity.key_run_id = activity.key_run_id or writer_of(
-            folded.started, activity.scheduled.event_id
-        )
 
 
 def _task_timed_out(folded: Folded, event: ev.WorkflowTaskTimedOut) -> None:

@@ -48,8 +48,6 @@ class Activity(msgspec.Struct, array_like=True, gc=False):
     scheduled: ActivityTaskScheduled
     phase: ActivityPhase = ActivityPhase.SCHEDULED
     cancel_requested_event_id: int = 0
-    # After a reset: the run that scheduled it, by which it keeps its idempotency key. It may have done its work there.
-    key_run_id: bytes = b""
 
 
 class Timer(msgspec.Struct, array_like=True, gc=False):

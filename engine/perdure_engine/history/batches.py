@@ -204,7 +204,8 @@ class _Walk:
                 async with asyncio.timeout(DELETE_WAIT_S):
                     await self._shard.submit(intent)
             except TimeoutError:
-                if self._gone or self._shard.outbox.holds(target.run_id):
+                waits = batch.job.operation is BatchOperation.DELETE
+                if self._gone or (waits and self._shard.outbox.holds(target.run_id)):
                     return _SPEAKS  # else it is only slow: the same request once more
             except Rejected as refusal:
                 if refusal.code is Code.NOT_FOUND or refusal.reason in _AS_WANTED:

@@ -19,6 +19,7 @@ from perdure_engine.core.decide.complete_workflow_task import suggest_continue_a
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import DescribeWorkflow, PutBackTask, SaveStart
+from perdure_engine.core.lineage import writer_of
 from perdure_engine.core.replies import Reply
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
 from perdure_engine.core.tokens import TaskToken
@@ -218,7 +219,8 @@ def _start_activity(
         token.started_us,
         record.progress,
         record.progress_version,
-        activity.key_run_id,
+        # after a reset it keeps its key: it may have done its work in the run that scheduled it
+        writer_of(started, scheduled.event_id) if started.lineage else b"",
     )
     if scheduled.retry_policy.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))

@@ -325,7 +325,6 @@ FOLDED = Folded(
             msgspec.structs.replace(SCHEDULED, version=0),
             ActivityPhase.CANCEL_REQUESTED,
             7,
-            REQUEST,
         )
     },
     timers={"t-1": Timer(6, "t-1", TIME_US, TimerPhase.PENDING)},

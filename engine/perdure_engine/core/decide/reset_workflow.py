@@ -68,16 +68,15 @@ def decide(
     """
     cut = _cut(intent, history)
     before, was_open = status_of(base), base.state.open
-    sent = [*history[cut:], *(event for event in later if not isinstance(event, HEARD))]
+    after, of_others = list(history[cut:]), list(later)
     waiting: list[Admitted] = []
     if current is not None and current.state.open:
         unseen, unanswered = _terminate(intent, current)
-        if current is base:
-            sent += unseen
-        elif continues:
-            sent += [event for event in unseen if not isinstance(event, HEARD)]
         if current is base or continues:
+            (after if current is base else of_others).extend(unseen)
             waiting = unanswered
+    # what other runs of the id heard is of children and messages of their own
+    sent = [*after, *(event for event in of_others if not isinstance(event, HEARD))]
     draft = _begin(intent, env, history[:cut], _known_ids(env, base, current))
     _wait_anew(draft, intent)
     _apply_again(draft, intent, sent, waiting)
@@ -85,8 +84,8 @@ def decide(
     if current is not None:
         _leave_parent(draft, current)
     as_run = uuid_text(intent.new_run_id)
-    after = f"reset to event {cut + 1}"
-    note(draft, Action.RESET, intent, of=base, subject=as_run, before=before, after=after)
+    to = f"reset to event {cut + 1}"
+    note(draft, Action.RESET, intent, of=base, subject=as_run, before=before, after=to)
     return Started(intent.new_run_id, True), draft
 
 
