@@ -104,7 +104,7 @@ class ClientCore:
         return self._submit(self._queries, call, seconds(rpc_timeout))
 
     def _submit(self, calls: Coalescer, call: Call[T], timeout_s: float) -> asyncio.Future[T]:
-        if call.size <= self.edge.passed_bytes:
+        if self.edge.passes(call.size):
             return calls.submit(call, timeout_s)
         return asyncio.ensure_future(self._pass_edge(calls, call, timeout_s))
 

@@ -44,8 +44,7 @@ class Signature:
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
         """Raises PayloadDecodeError also when the number of arguments does not fit."""
-        least, most = self.arity
-        if len(payloads) < least or (most is not None and len(payloads) > most):
+        if not self.takes(len(payloads)):
             name = getattr(self.function, "__qualname__", repr(self.function))
             raise PayloadDecodeError(f"{name} cannot take {len(payloads)} argument(s)")
         try:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
-from perdure._replay.callsite import frame_above
-from perdure._replay.cancelled import Waited, raised_instead
-
-if TYPE_CHECKING:
-    from perdure._replay.loop import DeterministicLoop
+from perdure._replay.request_future import CancellableWork, WorkHandle
 
 _R = TypeVar("_R")
 
 
-class Cancellable(Waited, Protocol):
+class CancellableActivity(CancellableWork, Protocol):
     @property
     def activity_id(self) -> str: ...
 
-    def request_cancel(self, *, by_asyncio: bool) -> bool:
-        """What Future.cancel promises."""
-        ...
 
-
-class ActivityHandle(asyncio.Future[_R]):
+class ActivityHandle(WorkHandle[_R]):
     """A running activity: await it for its result, as often as you like.
 
     Awaiting raises ActivityError when the activity did not succeed. `cancel` asks the activity to
@@ -34,41 +24,10 @@ class ActivityHandle(asyncio.Future[_R]):
     tasks has failed) it ends as asyncio.CancelledError. Hashes by order, like tasks.
     """
 
-    __slots__ = ("_machine", "_order")
+    __slots__ = ()
 
-    def __init__(self, loop: DeterministicLoop, order: int) -> None:
-        super().__init__(loop=loop)
-        self._order = order
-
-    def bind(self, machine: Cancellable) -> None:
-        self._machine = machine
+    _machine: CancellableActivity
 
     @property
     def activity_id(self) -> str:
         return self._machine.activity_id
-
-    def __hash__(self) -> int:
-        return self._order
-
-    def __await__(self) -> Generator[Any, None, _R]:
-        try:
-            return (yield from super().__await__())
-        except asyncio.CancelledError:
-            error = raised_instead(self, self._machine)
-            if error is None:
-                raise
-        raise error
-
-    __iter__ = __await__  # as Future's own: also for `yield from`
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        """False when the activity is over."""
-        if self.done():
-            return False
-        loop = cast("DeterministicLoop", self.get_loop())
-        with loop.cancelling(frame_above(1)):
-            return self._machine.request_cancel(by_asyncio=bool(loop.asyncio_cancels))
-
-    def give_up(self) -> None:
-        """Ends it as asyncio's own cancellation ends a future."""
-        super().cancel()

@@ -61,19 +61,20 @@ def _cancel_requested(run: WorkflowRun, event: WorkflowExecutionCancelRequested)
 
 def _activity_completed(run: WorkflowRun, event: ActivityTaskCompleted) -> None:
     machine = _resolve(run, event.scheduled_event_id)
-    handle = machine.handle
-    if handle.done():  # cancelled, and not waited for
-        return
-    value = None
-    if event.result:
-        try:
-            value = run.converter.from_payload(event.result[0], machine.result_hint)
-        except PayloadDecodeError as error:
-            raise error.at(
-                f"event {event.event_id}, the result of activity {machine.activity_type!r}"
-            ) from error.__cause__
-    handle.set_result(value)
+    if not machine.handle.done():  # or cancelled, and not waited for
+        machine.handle.set_result(_result(run, machine, event))
     machine.let_go()
+
+
+def _result(run: WorkflowRun, machine: ActivityMachine, event: ActivityTaskCompleted) -> Any:
+    if not event.result:
+        return None
+    try:
+        return run.converter.from_payload(event.result[0], machine.result_hint)
+    except PayloadDecodeError as error:
+        raise error.at(
+            f"event {event.event_id}, the result of activity {machine.activity_type!r}"
+        ) from error.__cause__
 
 
 def _activity_failed(run: WorkflowRun, event: ActivityTaskFailed) -> None:
@@ -87,6 +88,7 @@ def _activity_canceled(run: WorkflowRun, event: ActivityTaskCanceled) -> None:
     machine = _resolve(run, event.scheduled_event_id)
     if not machine.handle.done():
         end_cancelled(machine, run.converter.from_payloads(event.details))
+    machine.let_go()
 
 
 def _resolve(run: WorkflowRun, scheduled_event_id: int) -> ActivityMachine:

@@ -34,9 +34,7 @@ def end_cancelled(machine: CancelledActivity, details: Sequence[Any] = ()) -> No
     if machine.by_asyncio:
         machine.handle.give_up()
         return
-    machine.handle.set_exception(activity_cancelled(machine, details))
-    # Who cancels knows how it ends: nobody need look.
-    machine.handle._log_traceback = False
+    machine.handle.fail(activity_cancelled(machine, details))
 
 
 def activity_cancelled(machine: CancelledActivity, details: Sequence[Any] = ()) -> ActivityError:

@@ -1,26 +1,21 @@
-"""What `workflow.start_child_workflow` returns, and what waits for an answer from another run."""
+"""What `workflow.start_child_workflow` returns."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
     ParamSpec,
-    Protocol,
     TypeVar,
-    cast,
     overload,
 )
 
-from perdure._replay.callsite import frame_above
-from perdure._replay.cancelled import raised_instead
+from perdure._replay.request_future import WorkHandle
 
 if TYPE_CHECKING:
-    from perdure._replay.loop import DeterministicLoop
     from perdure._replay.machines.child import ChildMachine
 
 _S = TypeVar("_S")
@@ -31,40 +26,7 @@ NO_ARGUMENT: Any = object()
 """Tells "no argument" from the argument None."""
 
 
-class Cancellable(Protocol):
-    def request_cancel(self, *, by_asyncio: bool) -> bool:
-        """What Future.cancel promises."""
-        ...
-
-
-class RequestFuture(asyncio.Future[_R]):
-    """Cancelling it does not end it: it asks its machine, which knows what that means."""
-
-    __slots__ = ("_machine",)
-
-    def __init__(self, loop: DeterministicLoop, machine: Cancellable) -> None:
-        super().__init__(loop=loop)
-        self._machine = machine
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        """False when it is over."""
-        if self.done():
-            return False
-        loop = cast("DeterministicLoop", self.get_loop())
-        with loop.cancelling(frame_above(1)):
-            return self._machine.request_cancel(by_asyncio=bool(loop.asyncio_cancels))
-
-    def give_up(self) -> None:
-        """Ends it as asyncio's own cancellation ends a future."""
-        super().cancel()
-
-    def fail(self, error: BaseException) -> None:
-        """With what only those need hear of who wait."""
-        self.set_exception(error)
-        self._log_traceback = False
-
-
-class ChildWorkflowHandle(RequestFuture[_R], Generic[_S, _R]):
+class ChildWorkflowHandle(WorkHandle[_R], Generic[_S, _R]):
     """A child workflow that was started: await it for its result, as often as you like.
 
     Awaiting raises ChildWorkflowError when the child did not succeed. `cancel` asks it to stop, as its cancellation
@@ -73,24 +35,9 @@ class ChildWorkflowHandle(RequestFuture[_R], Generic[_S, _R]):
     by order, like tasks.
     """
 
-    __slots__ = ("_order",)
+    __slots__ = ()
 
     _machine: ChildMachine
-
-    def __init__(self, loop: DeterministicLoop, machine: ChildMachine, order: int) -> None:
-        super().__init__(loop, machine)
-        self._order = order
-
-    def __await__(self) -> Generator[Any, None, _R]:
-        try:
-            return (yield from super().__await__())
-        except asyncio.CancelledError:
-            error = raised_instead(self, self._machine)
-            if error is None:
-                raise
-        raise error
-
-    __iter__ = __await__  # as ActivityHandle's
 
     @property
     def id(self) -> str:
@@ -101,9 +48,6 @@ class ChildWorkflowHandle(RequestFuture[_R], Generic[_S, _R]):
     def first_execution_run_id(self) -> str | None:
         """Of the run that was started; others may follow it. None: it has not been started."""
         return self._machine.run_id or None
-
-    def __hash__(self) -> int:
-        return self._order
 
     @overload
     async def signal(self, signal: Callable[[_S], Awaitable[None] | None]) -> None: ...

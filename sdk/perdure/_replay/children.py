@@ -10,7 +10,7 @@ from perdure._failure_info import CanceledInfo, ChildWorkflowInfo, FailureInfo
 from perdure._failures import failure_to_exception
 from perdure._payload import Payload
 from perdure._replay.cancelled import raised_instead
-from perdure._replay.child_handle import ChildWorkflowHandle, RequestFuture
+from perdure._replay.child_handle import ChildWorkflowHandle
 from perdure._replay.external import External, Sender
 from perdure._replay.external_messages import (
     StartChildWorkflow,
@@ -23,6 +23,7 @@ from perdure._replay.machines.child import (
     ChildState,
     ChildWorkflowCancellationType,
 )
+from perdure._replay.request_future import RequestFuture
 from perdure.errors import RetryState
 
 

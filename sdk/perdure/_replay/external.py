@@ -13,7 +13,6 @@ from perdure._interceptors.workflow import (
     WorkflowOutboundInterceptor,
 )
 from perdure._payload import Payload
-from perdure._replay.child_handle import RequestFuture
 from perdure._replay.external_messages import (
     RequestCancelExternalWorkflow,
     SignalExternalWorkflow,
@@ -28,6 +27,7 @@ from perdure._replay.machines.external_signal import (
     ExternalSignalState,
 )
 from perdure._replay.messages import NO_HEADER
+from perdure._replay.request_future import RequestFuture
 from perdure.converter import PayloadConverter
 from perdure.errors import ApplicationError, CancelledError
 

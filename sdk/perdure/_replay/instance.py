@@ -237,11 +237,7 @@ class WorkflowInstance:
         results = [answer(run, query) for query in task.queries] if task.queries else []
         if commands and is_closed:
             run.warn_unfinished(task.workflow_id)
-        rules = (
-            run.fan_outs.rules()
-            if run.fan_outs.waits and not (task.query_only or is_closed)
-            else ()
-        )
+        rules = () if task.query_only or is_closed else run.fan_outs.rules()
         if run.afterwards is None:
             return TaskSuccess(
                 commands=commands,
@@ -349,14 +345,13 @@ class WorkflowInstance:
             HAPPENED[WorkflowExecutionSignaled](run, signal)
         if updates:
             run.updates.deliver(updates)
-        sent = run.loop.take_ready()
+        sent = run.loop.ready_count
         for event in outcomes:
             HAPPENED[type(event)](run, event)
-        run.loop.hold_ready()
         if sent:
-            run.loop.add_ready(sent)
+            run.loop.hold_ready(sent)
             run.settle()
-        run.loop.release_ready()
+            run.loop.release_ready()
 
     def _resolve_known(self, local: LocalActivities) -> None:
         """Outcomes of local activities that are known: by their markers, or come since the last

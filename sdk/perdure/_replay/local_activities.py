@@ -67,10 +67,10 @@ class LocalActivities:
         self._run.check_may_act()
         if task.activity_id in self._machines:
             raise ValueError(f"a local activity with the id {task.activity_id!r} is open")
-        handle: ActivityHandle[Any] = ActivityHandle(self._run.loop, order)
         site = call_site(BOUNDARY)
-        machine = LocalActivityMachine(task, result_hint, cancellation, handle, self, site)
-        handle.bind(machine)
+        machine = LocalActivityMachine(task, result_hint, cancellation, self, site)
+        handle: ActivityHandle[Any] = ActivityHandle(self._run.loop, machine, order)
+        machine.handle = handle
         self._machines[task.activity_id] = machine
         return handle
 

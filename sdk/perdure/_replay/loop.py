@@ -142,22 +142,19 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
             # An exception's traceback may keep this frame; it must not keep what ran in it.
             del batch, handle
 
-    def take_ready(self) -> list[asyncio.Handle]:
-        """What is ready, so that something else can go first: `add_ready` puts it back."""
-        ready, self._ready = self._ready, []
-        return ready
+    @property
+    def ready_count(self) -> int:
+        return len(self._ready)
 
-    def add_ready(self, handles: list[asyncio.Handle]) -> None:
-        if not self._stopped:
-            self._ready += handles
-
-    def hold_ready(self) -> None:
-        """Until `release_ready`, what is ready now waits for what becomes ready meanwhile."""
-        self._held = self.take_ready()
+    def hold_ready(self, first: int) -> None:
+        """Until `release_ready`, only the first so many of what is ready run, and what they make ready."""
+        self._held = self._ready[first:]
+        del self._ready[first:]
 
     def release_ready(self) -> None:
         held, self._held = self._held, None
-        self.add_ready(held or [])
+        if held and not self._stopped:
+            self._ready += held
 
     def stop(self) -> None:
         """The run is over: nothing that is ready, or becomes ready, is run any more."""

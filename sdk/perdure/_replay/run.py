@@ -412,11 +412,11 @@ class WorkflowRun:
         cancellation: ActivityCancellationType,
     ) -> ActivityHandle[Any]:
         self.check_may_act()
-        handle: ActivityHandle[Any] = ActivityHandle(self.loop, self._activities_made)
         machine = ActivityMachine(
-            command.activity_id, command.activity_type, result_hint, cancellation, handle, self
+            command.activity_id, command.activity_type, result_hint, cancellation, self
         )
-        handle.bind(machine)
+        handle: ActivityHandle[Any] = ActivityHandle(self.loop, machine, self._activities_made)
+        machine.handle = handle
         machine.entry = self.ledger.add(command, machine)
         return handle
 

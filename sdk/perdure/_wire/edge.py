@@ -58,8 +58,6 @@ class PayloadEdge:
         self._storage = storage
         self.encodes_failures = encodes_failures
         self.is_plain = codec is None and storage is None and not encodes_failures
-        # There is nothing to do for a message that is not larger; -1: there is for each.
-        self.passed_bytes = PAYLOAD_BYTES_MAX if self.is_plain else -1
         self._at_once = asyncio.Semaphore(_AT_ONCE_MAX)
 
     @classmethod
@@ -69,6 +67,10 @@ class PayloadEdge:
             converter.external_storage,
             encodes_failures=converter.failure_converter.encode_common_attributes,
         )
+
+    def passes(self, size: int) -> bool:
+        """Is there nothing to do for a message of that size?"""
+        return self.is_plain and size <= PAYLOAD_BYTES_MAX
 
     async def encode(self, message: Message) -> None:
         """Raises PayloadEncodeError, also for what is too large for the engine even so."""

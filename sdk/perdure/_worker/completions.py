@@ -69,7 +69,7 @@ class Completions:
         self._open += 1
         self._all_settled.clear()
         waiting = _Waiting(completion, done)
-        if completion.size <= self._edge.passed_bytes:
+        if self._edge.passes(completion.size):
             self._batches.add(waiting)
             return
         task = asyncio.ensure_future(self._encode(waiting))

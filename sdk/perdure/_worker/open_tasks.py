@@ -57,7 +57,7 @@ class OpenTasks:
         self._abandon = abandon
         # A run that is not kept in memory begins anew with each task, its local activities too.
         self._can_yield = can_yield
-        self.by_run_id: dict[str, OpenTask] = {}
+        self._open: dict[str, OpenTask] = {}  # by run id
         self._running: dict[CachedRun, dict[str, LocalActivity]] = {}
 
     def take_in(self, polled: PolledWorkflowTask, run: CachedRun, outcome: TaskSuccess) -> bool:
@@ -66,7 +66,7 @@ class OpenTasks:
         self._do(polled, run, outcome.local)
         if not outcome.local.waits:
             return False
-        task = self.by_run_id[run.run_id] = OpenTask(polled, run)
+        task = self._open[run.run_id] = OpenTask(polled, run)
         if not self._can_yield:
             return True
         if polled.query_tokens:
@@ -79,25 +79,28 @@ class OpenTasks:
         task.timer = loop.call_later(delay_s, self._yield, task)
         return True
 
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._open
+
     def lose(self, run_id: str, token: bytes | None = None) -> None:
         """The engine has given the run's task to somebody else, or again: this one came to nothing.
 
         With a token only if it is that of the open task: a heartbeat may speak of the one before.
         """
-        task = self.by_run_id.get(run_id)
+        task = self._open.get(run_id)
         if task is None or token not in (None, task.polled.token):
             return
-        del self.by_run_id[run_id]
+        del self._open[run_id]
         self._forget_timer(task)
         task.run.evict()
         self._abandon(task.polled)
 
     def close(self) -> None:
         """Gives up what is open. Its tasks stay held, for the farewell to give back."""
-        for task in list(self.by_run_id.values()):
+        for task in list(self._open.values()):
             self._forget_timer(task)
             task.run.evict()
-        self.by_run_id.clear()
+        self._open.clear()
 
     def _do(self, polled: PolledWorkflowTask, run: CachedRun, work: LocalWork) -> None:
         running = self._running.get(run, {})
@@ -129,7 +132,7 @@ class OpenTasks:
         running.pop(outcome.activity_id, None)
         if not running:
             self._running.pop(run, None)
-        task = self.by_run_id.get(run.run_id)
+        task = self._open.get(run.run_id)
         if task is None or task.run is not run:
             run.instance.resolve_local(outcome)  # kept for the next task
             return
@@ -152,8 +155,8 @@ class OpenTasks:
 
     def _end(self, task: OpenTask, outcome: Outcome, *, yields: bool) -> None:
         self._forget_timer(task)
-        if self.by_run_id.get(task.run.run_id) is task:
-            del self.by_run_id[task.run.run_id]
+        if self._open.get(task.run.run_id) is task:
+            del self._open[task.run.run_id]
         self._complete(task.polled, task.run, outcome, yields)
 
     @staticmethod

@@ -91,7 +91,7 @@ class WorkflowTasks:
     def take(self, polled: PolledWorkflowTask) -> None:
         if polled.token:
             self._held.add(HeldTask(polled.token))
-            if polled.run_id in self._open_tasks.by_run_id:
+            if polled.run_id in self._open_tasks:
                 self._open_tasks.lose(polled.run_id)  # or we would not have got this one
         if polled.next_page_token or not self._try_to_run(polled, ()):
             fetching = asyncio.ensure_future(self._fetch_and_run(polled))

@@ -38,6 +38,7 @@ class Overlap(StrEnum):
 @app.callback()
 def schedules() -> None:
     """See when a cron schedule fires."""
+    # Without a callback typer makes the only command the whole: `perdure schedule` without `preview`.
 
 
 @app.command("preview")

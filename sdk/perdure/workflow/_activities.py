@@ -326,16 +326,8 @@ def schedule(
     header: Mapping[str, Payload],
 ) -> ActivityHandle[Any]:
     """What `start_activity` does behind all interceptors."""
-    # Each of these is asked for with each activity, and given with few: so no call for what is not.
-    schedule_to_close_ms = start_to_close_ms = schedule_to_start_ms = heartbeat_ms = 0
-    if "schedule_to_close_timeout" in options:
-        schedule_to_close_ms = to_ms(options["schedule_to_close_timeout"])
-    if "start_to_close_timeout" in options:
-        start_to_close_ms = to_ms(options["start_to_close_timeout"])
-    if "schedule_to_start_timeout" in options:
-        schedule_to_start_ms = to_ms(options["schedule_to_start_timeout"])
-    if "heartbeat_timeout" in options:
-        heartbeat_ms = to_ms(options["heartbeat_timeout"])
+    schedule_to_close_ms = to_ms(options.get("schedule_to_close_timeout"))
+    start_to_close_ms = to_ms(options.get("start_to_close_timeout"))
     if not schedule_to_close_ms and not start_to_close_ms:
         refuse_endless(name)
     priority = options.get("priority")
@@ -348,9 +340,9 @@ def schedule(
         input=run.converter.to_payloads(args),
         header=header,
         schedule_to_close_timeout_ms=schedule_to_close_ms,
-        schedule_to_start_timeout_ms=schedule_to_start_ms,
+        schedule_to_start_timeout_ms=to_ms(options.get("schedule_to_start_timeout")),
         start_to_close_timeout_ms=start_to_close_ms,
-        heartbeat_timeout_ms=heartbeat_ms,
+        heartbeat_timeout_ms=to_ms(options.get("heartbeat_timeout")),
         retry_policy=options.get("retry_policy"),
         priority=(priority.priority_key or 0) if priority is not None else 0,
         summary=None if summary is None else run.converter.to_payload(summary),

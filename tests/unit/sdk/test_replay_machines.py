@@ -24,7 +24,7 @@ UNUSED: Any = None
 
 def activity_machine() -> activity.ActivityMachine:
     how = activity.ActivityCancellationType.TRY_CANCEL
-    return activity.ActivityMachine("1", "charge", None, how, UNUSED, UNUSED)
+    return activity.ActivityMachine("1", "charge", None, how, UNUSED)
 
 
 def timer_machine() -> timer.TimerMachine:
@@ -45,7 +45,7 @@ def local_activity_machine() -> local_activity.LocalActivityMachine:
         attempt=1,
         scheduled_time_us=1,
     )
-    return local_activity.LocalActivityMachine(task, None, how, UNUSED, UNUSED, None)
+    return local_activity.LocalActivityMachine(task, None, how, UNUSED, None)
 
 
 def child_machine() -> child.ChildMachine:

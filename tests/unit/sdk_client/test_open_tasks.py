@@ -115,7 +115,7 @@ async def test_a_task_ends_when_its_code_waits_for_nothing_local(
 
     assert await room.next_completed() == (b"one", False)
     assert room.instance.heard == ["1"]
-    assert "r-1" not in room.tasks.by_run_id
+    assert "r-1" not in room.tasks
     await room.close()
 
 
@@ -177,6 +177,6 @@ async def test_a_loss_of_the_task_before_is_not_one_of_this_task(
     room.take_in(b"two")
     room.tasks.lose("r-1", b"one")
 
-    assert "r-1" in room.tasks.by_run_id
+    assert "r-1" in room.tasks
     assert room.abandoned == []
     await room.close()

@@ -89,18 +89,17 @@ class ActivityMachine:
         activity_type: str,
         result_hint: Any,
         cancellation: ActivityCancellationType,
-        handle: ActivityHandle[Any],
         canceller: Canceller,
     ) -> None:
         self.activity_id = activity_id
         self.activity_type = activity_type
         self.result_hint = result_hint
         self.cancellation = cancellation
-        self.handle = handle
         self._canceller = canceller
         self.state = ActivityState.CREATED
         self.scheduled_event_id = 0
         self.entry: Entry | None = None  # of the scheduling, until it is recorded
+        self.handle: ActivityHandle[Any]
         self.by_asyncio = False  # has nobody else cancelled it?
 
     def move(self, move: ActivityMove) -> None:

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure._replay.machines.moves import next_state
 
 if TYPE_CHECKING:
-    from perdure._replay.child_handle import ChildWorkflowHandle, RequestFuture
+    from perdure._replay.child_handle import ChildWorkflowHandle
     from perdure._replay.ledger import Entry
+    from perdure._replay.request_future import RequestFuture
 
 
 class ChildWorkflowCancellationType(IntEnum):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from perdure._replay.machines.moves import next_state
 
 if TYPE_CHECKING:
-    from perdure._replay.child_handle import RequestFuture
     from perdure._replay.ledger import Entry
+    from perdure._replay.request_future import RequestFuture
 
 
 class ExternalSignalState(IntEnum):

@@ -80,18 +80,17 @@ class LocalActivityMachine:
         task: LocalActivityTask,
         result_hint: Any,
         cancellation: ActivityCancellationType,
-        handle: ActivityHandle[Any],
         canceller: Canceller,
         site: CallSite | None,
     ) -> None:
         self.task = task
         self.result_hint = result_hint
         self.cancellation = cancellation
-        self.handle = handle
         self._canceller = canceller
         self.site = site
         self.state = LocalActivityState.REQUESTED
         self.timer: Any = None  # while it backs off
+        self.handle: ActivityHandle[Any]
         self.by_asyncio = False
 
     @property
