@@ -7,6 +7,7 @@ from tests.conformance.owner import Owner, new_id
 from tests.conformance.test_audit import rows_of
 
 from perdure_engine.core.audit import Action, Head
+from perdure_engine.core.deployments import Build, Deployment
 from perdure_engine.ports.audit import UNIQUE_VIOLATION
 from perdure_engine.ports.store import (
     NO_NODE,
@@ -55,20 +56,24 @@ async def test_a_namespace_that_is_not_there_is_not_made_by_an_update(store: Sto
     assert [row.name for row in await store.list_namespaces()] == ["default"]
 
 
+def changed(by: str) -> Deployment:
+    return Deployment("shop", builds=(Build("1", 5, ("orders", "cards")),), changed_by=by)
+
+
 async def test_a_deployment_changes_by_its_conflict_token(store: Store) -> None:
     """Two operators, or two nodes, cannot undo each other unseen."""
     namespace_id = new_id()
-    first = DeploymentRow(namespace_id, "shop", 0, b"first")
+    first = DeploymentRow(namespace_id, "shop", 0, changed("first"))
 
     assert await store.put_deployment(first)
     assert not await store.put_deployment(first), "it is there already"
-    assert await store.put_deployment(DeploymentRow(namespace_id, "shop", 1, b"second"))
-    assert not await store.put_deployment(DeploymentRow(namespace_id, "shop", 1, b"lost"))
-    assert not await store.put_deployment(DeploymentRow(namespace_id, "ghost", 1, b""))
-    assert await store.put_deployment(DeploymentRow(new_id(), "shop", 0, b"of another"))
+    assert await store.put_deployment(DeploymentRow(namespace_id, "shop", 1, changed("second")))
+    assert not await store.put_deployment(DeploymentRow(namespace_id, "shop", 1, changed("lost")))
+    assert not await store.put_deployment(DeploymentRow(namespace_id, "ghost", 1, changed("")))
+    assert await store.put_deployment(DeploymentRow(new_id(), "shop", 0, changed("of another")))
 
     mine = [row for row in await store.list_deployments() if row.namespace_id == namespace_id]
-    assert mine == [DeploymentRow(namespace_id, "shop", 2, b"second")]
+    assert mine == [DeploymentRow(namespace_id, "shop", 2, changed("second"))]
 
 
 async def test_a_change_of_a_deployment_and_its_row_in_the_log_are_saved_together(
@@ -79,12 +84,12 @@ async def test_a_change_of_a_deployment_and_its_row_in_the_log_are_saved_togethe
     first, second, third = rows_of(3, Head(0), action=Action.SET_CURRENT_VERSION)[0]
 
     def change(token: int) -> DeploymentRow:
-        return DeploymentRow(namespace_id, "shop", token, b"%d" % token)
+        return DeploymentRow(namespace_id, "shop", token, changed(str(token)))
 
     assert await store.put_deployment(change(0), first)
     assert not await store.put_deployment(change(0), second), "it is there already"
     assert not await store.put_deployment(change(7), second), "another came first"
-    assert not await store.put_deployment(DeploymentRow(new_id(), "ghost", 1, b""), second)
+    assert not await store.put_deployment(DeploymentRow(new_id(), "ghost", 1, changed("")), second)
     with pytest.raises(BatchRefused) as caught:
         await store.put_deployment(change(1), first)
     assert caught.value.sqlstate == UNIQUE_VIOLATION
@@ -92,10 +97,10 @@ async def test_a_change_of_a_deployment_and_its_row_in_the_log_are_saved_togethe
     assert await store.put_deployment(change(1), second)
     assert await store.put_deployment(change(2))
     assert await store.load_audit(0, 0, 9) == [first, second]
-    assert await store.put_deployment(DeploymentRow(new_id(), "shop", 0, b""), third)
+    assert await store.put_deployment(DeploymentRow(new_id(), "shop", 0, changed("")), third)
 
     mine = [row for row in await store.list_deployments() if row.namespace_id == namespace_id]
-    assert mine == [DeploymentRow(namespace_id, "shop", 3, b"2")]
+    assert mine == [DeploymentRow(namespace_id, "shop", 3, changed("2"))]
 
 
 async def test_invariant_26_a_lease_is_judged_by_the_databases_clock(store: Store) -> None:

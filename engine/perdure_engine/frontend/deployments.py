@@ -15,7 +15,6 @@ import msgspec
 from perdure_engine.core import limits
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.deployments import (
-    WHOLE,
     Deployment,
     Route,
     register,
@@ -34,9 +33,6 @@ TRIES_MAX = 20  # of a compare-and-set: all workers of a new version say so at t
 Key = tuple[bytes, str]  # namespace id and name
 Save = Callable[[DeploymentRow, Deployment, Deployment], Awaitable[bool]]
 """The row, the deployment before and after. Its answer is that of `Deployments.put`."""
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Deployment).decode
 
 
 class Deployments:
@@ -144,9 +140,7 @@ class Deployments:
             after = decide(before)
             if after == before:
                 return before, before
-            row = DeploymentRow(
-                namespace_id, name, before.revision, _encode(after), _readable(after)
-            )
+            row = DeploymentRow(namespace_id, name, before.revision, after)
             if await (self.put(row) if save is None else save(row, before, after)):
                 saved = msgspec.structs.replace(after, revision=before.revision + 1)
                 self._learn({**self._known, (namespace_id, name): saved})
@@ -234,27 +228,8 @@ class Deployments:
             )
 
 
-def _readable(deployment: Deployment) -> str:
-    """For the view of deployments: names are checked to hold no control character."""
-    facts = {
-        "current_build_id": deployment.current,
-        "ramping_build_id": deployment.ramping,
-        "ramping_percentage": deployment.ramp_share / (WHOLE / 100),
-        "changed_by": deployment.changed_by,
-        "versions": [
-            {
-                "build_id": build.build_id,
-                "task_queues": build.queues,
-                "retired": bool(build.retired_us),
-            }
-            for build in deployment.builds
-        ],
-    }
-    return msgspec.json.encode(facts).decode()
-
-
 def _read(row: DeploymentRow) -> Deployment:
-    return msgspec.structs.replace(_decode(row.payload), revision=row.conflict_token)
+    return msgspec.structs.replace(row.deployment, revision=row.conflict_token)
 
 
 def _conflict(name: str) -> Rejected:

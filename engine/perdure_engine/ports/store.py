@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from perdure_engine.core.audit import AuditRow
+from perdure_engine.core.deployments import Deployment
 from perdure_engine.ports.filters import Expression, Group, Order
 from perdure_engine.ports.rows import (
     CurrentRunRow,
@@ -201,8 +202,7 @@ class DeploymentRow(msgspec.Struct, frozen=True):
     namespace_id: bytes
     name: str
     conflict_token: int  # 0: not saved yet
-    payload: bytes
-    readable: str = "{}"  # JSON, for people who ask the database; written and never read
+    deployment: Deployment
 
 
 class NodeRow(msgspec.Struct, frozen=True):

@@ -307,9 +307,7 @@ class MemoryDeployments:
             return False
         insert_audit(self.tables, audited)
         token = row.conflict_token + 1
-        self.tables.deployments[key] = msgspec.structs.replace(
-            row, conflict_token=token, readable="{}"
-        )
+        self.tables.deployments[key] = msgspec.structs.replace(row, conflict_token=token)
         await self.faults.meet("put_deployment", Moment.AFTER)
         return True
 

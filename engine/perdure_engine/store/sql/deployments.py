@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final, LiteralString
+from collections.abc import Sequence
+from typing import Any, Final, LiteralString
+
+import msgspec
 
 from perdure_engine.core.audit import AuditRow
+from perdure_engine.core.deployments import WHOLE, Deployment
 from perdure_engine.ports.store import DeploymentRow
 from perdure_engine.store.sql import audit
 from perdure_engine.store.sql.parameters import Int8, Uuid
+from perdure_engine.store.sql.readable import to_json
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Deployment).decode
 
 LIST: Final[LiteralString] = """\
 select d.namespace_id, d.name, d.conflict_token, d.payload
@@ -57,7 +65,32 @@ def parameters(row: DeploymentRow, audited: AuditRow | None) -> list[object]:
         Uuid(row.namespace_id),
         row.name,
         Int8(row.conflict_token),
-        row.payload,
+        _encode(row.deployment),
         *audit.rows_parameters([] if audited is None else [audited]),
-        row.readable,
+        _readable(row.deployment),
     ]
+
+
+def read(row: Sequence[Any]) -> DeploymentRow:
+    namespace_id, name, conflict_token, payload = row
+    return DeploymentRow(namespace_id, name, conflict_token, _decode(payload))
+
+
+def _readable(deployment: Deployment) -> str:
+    """For `perdure_v1_deployments`."""
+    return to_json(
+        {
+            "current_build_id": deployment.current,
+            "ramping_build_id": deployment.ramping,
+            "ramping_percentage": deployment.ramp_share / (WHOLE / 100),
+            "changed_by": deployment.changed_by,
+            "versions": [
+                {
+                    "build_id": build.build_id,
+                    "task_queues": build.queues,
+                    "retired": bool(build.retired_us),
+                }
+                for build in deployment.builds
+            ],
+        }
+    )

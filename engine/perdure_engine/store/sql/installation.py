@@ -43,7 +43,7 @@ class SqlDeployments:
     _access: Access
 
     async def list_deployments(self) -> list[DeploymentRow]:
-        return [DeploymentRow(*row) for row in await self._access.read(deployments.LIST)]
+        return [deployments.read(row) for row in await self._access.read(deployments.LIST)]
 
     async def put_deployment(self, row: DeploymentRow, audited: AuditRow | None = None) -> bool:
         text = deployments.UPDATE if row.conflict_token else deployments.CREATE
