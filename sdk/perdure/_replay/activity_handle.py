@@ -14,7 +14,7 @@ class CancellableActivity(CancellableWork, Protocol):
     def activity_id(self) -> str: ...
 
 
-class ActivityHandle(WorkHandle[_R]):
+class ActivityHandle(WorkHandle[_R, CancellableActivity]):
     """A running activity: await it for its result, as often as you like.
 
     Awaiting raises ActivityError when the activity did not succeed. `cancel` asks the activity to
@@ -25,8 +25,6 @@ class ActivityHandle(WorkHandle[_R]):
     """
 
     __slots__ = ()
-
-    _machine: CancellableActivity
 
     @property
     def activity_id(self) -> str:

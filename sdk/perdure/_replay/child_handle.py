@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import (
-    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
@@ -13,10 +12,8 @@ from typing import (
     overload,
 )
 
+from perdure._replay.machines.child import ChildMachine
 from perdure._replay.request_future import WorkHandle
-
-if TYPE_CHECKING:
-    from perdure._replay.machines.child import ChildMachine
 
 _S = TypeVar("_S")
 _A = TypeVar("_A")
@@ -26,7 +23,7 @@ NO_ARGUMENT: Any = object()
 """Tells "no argument" from the argument None."""
 
 
-class ChildWorkflowHandle(WorkHandle[_R], Generic[_S, _R]):
+class ChildWorkflowHandle(WorkHandle[_R, ChildMachine], Generic[_S, _R]):
     """A child workflow that was started: await it for its result, as often as you like.
 
     Awaiting raises ChildWorkflowError when the child did not succeed. `cancel` asks it to stop, as its cancellation
@@ -36,8 +33,6 @@ class ChildWorkflowHandle(WorkHandle[_R], Generic[_S, _R]):
     """
 
     __slots__ = ()
-
-    _machine: ChildMachine
 
     @property
     def id(self) -> str:

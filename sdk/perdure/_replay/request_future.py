@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from perdure._replay.callsite import frame_above
 from perdure._replay.cancelled import Waited, raised_instead
@@ -22,6 +22,9 @@ class Cancellable(Protocol):
 
 
 class CancellableWork(Cancellable, Waited, Protocol): ...
+
+
+_W = TypeVar("_W", bound=CancellableWork)
 
 
 class RequestFuture(asyncio.Future[_R]):
@@ -51,14 +54,14 @@ class RequestFuture(asyncio.Future[_R]):
         self._log_traceback = False
 
 
-class WorkHandle(RequestFuture[_R]):
+class WorkHandle(RequestFuture[_R], Generic[_R, _W]):
     """An activity or a child workflow. Hashes by order, like tasks."""
 
     __slots__ = ("_order",)
 
-    _machine: CancellableWork
+    _machine: _W
 
-    def __init__(self, loop: DeterministicLoop, machine: CancellableWork, order: int) -> None:
+    def __init__(self, loop: DeterministicLoop, machine: _W, order: int) -> None:
         super().__init__(loop, machine)
         self._order = order
 

@@ -5,25 +5,15 @@ for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import psycopg
-import pytest
 from tests.conformance.owner import NAMESPACE, QUEUE, Owner, Run, fence_of, new_id, no_keys
 
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.ports.store import Conflict, Sweep, VisibilityFilter
-from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
+from perdure_engine.store.sql.store import SqlStore
 
 BATCHES = 150  # for each writer
-
-
-@pytest.fixture
-async def store(database_dsn: str) -> AsyncIterator[SqlStore]:
-    store = SqlStore(SqlStoreConfig(database_dsn))
-    await store.open()
-    yield store
-    await store.close()
 
 
 class Writer:

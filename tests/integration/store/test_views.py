@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import LiteralString
 
 import msgspec
@@ -15,7 +14,7 @@ from perdure_engine.core.intents import ResetType
 from perdure_engine.core.tasks import TaskKind, TaskPayload, TaskState
 from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.ports.batches import BatchJob, BatchOperation, BatchRow, PartState
-from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
+from perdure_engine.store.sql.store import SqlStore
 
 COLUMNS = {
     "perdure_v1_workflows": [
@@ -158,14 +157,6 @@ def test_what_kind_of_task_it_is(connection: psycopg.Connection) -> None:
 
 
 # ---- what operators did: written by the store
-
-
-@pytest.fixture
-async def store(database_dsn: str) -> AsyncIterator[SqlStore]:
-    store = SqlStore(SqlStoreConfig(database_dsn))
-    await store.open()
-    yield store
-    await store.close()
 
 
 def told(dsn: str, question: LiteralString) -> list[tuple[object, ...]]:
