@@ -1,11 +1,12 @@
 """Values that the engine carries and cannot read.
 
     perdure dev                                      # in one terminal
+    pip install '.[crypto]'
     python sdk/examples/encryption/encryption.py     # in another one
 
 Client and worker share a key ring; the engine, its database and everyone without a key see neither
 arguments nor results nor error messages. The keys here are made up on the spot; yours come from
-where you keep secrets. Needs perdure[crypto].
+where you keep secrets.
 
 Its tests: tests/e2e/examples/test_encryption.py
 """
