@@ -96,6 +96,36 @@ def _between(run_id: bytes, number: int, person: bytes) -> bytes:
     return _version_8(digest.digest())
 
 
+def job_id_of(
+    shard_id: int, namespace_id: bytes, idempotency_key: str, request_id: bytes, index: int
+) -> bytes:
+    """The id of a job, which carries its shard. By its idempotency key if it has one, else by its place in the call: a
+    repeat names the same job. A UUID of version 8; its first 32 bits are the shard's number.
+    """
+    about = idempotency_key.encode() if idempotency_key else index.to_bytes(8, "big")
+    digest = hashlib.blake2b(
+        about,
+        digest_size=12,
+        key=namespace_id,
+        salt=b"" if idempotency_key else request_id[:16],
+        person=b"perdure job",
+    ).digest()
+    return _version_8(shard_id.to_bytes(4, "big") + digest)
+
+
+def shard_of_job(job_id: bytes) -> int:
+    """Of an id as `job_id_of` makes them; what comes from outside may name a shard that there is not."""
+    return int.from_bytes(job_id[:4], "big")
+
+
+def schedule_uid(namespace_id: bytes, schedule_id: str) -> bytes:
+    """What stands for a schedule where a run's id would: in rows of `timers` and of `tasks`."""
+    digest = hashlib.blake2b(
+        schedule_id.encode(), digest_size=16, key=namespace_id, person=b"perdure schedule"
+    )
+    return _version_8(digest.digest())
+
+
 def uuid_text(raw: bytes) -> str:
     """The canonical text of 16 bytes."""
     h = raw.hex()

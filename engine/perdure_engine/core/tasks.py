@@ -14,6 +14,7 @@ class TaskKind(enum.IntEnum):
     WORKFLOW = 1
     ACTIVITY = 2
     MESSAGE = 3  # to another run: no worker's
+    JOB = 4  # paired by matching with the room that polls have for activities
 
 
 WORKER_KINDS = (TaskKind.WORKFLOW, TaskKind.ACTIVITY)
@@ -44,6 +45,9 @@ class TimerKind(enum.IntEnum):
     SCHEDULE_TO_CLOSE = 8
     CRON_OR_RETRY_BACKOFF = 9  # before the first workflow task of a run that follows another one
     ASYNC_TIMEOUT = 10  # start-to-close and heartbeat timeout of an attempt that no lease watches
+    JOB_DUE = 20  # run_id: the job's id; its first attempt, or the next one
+    JOB_EXPIRY = 21  # run_id: the job's id
+    SCHEDULE_SLOT = 22  # run_id: core.ids.schedule_uid
 
 
 class ActivityOptions(msgspec.Struct, frozen=True, array_like=True, gc=False):

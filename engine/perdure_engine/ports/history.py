@@ -14,7 +14,11 @@ from perdure_engine.core.events import (
     WorkflowExecutionUpdateAdmitted,
 )
 from perdure_engine.core.intents import ClientIntent, WorkerIntent
+from perdure_engine.core.jobs.intents import JobClientIntent, JobWorkerIntent
+from perdure_engine.core.jobs.model import JobRun
+from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import QueryAnswer, Reply
+from perdure_engine.core.schedules.intents import ScheduleIntent, ScheduleReply
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.ports.matching import TaskOffer
 
@@ -80,7 +84,15 @@ class HandedActivityTask(msgspec.Struct, frozen=True, gc=False):
     key_run_id: bytes = b""  # the run that its idempotency key names; b"": its own
 
 
-Handed = HandedWorkflowTask | HandedActivityTask
+class HandedJobTask(msgspec.Struct, frozen=True, gc=False):
+    """An attempt of a job in a worker's hand."""
+
+    token: TaskToken
+    job: JobRun  # as it is now; read before anything is awaited
+    started_us: int
+
+
+Handed = HandedWorkflowTask | HandedActivityTask | HandedJobTask
 
 
 StartOutcome = Handed | asyncio.Future[Handed | None] | None
@@ -122,6 +134,14 @@ class History(Protocol):
     def submit(self, shard_id: int, intent: ClientIntent) -> asyncio.Future[Reply]: ...
 
     def complete(self, intent: WorkerIntent) -> asyncio.Future[Reply]: ...
+
+    def submit_job(
+        self, shard_id: int, intent: JobClientIntent | JobWorkerIntent
+    ) -> asyncio.Future[JobReply]: ...
+
+    def submit_schedule(
+        self, shard_id: int, intent: ScheduleIntent
+    ) -> asyncio.Future[ScheduleReply]: ...
 
     def answer_query(self, token: QueryToken, answer: QueryAnswer) -> bool:
         """Give a query's answer to its caller. False: nobody waits for it any more."""

@@ -9,7 +9,12 @@ import msgspec
 from perdure_engine.core.tasks import TaskKind
 
 if TYPE_CHECKING:
-    from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, WorkerRef
+    from perdure_engine.ports.history import (
+        HandedActivityTask,
+        HandedJobTask,
+        HandedWorkflowTask,
+        WorkerRef,
+    )
 
 
 class TaskOffer(msgspec.Struct, frozen=True, gc=False):
@@ -39,13 +44,14 @@ class PollRequest(msgspec.Struct, frozen=True):
     queue: str
     worker: WorkerRef
     max_workflow_tasks: int
-    max_activity_tasks: int
+    max_activity_tasks: int  # activities and jobs together
     timeout_s: float
 
 
 class PollAnswer(msgspec.Struct):
     workflow_tasks: list[HandedWorkflowTask]
     activity_tasks: list[HandedActivityTask]
+    job_tasks: list[HandedJobTask] = []
 
 
 class Taker(Protocol):

@@ -116,5 +116,94 @@ class SnapshotRow(NamedTuple):
     payload: bytes
 
 
+class JobRunRow(NamedTuple):
+    """A job run: its only row. `status` is `core.jobs.model.JobStatus`; `task_id` 0: no worker may have it now.
+
+    An update (version below 0) leaves what never changes as it is, whatever the row says: namespace, bucket, names,
+    ids, keys, `created_us`, `spec`. Optional texts are '' when there is none.
+    """
+
+    shard_id: int
+    job_id: bytes
+    namespace_id: bytes
+    bucket: int
+    task_name: str
+    queue: str
+    queue_no: int
+    user_id: str
+    schedule_id: str
+    concurrency_key: str
+    batch_id: str
+    status: int
+    attempt: int
+    priority: int
+    created_us: int
+    scheduled_us: int
+    closed_us: int | None
+    task_id: int
+    start_no: int
+    spec: bytes
+    state: bytes
+    result: bytes
+    version: int
+
+
+class JobKeyRow(NamedTuple):
+    """Who holds a unique key. `until_us` None: as long as its scope says."""
+
+    shard_id: int
+    namespace_id: bytes
+    kind: int
+    key: str
+    job_id: bytes
+    until_us: int | None
+    version: int
+
+
+class JobBatchRow(NamedTuple):
+    """How far a batch of jobs is. `open` counts those that have not ended."""
+
+    shard_id: int
+    namespace_id: bytes
+    batch_id: str
+    total: int
+    open: int
+    sealed: bool
+    state: bytes
+    version: int
+
+
+class ScheduleRow(NamedTuple):
+    """A schedule. `next_us` None: no slot is planned. Gone (deleted) rows are deleted, not kept."""
+
+    shard_id: int
+    namespace_id: bytes
+    schedule_id: str
+    user_id: str
+    paused: bool
+    next_us: int | None
+    created_us: int
+    spec: bytes
+    state: bytes
+    conflict_token: int
+    version: int
+
+
+class ScheduleSlotRow(NamedTuple):
+    """What a schedule did at one of its times. `origin` is `core.schedules.model.SlotOrigin`, `outcome` its
+    SlotOutcome."""
+
+    shard_id: int
+    namespace_id: bytes
+    schedule_id: str
+    nominal_us: int
+    origin: int
+    outcome: int
+    acted_us: int
+    target_id: str
+    detail: str
+    version: int
+
+
 ROW_GONE = 9
 """`state` of a task or timer row whose reason is over; the sweep deletes it."""

@@ -17,6 +17,11 @@ from perdure_engine.ports.rows import (
     ExecutionRow,
     HistoryRow,
     InboxRow,
+    JobBatchRow,
+    JobKeyRow,
+    JobRunRow,
+    ScheduleRow,
+    ScheduleSlotRow,
     SnapshotRow,
     TaskRow,
     TimerRow,
@@ -102,6 +107,11 @@ class Batch(msgspec.Struct):
     visibility: list[VisibilityRow]
     snapshots: list[SnapshotRow]
     audit: list[AuditRow] = []
+    job_runs: list[JobRunRow] = []
+    job_keys: list[JobKeyRow] = []
+    job_batches: list[JobBatchRow] = []
+    schedules: list[ScheduleRow] = []
+    schedule_slots: list[ScheduleSlotRow] = []
 
 
 class Sweep(msgspec.Struct):
@@ -308,6 +318,107 @@ class RunStore(Protocol):
         ...
 
 
+class JobFilter(msgspec.Struct, frozen=True):
+    """All conditions hold together; empty or 0 means "any". `scheduled_us` from inclusive, to exclusive."""
+
+    namespace_id: bytes
+    user_id: str = ""
+    statuses: tuple[int, ...] = ()
+    task_name: str = ""
+    queue: str = ""
+    schedule_id: str = ""
+    batch_id: str = ""
+    from_us: int = 0
+    to_us: int = 0
+
+
+class JobStore(Protocol):
+    """What shards and lists read of jobs. Rows come whole, as stored."""
+
+    async def load_jobs(self, shard_id: int, job_ids: list[bytes]) -> list[JobRunRow]:
+        """The rows that exist, in any order."""
+        ...
+
+    async def load_ready_jobs(
+        self, shard_id: int, queue_no: int, after_task_id: int, limit: int
+    ) -> list[JobRunRow]:
+        """Of one queue, task_id above `after_task_id`, in its order."""
+        ...
+
+    async def load_ready_jobs_of_shard(
+        self, shard_id: int, after: tuple[int, int], limit: int
+    ) -> list[JobRunRow]:
+        """Past (queue_no, task_id), in that order: what a new owner reads once, in pages."""
+        ...
+
+    async def load_started_jobs(
+        self, shard_id: int, after_job_id: bytes, limit: int
+    ) -> list[JobRunRow]:
+        """IN_PROGRESS, by job id."""
+        ...
+
+    async def load_keyed_jobs(
+        self, shard_id: int, namespace_id: bytes, concurrency_key: str, limit: int
+    ) -> list[JobRunRow]:
+        """Open jobs of a concurrency key: those that hold a place first, then by (created, job id)."""
+        ...
+
+    async def load_job_keys(self, keys: list[tuple[int, bytes, int, str]]) -> list[JobKeyRow]:
+        """The rows that exist of (shard_id, namespace_id, kind, key), in any order."""
+        ...
+
+    async def load_job_batch(
+        self, shard_id: int, namespace_id: bytes, batch_id: str
+    ) -> JobBatchRow | None: ...
+
+    async def list_jobs(
+        self,
+        where: JobFilter,
+        past: tuple[int, bytes] | None,
+        limit: int,
+        *,
+        oldest_first: bool = False,
+    ) -> list[JobRunRow]:
+        """By (scheduled, job id), strictly past the given one. `spec` and `result` may come empty."""
+        ...
+
+    async def count_jobs(self, where: JobFilter) -> list[tuple[int, int]]:
+        """How many have each status, in its order; none that no job has."""
+        ...
+
+
+class ScheduleStore(Protocol):
+    async def load_schedules(
+        self, shard_id: int, after: tuple[bytes, str] | None, limit: int
+    ) -> list[ScheduleRow]:
+        """Of one shard, by (namespace_id, schedule_id): what a new owner reads once, in pages."""
+        ...
+
+    async def load_schedule(
+        self, shard_id: int, namespace_id: bytes, schedule_id: str
+    ) -> ScheduleRow | None: ...
+
+    async def list_schedules(
+        self, namespace_id: bytes, id_prefix: str, user_id: str, after_id: str, limit: int
+    ) -> list[ScheduleRow]:
+        """Of all shards, by id."""
+        ...
+
+    async def list_slots(
+        self,
+        shard_id: int,
+        namespace_id: bytes,
+        schedule_id: str,
+        outcomes: tuple[int, ...],
+        from_us: int,
+        to_us: int,
+        past: tuple[int, int] | None,
+        limit: int,
+    ) -> list[ScheduleSlotRow]:
+        """Newest first by (nominal, origin), strictly past the given one; `to_us` 0: no end."""
+        ...
+
+
 class RetentionStore(Protocol):
     """What retention reads."""
 
@@ -406,6 +517,8 @@ class Store(
     MembershipStore,
     RetentionStore,
     DeploymentStore,
+    JobStore,
+    ScheduleStore,
     Protocol,
 ):
     """All of it, as the composition root builds it."""

@@ -100,19 +100,25 @@ class PollTasksResponse(_message.Message):
 
     WORKFLOW_TASKS_FIELD_NUMBER: _builtins.int
     ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
+    JOB_TASKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workflow_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkflowTask]: ...
     @_builtins.property
     def activity_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActivityTask]: ...
+    @_builtins.property
+    def job_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobTask]:
+        """they take the room of activity tasks"""
+
     def __init__(
         self,
         *,
         workflow_tasks: _abc.Iterable[Global___WorkflowTask] | None = ...,
         activity_tasks: _abc.Iterable[Global___ActivityTask] | None = ...,
+        job_tasks: _abc.Iterable[Global___JobTask] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_tasks", b"activity_tasks", "workflow_tasks", b"workflow_tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_tasks", b"activity_tasks", "job_tasks", b"job_tasks", "workflow_tasks", b"workflow_tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -337,6 +343,84 @@ class ActivityTask(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ActivityTask: _TypeAlias = ActivityTask  # noqa: Y015
+
+@_typing.final
+class JobTask(_message.Message):
+    """A job's function is an activity's, and its outcome travels as one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    TASK_NAME_FIELD_NUMBER: _builtins.int
+    INPUT_FIELD_NUMBER: _builtins.int
+    HEADER_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    DUE_TIME_US_FIELD_NUMBER: _builtins.int
+    STARTED_TIME_US_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
+    RETRY_POLICY_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    SCHEDULE_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    token: _builtins.bytes
+    """sealed"""
+    job_id: _builtins.bytes
+    """16 bytes: its idempotency key, the same for every attempt, is their text"""
+    task_name: _builtins.str
+    input: _builtins.bytes
+    """Payloads"""
+    header: _builtins.bytes
+    """Header"""
+    attempt: _builtins.int
+    due_time_us: _builtins.int
+    """when the attempt was to start"""
+    started_time_us: _builtins.int
+    timeout_ms: _builtins.int
+    """of the attempt; 0: none"""
+    heartbeat_timeout_ms: _builtins.int
+    progress: _builtins.bytes
+    """Payloads; the last saved progress of any attempt"""
+    progress_version: _builtins.int
+    """the worker counts what the attempt says of its progress on from here"""
+    priority: _builtins.int
+    schedule_id: _builtins.str
+    user_id: _builtins.str
+    create_time_us: _builtins.int
+    @_builtins.property
+    def retry_policy(self) -> _common_pb2.RetryPolicy: ...
+    def __init__(
+        self,
+        *,
+        token: _builtins.bytes = ...,
+        job_id: _builtins.bytes = ...,
+        task_name: _builtins.str = ...,
+        input: _builtins.bytes = ...,
+        header: _builtins.bytes = ...,
+        attempt: _builtins.int = ...,
+        due_time_us: _builtins.int = ...,
+        started_time_us: _builtins.int = ...,
+        timeout_ms: _builtins.int = ...,
+        heartbeat_timeout_ms: _builtins.int = ...,
+        progress: _builtins.bytes = ...,
+        progress_version: _builtins.int = ...,
+        retry_policy: _common_pb2.RetryPolicy | None = ...,
+        priority: _builtins.int = ...,
+        schedule_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        create_time_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "create_time_us", b"create_time_us", "due_time_us", b"due_time_us", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "job_id", b"job_id", "priority", b"priority", "progress", b"progress", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "schedule_id", b"schedule_id", "started_time_us", b"started_time_us", "task_name", b"task_name", "timeout_ms", b"timeout_ms", "token", b"token", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobTask: _TypeAlias = JobTask  # noqa: Y015
 
 @_typing.final
 class Command(_message.Message):
@@ -1292,22 +1376,26 @@ class CompleteTasksResponse(_message.Message):
     FAILURES_FIELD_NUMBER: _builtins.int
     WORKFLOW_TASKS_FIELD_NUMBER: _builtins.int
     ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
+    JOB_TASKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompletionFailure]: ...
     @_builtins.property
     def workflow_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkflowTask]: ...
     @_builtins.property
     def activity_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActivityTask]: ...
+    @_builtins.property
+    def job_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobTask]: ...
     def __init__(
         self,
         *,
         failures: _abc.Iterable[Global___CompletionFailure] | None = ...,
         workflow_tasks: _abc.Iterable[Global___WorkflowTask] | None = ...,
         activity_tasks: _abc.Iterable[Global___ActivityTask] | None = ...,
+        job_tasks: _abc.Iterable[Global___JobTask] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_tasks", b"activity_tasks", "failures", b"failures", "workflow_tasks", b"workflow_tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_tasks", b"activity_tasks", "failures", b"failures", "job_tasks", b"job_tasks", "workflow_tasks", b"workflow_tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
