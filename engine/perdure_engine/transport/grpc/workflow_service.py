@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -29,6 +28,7 @@ from perdure_engine.transport.grpc.convert.replies import (
 )
 from perdure_engine.transport.grpc.decode import Context
 from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.message_stream import MessageStream
 from perdure_engine.transport.grpc.run_calls import RunCalls
 from perdure_engine.transport.grpc.wait_results import WaitStream
 
@@ -155,10 +155,8 @@ class WorkflowService(ActivityCalls, RunCalls):
     async def BatchCall(self, request: pb.BatchCallRequest, _: Context) -> pb.BatchCallResponse:
         return await batch_call(self._frontend, self._errors, request)
 
-    def WaitResults(
-        self, requests: AsyncIterator[pb.WaitResultsRequest], _: Context
-    ) -> AsyncGenerator[pb.WaitResultsResponse, None]:
-        return WaitStream(self._frontend, self._errors).serve(requests)
+    async def WaitResults(self, stream: MessageStream) -> None:
+        await WaitStream(self._frontend, self._errors).serve(stream)
 
     async def _call(self, verb: str, request: Any) -> Any:
         namespace_id = await self._frontend.namespaces.id_of(namespace_of(verb, request))
