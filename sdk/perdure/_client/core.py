@@ -172,6 +172,7 @@ class ClientCore:
         await self._calls.close()
         await self._queries.close()
         await self._waits.close()
+        await self.workflow_service.close()
         if self.owns_connection:
             await self.connection.close()
 

@@ -87,7 +87,7 @@ class CallStream:
         error = RPCError("the client was closed", RPCStatusCode.CANCELLED)
         try:
             while True:
-                response = await stream.read()
+                response: Any = await stream.read()
                 if response is grpc.aio.EOF:
                     error = RPCError("the engine ended the stream", RPCStatusCode.UNAVAILABLE)
                     return

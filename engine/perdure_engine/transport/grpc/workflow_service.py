@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -17,6 +18,7 @@ from perdure_engine.frontend.handlers.update_with_start_workflow import (
 )
 from perdure_engine.transport.grpc.activity_calls import ActivityCalls
 from perdure_engine.transport.grpc.batch import batch_call
+from perdure_engine.transport.grpc.call_stream import CallStream, Serve
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert import intents, replies, requests
 from perdure_engine.transport.grpc.convert.events import event_message
@@ -27,6 +29,7 @@ from perdure_engine.transport.grpc.convert.replies import (
     row_message,
 )
 from perdure_engine.transport.grpc.decode import Context
+from perdure_engine.transport.grpc.departure import Caller
 from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.message_stream import MessageStream
 from perdure_engine.transport.grpc.run_calls import RunCalls
@@ -152,8 +155,13 @@ class WorkflowService(ActivityCalls, RunCalls):
         closed = await get_result(self._frontend, wait, request.timeout_ms)
         return pb.GetResultResponse(result=None if closed is None else result_fields(closed))
 
-    async def BatchCall(self, request: pb.BatchCallRequest, _: Context) -> pb.BatchCallResponse:
+    async def BatchCall(self, request: pb.BatchCallRequest, _: Caller) -> pb.BatchCallResponse:
         return await batch_call(self._frontend, self._errors, request)
+
+    async def Calls(self, stream: MessageStream) -> None:
+        methods: Mapping[str, Serve] = {"batch_call": self.BatchCall}
+        parking = self._frontend.parking
+        await CallStream(stream, methods, pb.CallsResponse, self._errors, parking).serve()
 
     async def WaitResults(self, stream: MessageStream) -> None:
         await WaitStream(self._frontend, self._errors).serve(stream)
