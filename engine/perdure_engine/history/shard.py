@@ -10,7 +10,7 @@ Whatever cannot be decided yet because its run is not in memory waits parked, in
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from functools import partial
 
 from perdure_engine.core import audit, intents
@@ -40,6 +40,7 @@ from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.run import CurrentRun, Run
 from perdure_engine.history.sweeping import Sweeping
 from perdure_engine.history.timers import ShardTimers
+from perdure_engine.history.trimming import trim
 from perdure_engine.history.updates import Updates
 from perdure_engine.history.waits import wait_without_turn, wake
 from perdure_engine.history.work import Item, ShardStep
@@ -69,6 +70,8 @@ class Shard:
         self.unproven = False
         self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
         self.runs_max = rooms.config.runs_cached_max
+        self.closed_runs: deque[bytes] = deque()  # that closed lately, oldest first
+        self.closed_runs_max = rooms.config.closed_runs_cached_max
         self._sequence = 0
         self.audit_head = audit.Head(fence.shard_id)  # as saved; whoever takes the shard sets it
         self.loading = Loading(self)
@@ -400,7 +403,7 @@ class Shard:
         for action in step.after:
             action()
         self.grow_group()
-        self._trim()
+        trim(self)
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
@@ -412,29 +415,14 @@ class Shard:
         if draft.messages:
             self.outbox.publish(run, draft)
         self.sweeping.publish(run, draft)
+        if not draft.state.open:
+            self.closed_runs.append(draft.state.run_id)
         wake(run, draft)
         if run.queries:
             self.queries.run_changed(run, draft)
         if run.update_waiters is not None:
             self.updates.run_changed(run, draft)
         run.free()
-
-    def _trim(self) -> None:
-        """Forget the runs that were used least, but none whose memory holds more than the database."""
-        for _ in range(len(self.runs) - self.runs_max):
-            run_id, run = next(iter(self.runs.items()))
-            if run.pinned:
-                self.runs.move_to_end(run_id)
-            else:
-                self._forget(run_id, run)
-        while len(self.currents) > self.runs_max * 2:
-            self.currents.popitem(last=False)
-
-    def _forget(self, run_id: bytes, run: Run) -> None:
-        del self.runs[run_id]
-        started = run.state.folded.started
-        if run.current.run_id == run_id:
-            self.currents.pop((started.namespace_id, started.workflow_id), None)
 
     # ---- when the step was not saved
 
