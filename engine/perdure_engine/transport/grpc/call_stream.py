@@ -51,8 +51,10 @@ class CallStream:
         self._parking = parking
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._one_writes = asyncio.Lock()
+        self._serving: asyncio.Task[object] | None = None
 
     async def serve(self) -> None:
+        self._serving = asyncio.current_task()
         try:
             all_read = await self._parking.wait(self._read(), None)
             while self._calls:
@@ -74,19 +76,25 @@ class CallStream:
                 call_no = call.call_no
                 if call_no in self._calls:
                     raise invalid("call_no", f"{call_no} is under way on this stream")
-                self._calls[call_no] = loop.create_task(self._serve(call_no, call))
+                has_room = len(self._calls) < CALLS_MAX
+                self._calls[call_no] = loop.create_task(self._serve(call_no, call, has_room))
         return True
 
-    async def _serve(self, call_no: int, call: Any) -> None:
+    async def _serve(self, call_no: int, call: Any, has_room: bool) -> None:
         streamed = StreamedCall()
         response = self._response()
         answer = response.answers.add(call_no=call_no)
         try:
-            await self._answer(call, streamed, answer)
+            if has_room:
+                await self._answer(call, streamed, answer)
+            else:
+                answer.error = self._errors.encoded(_too_many())
             async with self._one_writes:
                 await self._stream.write(response)
-        except Exception:
-            streamed.lost()  # the stream takes nothing any more: it is about to be cancelled
+        except Exception:  # the stream takes nothing any more
+            streamed.lost()
+            assert self._serving is not None
+            self._serving.cancel()
         except BaseException:
             streamed.lost()
             raise
@@ -95,8 +103,9 @@ class CallStream:
 
     async def _answer(self, call: Any, streamed: StreamedCall, answer: Any) -> None:
         field = call.WhichOneof("call")
-        if field not in self._methods or len(self._calls) > CALLS_MAX:
-            answer.error = self._errors.encoded(_too_many() if field else _unknown())
+        if field not in self._methods:
+            unknown = invalid("call", "is not set, or of a kind unknown to this version")
+            answer.error = self._errors.encoded(unknown)
             return
         serve, measured = self._methods[field]
         served = await ended(serve(getattr(call, field), streamed), self._errors, measured)
@@ -104,10 +113,6 @@ class CallStream:
             answer.error = served.SerializeToString()
         else:
             getattr(answer, field).CopyFrom(served)
-
-
-def _unknown() -> Rejected:
-    return invalid("call", "is not set, or of a kind unknown to this version")
 
 
 def _too_many() -> Rejected:
