@@ -54,7 +54,7 @@ class CallStream:
     async def call(self, fill: Fill, timeout_s: float, size: int = 0) -> Any:
         """The answer's message. `size`: about how many bytes the request has. Cancelled, the call is taken back.
 
-        Raises RPCError.
+        Raises RPCError, and what `fill` raises.
         """
         self._last_call_no = call_no = self._last_call_no + 1
         answered: asyncio.Future[Any] = self._loop.create_future()
@@ -97,6 +97,9 @@ class CallStream:
                         pending.answered.set_result(answer)
         except grpc.RpcError as broken:
             error = _of_every_call(error_from_call(broken))
+        except Exception as defect:  # of ours: the callers must hear of it, not wait
+            error = RPCError(f"the stream failed: {defect!r}", RPCStatusCode.INTERNAL)
+            raise
         finally:
             sender.cancel()
             stream.cancel()
@@ -131,9 +134,14 @@ class CallStream:
             if request.calls and size > BATCH_BYTES_MAX:
                 break
             call_no = self._to_send.popleft()
-            pending.fill(request.calls.add(call_no=call_no))
+            try:
+                pending.fill(request.calls.add(call_no=call_no))
+            except Exception as defect:  # a value that fits no field: it is its caller's alone
+                del request.calls[-1]
+                self._fail(call_no, defect)
+                continue
             if pending.size > BATCH_BYTES_MAX and request.ByteSize() > MESSAGE_BYTES_MAX:
-                del request.calls[:]  # sent all the same, it would cost the others their stream
+                del request.calls[-1]  # sent all the same, it would cost the others their stream
                 self._fail(call_no, _too_large())
         return request
 
@@ -142,7 +150,7 @@ class CallStream:
         self._fail(call_no, error)
         self._forget(call_no)
 
-    def _fail(self, call_no: int, error: RPCError) -> None:
+    def _fail(self, call_no: int, error: Exception) -> None:
         pending = self._pending.pop(call_no)
         if not pending.answered.done():
             pending.answered.set_exception(error)
