@@ -20,7 +20,7 @@ from typing import Any
 from perdure.bench import workflows
 from perdure.bench.effects import EffectLog
 from perdure.client import Client
-from perdure.worker import Worker, tune_garbage_collector
+from perdure.worker import Worker, tune_garbage_collector, tune_grpc
 
 # As many places as W1 keeps workflows in flight, and as W10 starts activities at once.
 WORKFLOW_TASKS_MAX = 256
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--task-queue", required=True)
     parser.add_argument("--effects", type=Path, required=True)
     tune_garbage_collector()
+    tune_grpc()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve(parser.parse_args()))
 
