@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +83,8 @@ class Attempt:
         # slot of a thread that still runs.
         self.can_be_cancelled = False
 
-    def start(self, work: Any) -> None:
-        self._running = asyncio.ensure_future(work)
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._running = asyncio.create_task(work)
 
     def end(self) -> None:
         """Its code has ended. Opens the rings of references that would wait for the garbage
