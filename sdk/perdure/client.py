@@ -42,6 +42,7 @@ from perdure._client.plugins import (
     ServiceClient,
     connected_by,
 )
+from perdure._client.schedules import ClientSchedules
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import startable_workflow, workflow_definition
@@ -191,7 +192,7 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
+class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities, ClientSchedules):
     """A connection to one namespace of an engine. Made by `connect`."""
 
     def __init__(

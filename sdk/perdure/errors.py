@@ -16,6 +16,7 @@ PerdureError
 ├── WorkflowQueryFailedError          the query's code raised (client)
 ├── WorkflowQueryRejectedError        the run was not to be queried as it is (client)
 ├── WorkflowUpdateFailedError         the update was refused, or failed; its cause says why (client)
+├── ScheduleAlreadyRunningError       there is a schedule of that id (client)
 ├── RPCTimeoutOrCancelledError        a wait is over before what was waited for (client)
 │   └── WorkflowUpdateRPCTimeoutOrCancelledError
 ├── AsyncActivityCancelledError       the workflow no longer wants the activity (client)
@@ -296,6 +297,14 @@ class WorkflowUpdateFailedError(PerdureError):
     def cause(self) -> BaseException:
         assert self.__cause__ is not None
         return self.__cause__
+
+
+class ScheduleAlreadyRunningError(PerdureError):
+    """There is a schedule of that id."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f"schedule {schedule_id!r} exists already")
+        self.schedule_id = schedule_id
 
 
 class RPCTimeoutOrCancelledError(PerdureError):
