@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from perdure import schedule as schedule_classes
 from perdure._client import interceptors as interceptor_classes
 from perdure._client import requests
 from perdure._client.async_activity import AsyncActivities, AsyncActivityHandle
@@ -98,6 +99,7 @@ from perdure.errors import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
+from perdure.schedule import *  # noqa: F403 - public, all of it
 
 __all__ = [
     "AsyncActivityCancelledError",
@@ -159,6 +161,7 @@ __all__ = [
     "WorkflowVersioningInfo",
 ]
 __all__ += interceptor_classes.__all__
+__all__ += schedule_classes.__all__
 
 S = TypeVar("S")
 A = TypeVar("A")

@@ -24,9 +24,7 @@ from perdure.errors import RPCError, RPCStatusCode
 
 T = TypeVar("T")
 
-Updater = Callable[
-    [ScheduleUpdateInput], ScheduleUpdate | None | Awaitable[ScheduleUpdate | None]
-]
+Updater = Callable[[ScheduleUpdateInput], ScheduleUpdate | Awaitable[ScheduleUpdate | None] | None]
 
 # Tries of an update that others come before: so many in a row are no accident.
 _UPDATES_MAX = 20

@@ -84,9 +84,7 @@ class Schedules:
         rpc_timeout: timedelta | None = None,
     ) -> ScheduleAsyncIterator:
         """Schedules that fit every filter given, by id. `rpc_timeout` is each page's."""
-        return ScheduleAsyncIterator(
-            self._pages(id_prefix, user_id, page_size, limit, rpc_timeout)
-        )
+        return ScheduleAsyncIterator(self._pages(id_prefix, user_id, page_size, limit, rpc_timeout))
 
     async def preview(
         self,

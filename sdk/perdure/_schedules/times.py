@@ -68,7 +68,7 @@ class ScheduleCalendarSpec:
 
 @dataclass(slots=True)
 class ScheduleIntervalSpec:
-    """The instants epoch + n × `every` + `offset`, whatever the time zone."""
+    """The instants epoch + n · `every` + `offset`, whatever the time zone."""
 
     every: timedelta
     """At least a second."""

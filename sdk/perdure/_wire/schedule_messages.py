@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar, assert_never
 
+from perdure._jobs import Concurrency, ConcurrencyPolicy, JobOptions, NewJob, UniqueScope
 from perdure._schedules.definition import (
     Schedule,
     ScheduleAction,
@@ -24,6 +25,7 @@ from perdure._schedules.times import (
     ScheduleSpec,
 )
 from perdure._wire.calls import Start, start_fields
+from perdure._wire.new_jobs import job_fields
 from perdure._wire.payloads import (
     fields_from_bytes,
     payload_from_bytes,
@@ -39,8 +41,15 @@ from perdure._wire.policies import (
 )
 from perdure._wire.search_attributes import attributes_from_messages
 from perdure._wire.version_service import override_from_message
-from perdure.common import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
+from perdure.common import (
+    Priority,
+    RawValue,
+    WorkflowIdConflictPolicy,
+    WorkflowIdReusePolicy,
+)
+from perdure.converter import Payload, PayloadConverter
 from perdure.errors import RPCError, RPCStatusCode
+from perdure_api.v1 import job_service_pb2 as job_pb
 from perdure_api.v1 import schedule_service_pb2 as pb
 from perdure_api.v1 import workflow_service_pb2 as workflow_pb
 
@@ -61,7 +70,17 @@ class ScheduledWorkflow:
     start: Start
 
 
-WireAction = ScheduledWorkflow
+@dataclass(frozen=True, slots=True)
+class ScheduledJob:
+    """A job without what each slot has of its own, its values converted."""
+
+    task_name: str
+    args: list[Payload]
+    options: JobOptions
+    header: Mapping[str, Payload]
+
+
+WireAction = ScheduledWorkflow | ScheduledJob
 
 
 def schedule_to_message(schedule: Schedule, action: WireAction) -> pb.Schedule:
@@ -116,9 +135,7 @@ def spec_to_message(spec: ScheduleSpec) -> pb.ScheduleSpec:
     return pb.ScheduleSpec(
         cron=spec.cron_expressions,
         intervals=[
-            pb.IntervalSpec(
-                every_ms=duration_to_ms(one.every), phase_ms=duration_to_ms(one.offset)
-            )
+            pb.IntervalSpec(every_ms=duration_to_ms(one.every), phase_ms=duration_to_ms(one.offset))
             for one in spec.intervals
         ],
         calendars=[_calendar_to_message(one) for one in spec.calendars],
@@ -178,18 +195,69 @@ def _calendar_from_message(message: pb.CalendarSpec) -> ScheduleCalendarSpec:
 
 
 def _action_to_message(action: WireAction) -> pb.ScheduleAction:
-    workflow = pb.ScheduledWorkflow(workflow_id=action.workflow_id)
-    start = workflow_pb.StartWorkflowRequest(**start_fields(action.start))
-    # each slot has its own
-    for name in ("id_reuse_policy", "id_conflict_policy"):
-        start.ClearField(name)
-    workflow.start.CopyFrom(start)
-    return pb.ScheduleAction(workflow=workflow)
+    match action:
+        case ScheduledWorkflow():
+            start = workflow_pb.StartWorkflowRequest(**start_fields(action.start))
+            start.ClearField("id_reuse_policy")  # each slot's run has an id of its own
+            return pb.ScheduleAction(
+                workflow=pb.ScheduledWorkflow(workflow_id=action.workflow_id, start=start)
+            )
+        case ScheduledJob():
+            args = [RawValue(one) for one in action.args]  # which travel as they are
+            job = NewJob[Any](action.task_name, args, action.options, Any)
+            fields = job_fields(job, PayloadConverter.default, action.header)
+            return pb.ScheduleAction(job=job_pb.NewJob(**fields))
+        case _:
+            assert_never(action)
 
 
 def _action_from_message(message: pb.ScheduleAction) -> WireAction:
-    workflow = message.workflow
-    return ScheduledWorkflow(workflow.workflow_id, _start_from_message(workflow.start))
+    match message.WhichOneof("action"):
+        case "job":
+            return _job_from_message(message.job)
+        case "workflow":
+            workflow = message.workflow
+            return ScheduledWorkflow(workflow.workflow_id, _start_from_message(workflow.start))
+        case _:
+            raise RPCError(
+                "the schedule has an action that this version does not know",
+                RPCStatusCode.UNIMPLEMENTED,
+            )
+
+
+def _job_from_message(message: job_pb.NewJob) -> ScheduledJob:
+    concurrency = message.concurrency
+    options: JobOptions = {
+        "queue": message.task_queue,
+        "user_id": message.user_id,
+        "timeout": duration_from_ms(message.timeout_ms),
+        "heartbeat_timeout": duration_from_ms(message.heartbeat_timeout_ms),
+        "retry_policy": (
+            retry_policy_from_message(message.retry_policy)
+            if message.HasField("retry_policy")
+            else None
+        ),
+        "priority": Priority(priority_key=message.priority or None),
+        "unique_key": message.unique_key,
+        "unique_scope": UniqueScope(message.unique_scope or UniqueScope.ACTIVE),
+        "unique_period": duration_from_ms(message.unique_period_ms),
+        "concurrency": (
+            Concurrency(
+                key=concurrency.key,
+                limit=concurrency.limit or 1,
+                policy=ConcurrencyPolicy(concurrency.policy or ConcurrencyPolicy.QUEUE),
+                rate_per_s=concurrency.rate_per_s,
+            )
+            if concurrency.key
+            else None
+        ),
+    }
+    return ScheduledJob(
+        message.task_name,
+        payloads_from_bytes(message.input),
+        options,
+        fields_from_bytes(message.header),
+    )
 
 
 def _start_from_message(message: workflow_pb.StartWorkflowRequest) -> Start:

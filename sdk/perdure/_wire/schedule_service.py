@@ -11,6 +11,7 @@ import grpc
 
 from perdure._schedules.definition import Schedule, ScheduleAction, ScheduleBackfill
 from perdure._schedules.definition import ScheduleOverlapPolicy as Overlap
+from perdure._schedules.times import ScheduleSpec
 from perdure._schedules.told import (
     ScheduleBackfillResult,
     ScheduleDescription,
@@ -24,7 +25,6 @@ from perdure._schedules.told import (
     ScheduleSlot,
     ScheduleSlotOutcome,
 )
-from perdure._schedules.times import ScheduleSpec
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PayloadEdge
 from perdure._wire.errors import error_from_call
