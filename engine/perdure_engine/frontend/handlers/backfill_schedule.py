@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from perdure_engine.core.errors import invalid
-from perdure_engine.core.schedules.intents import BackfillSchedule, ScheduleReply
+from perdure_engine.core.schedules.intents import BackfillSchedule, Backfilled
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 
 
-def backfill_schedule(
-    frontend: Frontend, intent: BackfillSchedule
-) -> asyncio.Future[ScheduleReply]:
-    """Answered with `Backfilled`."""
+async def backfill_schedule(frontend: Frontend, intent: BackfillSchedule) -> Backfilled:
     checks.schedule_id("schedule_id", intent.schedule_id)
     checks.label("identity", intent.identity)
     checks.instant("from_us", intent.from_us)
     checks.instant("to_us", intent.to_us)
     if intent.to_us < intent.from_us:
         raise invalid("to_us", "lies before from_us")
-    return frontend.submit_schedule(intent)
+    reply = await frontend.submit_schedule(intent)
+    assert isinstance(reply, Backfilled)
+    return reply

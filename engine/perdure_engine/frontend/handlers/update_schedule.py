@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from perdure_engine.core.schedules.intents import ScheduleReply, UpdateSchedule
+from perdure_engine.core.schedules.intents import ScheduleSaved, UpdateSchedule
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.schedule_checks import check_schedule
 
 
-def update_schedule(frontend: Frontend, intent: UpdateSchedule) -> asyncio.Future[ScheduleReply]:
-    """Answered with `ScheduleSaved`."""
+async def update_schedule(frontend: Frontend, intent: UpdateSchedule) -> ScheduleSaved:
     checks.schedule_id("schedule_id", intent.schedule_id)
     checks.label("identity", intent.identity)
     checks.not_negative("conflict_token", intent.conflict_token)
     check_schedule(frontend, intent.namespace_id, intent.schedule)
-    return frontend.submit_schedule(intent)
+    reply = await frontend.submit_schedule(intent)
+    assert isinstance(reply, ScheduleSaved)
+    return reply
