@@ -25,8 +25,8 @@ from perdure_engine.core.schedules.model import (
     WorkflowAction,
 )
 from perdure_engine.frontend.handlers.describe_schedule import DescribedSchedule
-from perdure_engine.frontend.handlers.list_schedule_slots import SlotsAnswer
-from perdure_engine.frontend.handlers.list_schedules import SchedulesAnswer
+from perdure_engine.frontend.handlers.list_schedule_slots import SlotsPage
+from perdure_engine.frontend.handlers.list_schedules import SchedulesPage
 from perdure_engine.frontend.handlers.preview_schedule import Preview
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
@@ -83,16 +83,16 @@ def described(found: DescribedSchedule) -> pb.DescribeScheduleResponse:
     )
 
 
-def listed(answer: SchedulesAnswer) -> pb.ListSchedulesResponse:
+def listed(page: SchedulesPage) -> pb.ListSchedulesResponse:
     return pb.ListSchedulesResponse(
-        schedules=[_info(info, description) for info, description in answer.schedules],
-        next_page_token=answer.next_page_token,
+        schedules=[_info(one.info, one.description) for one in page.schedules],
+        next_page_token=page.next_page_token,
     )
 
 
-def listed_slots(answer: SlotsAnswer) -> pb.ListScheduleSlotsResponse:
+def listed_slots(page: SlotsPage) -> pb.ListScheduleSlotsResponse:
     return pb.ListScheduleSlotsResponse(
-        slots=_slots(answer.slots), next_page_token=answer.next_page_token
+        slots=_slots(page.slots), next_page_token=page.next_page_token
     )
 
 
