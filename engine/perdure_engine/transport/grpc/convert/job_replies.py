@@ -83,7 +83,7 @@ def details_message(described: JobDescription, now_us: int) -> pb.JobDetails:
         "expire_time_us": spec.expire_us,
     }
     if spec.concurrency is not None:
-        fields["concurrency"] = _concurrency_fields(spec.concurrency)
+        fields["concurrency"] = concurrency_fields(spec.concurrency)
     return pb.JobDetails(**fields)
 
 
@@ -106,7 +106,7 @@ def _last_failures(failures: Sequence[JobFailure]) -> list[pb.JobFailure]:
     return shown[::-1]
 
 
-def _concurrency_fields(concurrency: Concurrency) -> Fields:
+def concurrency_fields(concurrency: Concurrency) -> Fields:
     return {
         "key": concurrency.key,
         "limit": concurrency.limit,

@@ -29,6 +29,7 @@ from perdure_engine.frontend.handlers.list_schedule_slots import SlotsPage
 from perdure_engine.frontend.handlers.list_schedules import SchedulesPage
 from perdure_engine.frontend.handlers.preview_schedule import Preview
 from perdure_engine.transport.grpc.convert.fields import Fields
+from perdure_engine.transport.grpc.convert.job_replies import concurrency_fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
 from perdure_engine.transport.grpc.convert.versions import versioning_fields
@@ -224,12 +225,7 @@ def _job_fields(action: JobAction) -> Fields:
         fields["unique_scope"] = spec.unique.scope
         fields["unique_period_ms"] = spec.unique.period_ms
     if spec.concurrency is not None:
-        fields["concurrency"] = {
-            "key": spec.concurrency.key,
-            "limit": spec.concurrency.limit,
-            "policy": spec.concurrency.policy,
-            "rate_per_s": spec.concurrency.rate_per_s,
-        }
+        fields["concurrency"] = concurrency_fields(spec.concurrency)
     return fields
 
 
