@@ -142,6 +142,24 @@ def schedule_uid(namespace_id: bytes, schedule_id: str) -> bytes:
     return _version_8(digest.digest())
 
 
+def slot_run_id(uid: bytes, nominal_us: int, origin: int) -> bytes:
+    """The run id of what a schedule's slot starts: a second delivery finds the first. `uid`: see `schedule_uid`."""
+    return _between(uid, slot_number(nominal_us, origin), b"perdure slot")
+
+
+def slot_number(nominal_us: int, origin: int) -> int:
+    """A slot in one number, which is above 0."""
+    return nominal_us * 4 + origin
+
+
+def slot_job_id(shard_id: int, uid: bytes, number: int) -> bytes:
+    """The id of a schedule's job run. `number` is a fresh one of the shard's: no two are the same."""
+    digest = hashlib.blake2b(
+        number.to_bytes(8, "big"), digest_size=12, key=uid, person=b"perdure slot job"
+    )
+    return _version_8(shard_id.to_bytes(4, "big") + digest.digest())
+
+
 def uuid_text(raw: bytes) -> str:
     """The canonical text of 16 bytes."""
     h = raw.hex()
