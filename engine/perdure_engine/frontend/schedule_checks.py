@@ -22,8 +22,7 @@ from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.start_workflow import check_start
 from perdure_engine.frontend.new_jobs import AskedJob, JobOptions, check_options
 
-# Where what a fault is about is called otherwise on the wire.
-WIRE_NAMES = {"start_us": "{0}.start_time_us", "end_us": "{0}.end_time_us", "spec": "{0}"}
+WIRE_NAMES = {"start_us": "start_time_us", "end_us": "end_time_us"}
 # Stands where each slot's own workflow id would, which is made of names that were checked.
 SLOTS_WORKFLOW_ID = "slot"
 
@@ -47,7 +46,7 @@ def check_spec(frontend: Frontend, spec: ScheduleSpec, field: str) -> None:
     fault = frontend.times.fault(spec)
     if fault:
         where, _, why = fault.partition(": ")
-        raise invalid(WIRE_NAMES.get(where, "{0}.{1}").format(field, where), why)
+        raise invalid(f"{field}.{WIRE_NAMES.get(where, where)}", why)
 
 
 def _check_policies(field: str, policies: SchedulePolicies) -> None:

@@ -8,14 +8,12 @@ from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.rows import ScheduleRow, ScheduleSlotRow
 
 
-def schedule_of(codec: Codec, row: ScheduleRow) -> ScheduleInfo:
-    """Raises CorruptRow."""
-    return info_of(
-        row.schedule_id,
-        row.user_id,
-        codec.decode_schedule(row.spec),
-        codec.decode_schedule_state(row.state),
-    )
+def schedule_of(codec: Codec, row: ScheduleRow) -> ScheduleInfo | None:
+    """None: it was deleted, and only something of it is still on its way. Raises CorruptRow."""
+    state = codec.decode_schedule_state(row.state)
+    if state.deleted:
+        return None
+    return info_of(row.schedule_id, row.user_id, codec.decode_schedule(row.spec), state)
 
 
 def slot_of(row: ScheduleSlotRow) -> Slot:

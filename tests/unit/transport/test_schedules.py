@@ -226,7 +226,10 @@ START_OF_ITS_OWN = "schedule.action.workflow.start"
         ({"action": {"job": {"delay_ms": 1}}}, f"{JOB_OF_ITS_OWN}.delay_ms"),
         ({"action": {"job": {"idempotency_key": "k"}}}, f"{JOB_OF_ITS_OWN}.idempotency_key"),
         ({"action": {"job": {"expire_time_us": 1}}}, f"{JOB_OF_ITS_OWN}.expire_time_us"),
-        ({"action": {"job": {"unique_scope": 9, "unique_key": "k"}}}, f"{JOB_OF_ITS_OWN}.unique_scope"),
+        (
+            {"action": {"job": {"unique_scope": 9, "unique_key": "k"}}},
+            f"{JOB_OF_ITS_OWN}.unique_scope",
+        ),
         *(
             ({"action": {"workflow": {"start": {name: REQUEST_ID}}}}, f"{START_OF_ITS_OWN}.{name}")
             for name in ("namespace", "workflow_id", "request_id", "run_id")

@@ -62,10 +62,11 @@ async def list_schedules(frontend: Frontend, asked: ListSchedules) -> SchedulesP
         rows = await frontend.schedules.list_schedules(
             asked.namespace_id, asked.id_prefix, asked.user_id, after_id, wanted + 1
         )
-        shown += [_listed(frontend, schedule_of(frontend.codec, row)) for row in rows[:wanted]]
+        found = [schedule_of(frontend.codec, row) for row in rows[:wanted]]
+        shown += [_listed(frontend, info) for info in found if info is not None]
         if len(rows) <= wanted:
             return SchedulesPage(shown, b"")
-        after_id = shown[-1].info.schedule_id
+        after_id = rows[wanted - 1].schedule_id
         if len(shown) == size:
             return SchedulesPage(shown, frontend.sealer.seal_page(Last(after_id), scope))
 
