@@ -50,7 +50,7 @@ def actions() -> None:
     ScheduleActionStartJob(count)
     ScheduleActionStartJob("send", 1, "anything", user_id="ada")
     ScheduleActionStartJob(send, args=["ada@example.org", "Hello"])
-    ScheduleActionStartJob(send, "Hello")  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # no subject
+    ScheduleActionStartJob(send, "Hello")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportCallIssue]  # no subject
 
 
 def later(there: ScheduleUpdateInput) -> ScheduleUpdate | None:
