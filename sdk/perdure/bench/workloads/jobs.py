@@ -69,7 +69,7 @@ async def w5(bed: Bed, n: int, in_flight: int) -> Measured:
     before = bed.job_log.count()
     began = datetime.now(UTC)
     due = began + timedelta(seconds=lead_s)
-    others = _others(bed, due) if n > MANY else []
+    others: Sequence[NewJob[Any]] = _others(bed, due) if n > MANY else ()
     with bed.measuring():
         await bed.client.jobs.create_many([*_due_at_once(bed, due, n), *others])
         if datetime.now(UTC) >= due:
