@@ -1,26 +1,14 @@
-"""Concurrency keys in memory: made from the rows of their jobs, looked after when places or the rate let somebody go
-on, and forgotten when they have nobody."""
+"""A concurrency key in memory, made from the rows of its jobs."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-from perdure_engine.core.jobs.intents import AdmitKeyedJobs
 from perdure_engine.core.jobs.memory import KeyRoom, RoomId
 from perdure_engine.core.jobs.model import JobRun, JobStatus
 
-if TYPE_CHECKING:
-    from perdure_engine.history.jobs.jobs import Jobs
-
-RATE_WAIT_S_MIN = 0.005
-
 
 def room_of_rows(room_id: RoomId, runs: list[JobRun], *, more: bool) -> KeyRoom:
-    """The key as its open jobs say."""
+    """`more`: there are further rows. Jobs that have changed since they were read are as they are by now."""
     room = KeyRoom(*room_id, more=more)
-    runs = [run for run in runs if run.open]
     newest = max(runs, key=lambda run: (run.created_us, run.job_id), default=None)
     if newest is not None and newest.spec.concurrency is not None:
         room.go_by(newest.spec.concurrency)

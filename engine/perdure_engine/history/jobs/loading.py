@@ -2,8 +2,8 @@
 together, whoever needs them.
 
 What a read brings was true when it began. Nobody but this shard changes it, and the shard changes only what is in
-memory: so it is true still, unless it was in memory meanwhile and has left it again. What leaves while a read is under
-way is therefore not taken from that read.
+memory: so it is true still, unless it was in memory meanwhile and has left it again. So what leaves while a read is
+under way is remembered with its version, and an older one is not taken from that read.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from perdure_engine.core.errors import Code, Rejected, unavailable
-from perdure_engine.core.jobs.decide.attempts import no_job
-from perdure_engine.core.jobs.memory import BatchId, JobBatch, KeyId, RoomId, UniqueKey
+from perdure_engine.core.errors import Rejected, unavailable
+from perdure_engine.core.jobs.memory import (
+    PLACES_MAX,
+    WAITING_KEPT_MAX,
+    BatchId,
+    JobBatch,
+    KeyId,
+    RoomId,
+    UniqueKey,
+)
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.needs import Needs
 from perdure_engine.history.jobs.keyed import room_of_rows
@@ -32,16 +39,20 @@ if TYPE_CHECKING:
 
 RETRY_S = 1.0  # after a read that failed
 JOBS_PER_READ = 1_000
-KEYED_ROWS_MAX = 2_000  # of one concurrency key
+KEYED_ROWS_MAX = PLACES_MAX + WAITING_KEPT_MAX
 
 Then = Callable[[Rejected | None, set[bytes]], None]
 """Told why the read failed, and which jobs there are none of."""
 
 
 class Read(msgspec.Struct, eq=False):
-    """One that is under way, and what has left memory since it began: ids of jobs, keys, rooms and batches."""
+    """One that is under way, and what has left memory since it began: the versions of jobs, keys and batches by their
+    ids, and concurrency keys, which have none."""
 
-    left: set[object] = set()
+    left: dict[object, int] = {}
+
+    def is_stale(self, key: object, version: int) -> bool:
+        return version < self.left.get(key, 0)
 
 
 class JobLoading:
@@ -51,6 +62,8 @@ class JobLoading:
         self._jobs = jobs
         self._asked: list[tuple[Needs, Then]] = []
         self._parked: dict[Item, None] = {}
+        self._arrived: list[Item] = []  # what they need is in memory
+        self.came_back: set[Item] = set()  # and they have not had their turn yet
         self._under_way: list[Read] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -87,10 +100,10 @@ class JobLoading:
         finally:
             self._under_way.remove(one)
 
-    def left(self, key: object) -> None:
-        """Something has left memory."""
+    def left(self, key: object, version: int) -> None:
+        """Something has left memory, as it is saved in that version."""
         for read in self._under_way:
-            read.left.add(key)
+            read.left[key] = version
 
     # ---- reading
 
@@ -112,11 +125,14 @@ class JobLoading:
             refusal = unavailable(
                 "DATABASE_UNAVAILABLE", f"the database did not answer a read: {error}"
             )
-        if self._jobs.shard.closed:
+        shard = self._jobs.shard
+        if shard.closed:
             return
         for _, then in asked:
             then(refusal, absent)
-        self._jobs.shard.work_waits()
+        arrived, self._arrived = self._arrived, []
+        shard.put_again(arrived)
+        shard.work_waits()
 
     async def _read(self, read: Read, asked: list[Needs]) -> set[bytes]:
         """Bring into memory what is needed. Returns the jobs that there are none of."""
@@ -127,8 +143,7 @@ class JobLoading:
             if batch_id not in memory.batches:
                 await self._read_batch(read, batch_id)
         for room_id in _all([needs.rooms for needs in asked]):
-            if room_id not in memory.rooms:
-                await self._read_room(read, room_id)
+            await self._read_room(read, room_id)
         wanted = [one for one in _all([needs.jobs for needs in asked]) if one not in memory.jobs]
         for at in range(0, len(wanted), JOBS_PER_READ):
             await self._read_jobs(read, wanted[at : at + JOBS_PER_READ])
@@ -141,12 +156,12 @@ class JobLoading:
             self.take(read, row)
 
     def take(self, read: Read, row: JobRunRow) -> JobRun | None:
-        """The job of a row that was read, as it is by now. None: it does not read back, or has left meanwhile."""
+        """The job of a row that was read, as it is by now. None: it does not read back, or the row is stale."""
         jobs = self._jobs
         run = jobs.memory.jobs.get(row.job_id)
         if run is not None:
             return run
-        if row.job_id in read.left:
+        if read.is_stale(row.job_id, row.version):
             return None
         try:
             run = job_of_row(row, jobs.shard.rooms.codec)
@@ -163,43 +178,57 @@ class JobLoading:
         rows = await shard.rooms.store.load_job_keys([(shard.shard_id, *key) for key in keys])
         found = {(row.namespace_id, row.kind, row.key): key_of_row(row) for row in rows}
         for key in keys:
-            if key not in read.left:
-                known.setdefault(key, found.get(key) or UniqueKey())
+            held = found.get(key) or UniqueKey()
+            if not read.is_stale(key, held.version):
+                known.setdefault(key, held)
 
     async def _read_batch(self, read: Read, batch_id: BatchId) -> None:
         shard = self._jobs.shard
         row = await shard.rooms.store.load_job_batch(shard.shard_id, *batch_id)
-        if batch_id in read.left:
-            return
         batch = JobBatch(*batch_id) if row is None else batch_of_row(row, shard.rooms.codec)
-        self._jobs.memory.batches.setdefault(batch_id, batch)
+        if not read.is_stale(batch_id, batch.version):
+            self._jobs.memory.batches.setdefault(batch_id, batch)
 
     async def _read_room(self, read: Read, room_id: RoomId) -> None:
-        shard = self._jobs.shard
+        """Also one that is in memory already, but not all of it."""
+        jobs = self._jobs
+        shard, rooms = jobs.shard, jobs.memory.rooms
+        while (known := rooms.get(room_id)) is not None and shard.in_flight:
+            await jobs.step_over()  # what it decided of the key's jobs is in no row yet
+        if known is not None:
+            if not known.is_short:
+                return
+            jobs.forget_room(room_id)
+            read.left.pop(room_id, None)
         rows = await shard.rooms.store.load_keyed_jobs(shard.shard_id, *room_id, KEYED_ROWS_MAX)
         if room_id in read.left:
             return
         runs = [run for row in rows if (run := self.take(read, row)) is not None]
         room = room_of_rows(room_id, runs, more=len(rows) == KEYED_ROWS_MAX)
         room.tokens_at_us = shard.rooms.database_clock.low_us()
-        self._jobs.memory.rooms.setdefault(room_id, room)
+        rooms[room_id] = room
 
     # ---- what waited
 
     def _come(self, item: Item, refusal: Rejected | None, absent: set[bytes]) -> None:
-        if self._parked.pop(item, item) is item:
+        if item not in self._parked:
             return  # given up meanwhile
+        del self._parked[item]
         if refusal is None:
-            item.absent |= absent
-            self._jobs.shard.put_again([item])
+            item.absent = item.absent | absent
+            self._arrived.append(item)
+            self.came_back.add(item)
         elif item.future is not None:
             item.refuse(refusal)
         else:  # the shard's own work waits for the database to come back
             asyncio.get_running_loop().call_later(RETRY_S, self._jobs.shard.put, item)
 
 
-def _all(parts: list[dict[KeyOrId, None]]) -> dict[KeyOrId, None]:
-    together: dict[KeyOrId, None] = {}
+T = TypeVar("T")
+
+
+def _all(parts: list[dict[T, None]]) -> dict[T, None]:
+    together: dict[T, None] = {}
     for part in parts:
         together |= part
     return together
