@@ -394,6 +394,8 @@ class JobInfo(_message.Message):
     CONCURRENCY_KEY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    FAILURE_TYPE_FIELD_NUMBER: _builtins.int
+    FAILURE_MESSAGE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     task_name: _builtins.str
     task_queue: _builtins.str
@@ -416,6 +418,10 @@ class JobInfo(_message.Message):
     reason: _builtins.str
     """why it was skipped, cancelled or waits"""
     idempotency_key: _builtins.str
+    failure_type: _builtins.str
+    """of the last failure, as in JobFilter; empty: none has failed"""
+    failure_message: _builtins.str
+    """at most 1,000 bytes"""
     def __init__(
         self,
         *,
@@ -437,10 +443,12 @@ class JobInfo(_message.Message):
         concurrency_key: _builtins.str = ...,
         reason: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        failure_type: _builtins.str = ...,
+        failure_message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "batch_id", b"batch_id", "close_time_us", b"close_time_us", "concurrency_key", b"concurrency_key", "create_time_us", b"create_time_us", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "next_attempt_time_us", b"next_attempt_time_us", "priority", b"priority", "reason", b"reason", "schedule_id", b"schedule_id", "scheduled_time_us", b"scheduled_time_us", "start_time_us", b"start_time_us", "status", b"status", "task_name", b"task_name", "task_queue", b"task_queue", "unique_key", b"unique_key", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "batch_id", b"batch_id", "close_time_us", b"close_time_us", "concurrency_key", b"concurrency_key", "create_time_us", b"create_time_us", "failure_message", b"failure_message", "failure_type", b"failure_type", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "next_attempt_time_us", b"next_attempt_time_us", "priority", b"priority", "reason", b"reason", "schedule_id", b"schedule_id", "scheduled_time_us", b"scheduled_time_us", "start_time_us", b"start_time_us", "status", b"status", "task_name", b"task_name", "task_queue", b"task_queue", "unique_key", b"unique_key", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

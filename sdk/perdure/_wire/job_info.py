@@ -50,6 +50,10 @@ class JobInfo:
     concurrency_key: str
     reason: str
     """Why it was skipped, cancelled or waits."""
+    failure_type: str
+    """Of the last failure: an application failure's type, or the kind's name."""
+    failure_message: str
+    """Its beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +183,8 @@ def _info_fields(message: pb.JobInfo) -> dict[str, Any]:
         "unique_key": message.unique_key,
         "concurrency_key": message.concurrency_key,
         "reason": message.reason,
+        "failure_type": message.failure_type,
+        "failure_message": message.failure_message,
     }
 
 

@@ -18,7 +18,7 @@ from perdure._schedules.times import (
     ScheduleRepeatPolicy,
     ScheduleSpec,
 )
-from perdure.cli.durations import parse_date, parse_duration
+from perdure.cli.durations import parse_time, parse_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.schedule.said import Said
@@ -51,16 +51,16 @@ def change_spec(spec: ScheduleSpec, said: Said) -> None:
     if said.cron or said.interval or said.date:
         spec.cron_expressions = list(said.cron or ())
         spec.intervals = [_interval(one) for one in said.interval or ()]
-        spec.dates = [parse_date(one) for one in said.date or ()]
+        spec.dates = [parse_time(one) for one in said.date or ()]
         spec.calendars = []
     if said.timezone is not None:
         spec.time_zone_name = said.timezone
     if said.jitter is not None:
         spec.jitter = parse_duration(said.jitter)
     if said.start is not None:
-        spec.start_at = parse_date(said.start)
+        spec.start_at = parse_time(said.start)
     if said.end is not None:
-        spec.end_at = parse_date(said.end)
+        spec.end_at = parse_time(said.end)
     if said.seconds_first is not None:
         spec.seconds_first = said.seconds_first
     if said.gap is not None:

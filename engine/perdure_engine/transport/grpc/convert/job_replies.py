@@ -13,12 +13,14 @@ from perdure_engine.core.jobs.replies import EndedJob, JobDescription, JobInfo
 from perdure_engine.frontend.handlers.create_jobs import Made
 from perdure_engine.frontend.handlers.get_job_batch import JobBatchInfo
 from perdure_engine.frontend.job_ids import unknown_job
-from perdure_engine.transport.grpc.convert.failures import failure_fields
+from perdure_engine.frontend.job_rows import failure_type_of
+from perdure_engine.transport.grpc.convert.failures import cut, failure_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.errors import Errors
 
 RESULT_ENVELOPE_BYTES = 256
+LISTED_MESSAGE_BYTES_MAX = 1_000  # of the last failure, in lists
 
 
 def created(made: Sequence[Made], errors: Errors) -> pb.CreateJobsResponse:
@@ -64,7 +66,13 @@ def info_fields(info: JobInfo, now_us: int) -> Fields:
         "concurrency_key": info.concurrency_key,
         "reason": state.reason,
         "idempotency_key": spec.idempotency_key,
+        "failure_type": failure_type_of(info),
+        "failure_message": _failure_message(state.failures),
     }
+
+
+def _failure_message(failures: Sequence[JobFailure]) -> str:
+    return cut(failures[-1].failure.message, LISTED_MESSAGE_BYTES_MAX) if failures else ""
 
 
 def details_message(described: JobDescription, now_us: int) -> pb.JobDetails:
