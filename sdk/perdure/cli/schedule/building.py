@@ -18,7 +18,7 @@ from perdure._schedules.times import (
     ScheduleRepeatPolicy,
     ScheduleSpec,
 )
-from perdure.cli.durations import parse_time, parse_duration
+from perdure.cli.durations import parse_duration, parse_time
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.schedule.said import Said
