@@ -325,10 +325,11 @@ def _wire_job(action: ScheduleActionStartJob, converter: PayloadConverter) -> Sc
         "retry_policy": action.retry_policy,
         "priority": action.priority,
         "unique_key": action.unique_key,
-        "unique_scope": action.unique_scope,
         "unique_period": action.unique_period,
         "concurrency": action.concurrency,
     }
+    if action.unique_key or action.unique_scope is not UniqueScope.ACTIVE:
+        options["unique_scope"] = action.unique_scope  # without a key that is a mistake, and told
     args = [_payload(value, converter) for value in action.args]
     return ScheduledJob(action.task, args, options, action.headers or NO_HEADER)
 

@@ -244,7 +244,7 @@ def test_create_says_everything(engine: Engine) -> None:
         *("--catch-up", "last", "--catch-up-window", "1h", "--catch-up-most", "5"),
         *("--pause-on-failure", "--remaining-actions", "3", "--note", "why", "--paused"),
         *("--task", "report", "--task-queue", "reports", "--timeout", "5m"),
-        *("--parameters", '{"kind": "daily"}', "--user-id", "ada", "--trigger-immediately"),
+        *("--parameters", '{"kind": "daily"}', "--user", "ada", "--trigger-immediately"),
     )
 
     assert made.spec == ScheduleSpec(
@@ -427,7 +427,7 @@ def test_describe_one_of_a_workflow(engine: Engine) -> None:
 
 
 def test_list_in_lines_and_in_columns(engine: Engine) -> None:
-    found = run("list", "--id-prefix", "s-", "--user-id", "ada", "--limit", "2", "-o", "json")
+    found = run("list", "--id-prefix", "s-", "--user", "ada", "--limit", "2", "-o", "json")
 
     lines = [json.loads(line) for line in found.stdout.splitlines()]
     assert [line["id"] for line in lines] == ["s-0", "s-1"]

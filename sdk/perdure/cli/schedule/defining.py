@@ -24,7 +24,7 @@ async def create(
     session: Session,
     schedule_id: ScheduleId,
     said: Said,
-    user_id: Annotated[str, typer.Option(help="Whose it is: lists find it by that.")] = "",
+    user: Annotated[str, typer.Option("--user", help="Whose it is.")] = "",
     paused: Annotated[bool, typer.Option("--paused", help="Not before it is unpaused.")] = False,
     trigger_immediately: Annotated[
         bool, typer.Option("--trigger-immediately", help="Act once now, too.")
@@ -41,7 +41,7 @@ async def create(
         schedule_id,
         schedule,
         trigger_immediately=trigger_immediately,
-        user_id=user_id,
+        user_id=user,
         rpc_timeout=session.call_timeout,
     )
     await _show(session, handle)

@@ -93,7 +93,9 @@ async def list_(
     id_prefix: Annotated[
         str, typer.Option(help="Only ids that begin so.", show_default=False)
     ] = "",
-    user_id: Annotated[str, typer.Option(help="Only of this user.", show_default=False)] = "",
+    user: Annotated[
+        str, typer.Option("--user", help="Only of this user.", show_default=False)
+    ] = "",
     limit: Limit = LIMIT_DEFAULT,
 ) -> None:
     """List schedules, by id."""
@@ -103,7 +105,7 @@ async def list_(
     shown = 0
     async for one in client.schedules.list(
         id_prefix=id_prefix,
-        user_id=user_id,
+        user_id=user,
         page_size=min(ask or PAGE_SIZE_MAX, PAGE_SIZE_MAX),
         limit=ask,
         rpc_timeout=session.call_timeout,
