@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from perdure_engine.core.events import Event, InboxEvent
+from perdure_engine.core.jobs.model import JobSpec, JobState
+from perdure_engine.core.schedules.model import Schedule
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.ports.rows import TaskRow
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class CorruptRow(Exception):
@@ -42,3 +48,21 @@ class Codec(Protocol):
     def encode_snapshot(self, folded: Folded) -> bytes: ...
 
     def decode_snapshot(self, payload: bytes) -> Folded: ...
+
+    def encode_job_spec(self, spec: JobSpec) -> bytes: ...
+
+    def decode_job_spec(self, payload: bytes) -> JobSpec: ...
+
+    def encode_job_state(self, state: JobState) -> bytes: ...
+
+    def decode_job_state(self, payload: bytes) -> JobState: ...
+
+    def encode_schedule(self, schedule: Schedule) -> bytes: ...
+
+    def decode_schedule(self, payload: bytes) -> Schedule: ...
+
+    def encode_state(self, state: msgspec.Struct) -> bytes:
+        """What a schedule, or a batch of jobs, has come to."""
+        ...
+
+    def decode_state(self, payload: bytes, type_: type[S]) -> S: ...

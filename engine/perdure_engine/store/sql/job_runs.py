@@ -10,11 +10,14 @@ the time until the page is full; dead letters of one task have an index of their
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, LiteralString, NamedTuple
 
 from perdure_engine.ports.jobs import LISTED_SPEC_BYTES_MAX, JobFilter
+from perdure_engine.ports.rows import JobRunRow
 from perdure_engine.store.sql.parameters import (
     Blobs,
+    Column,
     Instant,
     Instants,
     Int2s,
@@ -27,6 +30,48 @@ from perdure_engine.store.sql.parameters import (
 )
 from perdure_engine.store.sql.table import BatchTable
 
+# In the order of the row: the type, and whether an update changes it.
+_COLUMNS: Final[tuple[tuple[type[Column], bool], ...]] = (
+    (Int4s, True),  # shard_id and job_id: the key
+    (Uuids, True),
+    (Uuids, False),
+    (Int2s, False),
+    (Texts, False),
+    (Texts, False),
+    (Int4s, False),
+    (Texts, False),
+    (Texts, False),
+    (Texts, False),
+    (Texts, False),
+    (Int2s, True),  # status, attempt, priority
+    (Int4s, True),
+    (Int2s, True),
+    (Instants, False),
+    (Instants, True),  # scheduled_at, closed_at
+    (Instants, True),
+    (Int8s, True),  # task_id, start_no
+    (Int8s, True),
+    (Blobs, False),
+    (Blobs, True),  # state, result, version
+    (Blobs, True),
+    (Int8s, True),
+)
+
+
+def _parameters(rows: Sequence[JobRunRow]) -> list[object]:
+    """New rows first. Of the others only what an update changes is sent: `unnest` fills the shorter arrays up with
+    nulls, for which the statement has what such a row proposes and nobody reads.
+    """
+    new = [row for row in rows if row.version > 0]
+    changed = [row for row in rows if row.version <= 0]
+    of_all = list(zip(*new, *changed, strict=True)) or [()] * len(_COLUMNS)
+    of_new = list(zip(*new, strict=True)) or [()] * len(_COLUMNS)
+    return [
+        kind(of_all[number] if changes else of_new[number])
+        for number, (kind, changes) in enumerate(_COLUMNS)
+    ]
+
+
 BATCH: Final = BatchTable(
     name="job_runs",
     write="""\
@@ -34,10 +79,13 @@ w_job_runs as (
   insert into job_runs as t (shard_id, job_id, namespace_id, bucket, task_name, queue, queue_no,
     user_id, schedule_id, concurrency_key, batch_id, status, attempt, priority, created_at,
     scheduled_at, closed_at, task_id, start_no, spec, state, result, version)
-  select u.shard_id, u.job_id, u.namespace_id, u.bucket, u.task_name, u.queue, u.queue_no,
-    u.user_id, u.schedule_id, u.concurrency_key, u.batch_id, u.status, u.attempt, u.priority,
-    u.created_at, u.scheduled_at, u.closed_at, u.task_id, u.start_no, u.spec, u.state, u.result,
-    u.version
+  select u.shard_id, u.job_id,
+    coalesce(u.namespace_id, '00000000-0000-0000-0000-000000000000'::uuid), coalesce(u.bucket, 0),
+    coalesce(u.task_name, ''), coalesce(u.queue, ''), coalesce(u.queue_no, 0),
+    coalesce(u.user_id, ''), coalesce(u.schedule_id, ''), coalesce(u.concurrency_key, ''),
+    coalesce(u.batch_id, ''), u.status, u.attempt, u.priority,
+    coalesce(u.created_at, u.scheduled_at), u.scheduled_at, u.closed_at, u.task_id, u.start_no,
+    coalesce(u.spec, ''::bytea), u.state, u.result, u.version
   from unnest($77::int4[], $78::uuid[], $79::uuid[], $80::int2[], $81::text[], $82::text[],
       $83::int4[], $84::text[], $85::text[], $86::text[], $87::text[], $88::int2[], $89::int4[],
       $90::int2[], $91::timestamptz[], $92::timestamptz[], $93::timestamptz[], $94::int8[],
@@ -55,12 +103,8 @@ w_job_runs as (
     complete="""\
 (select count(*) from w_job_runs where w_job_runs.version > 0) = cardinality($99::int8[])""",
     first=77,
-    columns=(
-        *(Int4s, Uuids, Uuids, Int2s, Texts, Texts, Int4s),
-        *(Texts, Texts, Texts, Texts, Int2s, Int4s, Int2s),
-        *(Instants, Instants, Instants, Int8s, Int8s),
-        *(Blobs, Blobs, Blobs, Int8s),
-    ),
+    columns=tuple(kind for kind, _ in _COLUMNS),
+    pack=_parameters,
 )
 
 _ROWS: Final[LiteralString] = """\
