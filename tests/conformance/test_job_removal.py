@@ -12,14 +12,16 @@ from tests.conformance.jobs import (
     PENDING,
     RETRY,
     batch_row,
+    job_contents,
     job_row,
+    jobs_of,
     key_row,
     schedule_row,
     slot_row,
 )
 from tests.conformance.owner import NAMESPACE, START_US, Owner, new_id
-from tests.conformance.test_jobs import contents, jobs_of
 
+from perdure_engine.ports.jobs import ClosedJob
 from perdure_engine.ports.rows import NO_JOB, JobBatchRow, ScheduleSlotRow
 from perdure_engine.ports.store import FenceLost, GuardFailed, JobRemoval, Store, Sweep
 
@@ -76,12 +78,12 @@ async def test_invariant_57_an_open_job_is_never_removed(
     await owner.commit(owner.batch(job_runs=[ended, open_], job_keys=[key]))
     removal = a_removal(owner, ended.job_id, open_.job_id)
     removal.keys = [(NAMESPACE, 1, "report", open_.job_id)]
-    before = await contents(store)
+    before = await job_contents(store)
 
     with pytest.raises(GuardFailed):
         await store.remove_jobs(removal)
 
-    assert await contents(store) == before
+    assert await job_contents(store) == before
 
 
 async def test_batches_and_slots_go_by_key(store: Store, owner: Owner) -> None:
@@ -124,12 +126,12 @@ async def test_what_has_not_ended_is_never_removed(
         await owner.commit(owner.batch(schedule_slots=[row]))
         removal.slots = [(NAMESPACE, "daily", START_US, 1)]
     removal.fence = owner.fence(SHARD)
-    before = await contents(store)
+    before = await job_contents(store)
 
     with pytest.raises(GuardFailed):
         await store.remove_jobs(removal)
 
-    assert await contents(store) == before
+    assert await job_contents(store) == before
 
 
 async def test_invariant_25_a_removal_is_fenced(store: Store, owner: Owner) -> None:
@@ -149,7 +151,9 @@ async def test_ended_jobs_are_read_in_pages_of_rows(store: Store, owner: Owner) 
     rows = [job_row(SHARD, status=status, spec=b"%d" % status) for status in states]
     await owner.commit(owner.batch(job_runs=[*rows, job_row(1, status=COMPLETED)]))
 
-    found, after, pages = [], bytes(16), 0
+    found: list[ClosedJob] = []
+    after: bytes | None = bytes(16)
+    pages = 0
     while after is not None:
         page = await store.load_closed_jobs(SHARD, after, 2)
         found += page.jobs
@@ -221,7 +225,7 @@ async def test_what_is_made_anew_before_the_sweep_is_not_swept(store: Store, own
     )
     key, schedule = key_row("a", new_id(), -1, SHARD), schedule_row("a", SHARD, version=-1)
     await owner.commit(owner.batch(job_keys=[key], schedules=[schedule]))
-    before = await contents(store)
+    before = await job_contents(store)
 
     for keys, schedules in (([(NAMESPACE, 1, "a")], []), ([], [(NAMESPACE, "a")])):
         sweep = a_sweep(owner)
@@ -229,7 +233,7 @@ async def test_what_is_made_anew_before_the_sweep_is_not_swept(store: Store, own
         with pytest.raises(GuardFailed):
             await store.sweep(sweep)
 
-    assert await contents(store) == before
+    assert await job_contents(store) == before
     assert [row.schedule_id for row in await store.list_schedules(NAMESPACE, "", "", "", 9)] == [
         "a"
     ]

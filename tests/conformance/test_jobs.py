@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +12,9 @@ from tests.conformance.jobs import (
     SUSPENDED,
     batch_row,
     ended_row,
+    job_contents,
     job_row,
+    jobs_of,
     key_row,
     schedule_row,
     slot_row,
@@ -21,40 +22,15 @@ from tests.conformance.jobs import (
 )
 from tests.conformance.owner import NAMESPACE, START_US, Owner, Run, current_run, new_id, timer_row
 
-from perdure_engine.ports.jobs import JobFilter
-from perdure_engine.ports.rows import NO_JOB, JobRunRow
+from perdure_engine.ports.rows import NO_JOB
 from perdure_engine.ports.store import BatchRefused, FenceLost, GuardFailed, Store
 
 
-async def jobs_of(store: Store, rows: Sequence[JobRunRow]) -> list[JobRunRow]:
-    """As stored, in the order of `rows`; without those that are not there."""
-    found = {}
-    for shard_id in sorted({row.shard_id for row in rows}):
-        ids = [row.job_id for row in rows if row.shard_id == shard_id]
-        for row in await store.load_jobs(shard_id, ids):
-            found[row.shard_id, row.job_id] = row
-    return [found[key] for row in rows if (key := (row.shard_id, row.job_id)) in found]
-
-
-async def contents(store: Store) -> list[object]:
-    """Everything that is there of jobs and schedules, and the fences."""
-    found: list[object] = [await store.read_fences([1, 2, 3, 4])]
-    found.append(await store.list_jobs(JobFilter(NAMESPACE), None, 10_000))
-    for shard_id in (1, 2, 3, 4):
-        found.append(await store.load_ready_jobs_of_shard(shard_id, (-1, 0), 10_000))
-        found.append(await store.load_job_batches(shard_id, (bytes(16), ""), 10_000))
-        found.append(await store.load_schedules(shard_id, None, 10_000))
-        found.append(await store.load_slots(shard_id, (bytes(16), "", 0, 0), 10_000))
-        found.append(await store.load_timers(shard_id, (0, 0), 2 * START_US, 10_000))
-        found.append(await store.load_job_keys([(shard_id, NAMESPACE, 1, "report")]))
-    return found
-
-
-def mixed(version: int = 1, shard_id: int = 1, **columns: Any) -> dict[str, list[Any]]:
+def mixed(version: int = 1, shard_id: int = 1) -> dict[str, list[Any]]:
     """A row of each table of jobs and schedules, as new ones or as updates of these."""
     job = job_row(shard_id, job_id=b"job of mixed ids", task_id=5, version=version)
     return {
-        "job_runs": [job._replace(**columns)],
+        "job_runs": [job],
         "job_keys": [key_row("report", job.job_id, version, shard_id)],
         "job_batches": [batch_row("nightly", shard_id, version=version)],
         "schedules": [schedule_row("daily", shard_id, version=version)],
@@ -156,17 +132,17 @@ async def test_jobs_with_timers_and_keys_alone(store: Store, owner: Owner) -> No
 
 @pytest.mark.parametrize("table", list(mixed()))
 async def test_each_table_alone_and_updated(store: Store, owner: Owner, table: str) -> None:
-    before = await contents(store)
+    before = await job_contents(store)
     await owner.commit(owner.batch(**{table: mixed()[table]}))
-    made = await contents(store)
+    made = await job_contents(store)
     await owner.commit(owner.batch(**{table: mixed(-1)[table]}))
-    changed = await contents(store)
+    changed = await job_contents(store)
 
     assert before[1:] != made[1:] != changed[1:]
     for version in (1, -1, -3):
         with pytest.raises(GuardFailed):
             await owner.commit(owner.batch(**{table: mixed(version)[table]}))
-    assert await contents(store) == changed
+    assert await job_contents(store) == changed
 
 
 async def test_what_changes_of_keys_batches_schedules_and_slots(store: Store, owner: Owner) -> None:
@@ -218,12 +194,12 @@ async def test_invariants_01_and_57_one_row_that_differs_stops_all(
     else:
         version = 1 if mistake == "a new row that exists" else -1
         rows[table] = mixed(version)[table]
-    before = await contents(store)
+    before = await job_contents(store)
 
     with pytest.raises(GuardFailed):
         await owner.commit(owner.batch(**rows))
 
-    assert await contents(store) == before
+    assert await job_contents(store) == before
     await owner.commit(owner.batch(**mixed(-2)))
 
 
@@ -232,19 +208,19 @@ async def test_invariant_25_no_row_of_a_shard_without_its_fence(
     store: Store, owner: Owner, table: str
 ) -> None:
     """Lost to another owner, or not among the statement's fences at all."""
-    before = await contents(store)
+    before = await job_contents(store)
     batch = owner.batch(**mixed(), current_runs=[], timers=[timer_row(Run(2), START_US, 1)])
     setattr(batch, table, mixed(shard_id=3)[table])
     with pytest.raises(GuardFailed):
         await store.commit(batch)
-    assert await contents(store) == before
+    assert await job_contents(store) == before
 
     lost = owner.batch(**mixed(), timers=[timer_row(Run(2), START_US, 1)])
     await Owner.take(store, [1])
-    after = await contents(store)
+    after = await job_contents(store)
     with pytest.raises(FenceLost):
         await store.commit(lost)
-    assert await contents(store) == after
+    assert await job_contents(store) == after
 
 
 async def test_a_job_twice_in_one_batch(store: Store, owner: Owner) -> None:
@@ -310,5 +286,6 @@ async def test_what_is_never_true_of_the_others_is_refused(
 async def test_b01_a_text_that_no_database_holds(
     store: Store, owner: Owner, column: str, text: str
 ) -> None:
+    row = job_row()._replace(**{column: text})
     with pytest.raises(BatchRefused):
-        await owner.commit(owner.batch(job_runs=[job_row(**{column: text})]))
+        await owner.commit(owner.batch(job_runs=[row]))
