@@ -218,6 +218,21 @@ class SlotsOf(NamedTuple):
     schedule_id: str
 
 
+def literal(value: object) -> str:
+    """A parameter of a list, written out."""
+    match value:
+        case parameters.Uuid():
+            return f"'{value.hex()}'"
+        case parameters.Instant():
+            return f"timestamptz '1970-01-01' + {int(value)} * interval '1 microsecond'"
+        case parameters.Int2s():
+            return "'{" + ",".join(map(str, value)) + "}'"
+        case str():
+            return f"'{value}'"
+        case _:
+            return str(value)
+
+
 def pages_read(
     database: Database,
     where: JobFilter | VisibilityFilter | SlotsOf,
@@ -237,10 +252,14 @@ def pages_read(
             slot = None if seen_us is None else (seen_us, 1)
             text = schedule_slots.LIST
             values = schedule_slots.list_parameters(1, NAMESPACE, schedule_id, (), 0, 0, slot, 100)
-    with psycopg.connect(database.dsn, cursor_factory=psycopg.RawCursor) as connection:
-        parameters.register(connection)
+    types = dict(re.findall(r"\$([0-9]+)::([a-z0-9]+(?:\[\])?)", text))
+    of_each = ", ".join(types[str(number)] for number in range(1, len(values) + 1))
+    with psycopg.connect(database.dsn, cursor_factory=psycopg.ClientCursor) as connection:
+        connection.execute("set plan_cache_mode = 'force_generic_plan'")
+        connection.execute(f"prepare page ({of_each}) as {text}".encode())
+        execute = f"execute page ({', '.join(map(literal, values))})"
         row = connection.execute(
-            "explain (analyze, buffers, format json) " + text, values
+            f"explain (analyze, buffers, format json) {execute}".encode()
         ).fetchone()
     assert row is not None
     plan = row[0][0]["Plan"]

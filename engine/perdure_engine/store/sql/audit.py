@@ -196,8 +196,7 @@ def list_statement(
     time_us, chain, seq = before or _LAST
     values: list[object] = [
         Instant(where.time_min_us),
-        # the scan begins where the page does (store.sql.job_runs says why)
-        Instant(min(where.time_max_us or _LAST_US, time_us + 1)),
+        Instant(where.time_max_us or _LAST_US),
         Instant(time_us),
         Int4(chain),
         Int8(seq),
