@@ -31,32 +31,20 @@ from perdure_engine.store.sql.parameters import (
 )
 from perdure_engine.store.sql.table import BatchTable
 
-# In the order of the row: the type, and whether an update changes it.
-_COLUMNS: Final[tuple[tuple[type[Column], bool], ...]] = (
-    (Int4s, True),  # shard_id and job_id: the key
-    (Uuids, True),
-    (Uuids, False),
-    (Int2s, False),
-    (Texts, False),
-    (Texts, False),
-    (Int4s, False),
-    (Texts, False),
-    (Texts, False),
-    (Texts, False),
-    (Texts, False),
-    (Int2s, True),  # status, attempt, priority
-    (Int4s, True),
-    (Int2s, True),
-    (Instants, False),
-    (Instants, True),  # scheduled_at, closed_at
-    (Instants, True),
-    (Int8s, True),  # task_id, start_no
-    (Int8s, True),
-    (Blobs, False),
-    (Blobs, True),  # state, result, version
-    (Blobs, True),
-    (Int8s, True),
+_KINDS: Final[tuple[type[Column], ...]] = (
+    *(Int4s, Uuids, Uuids, Int2s, Texts, Texts, Int4s),
+    *(Texts, Texts, Texts, Texts, Int2s, Int4s, Int2s),
+    *(Instants, Instants, Instants, Int8s, Int8s),
+    *(Blobs, Blobs, Blobs, Int8s),
 )
+# The key, and what an update changes.
+_SENT_BY_UPDATES: Final = frozenset(
+    {"shard_id", "job_id", "status", "attempt", "priority", "scheduled_us", "closed_us"}
+    | {"task_id", "start_no", "state", "result", "version"}
+)
+_COLUMNS: Final = [
+    (kind, name in _SENT_BY_UPDATES) for kind, name in zip(_KINDS, JobRunRow._fields, strict=True)
+]
 
 
 def _parameters(rows: Sequence[JobRunRow]) -> list[object]:
@@ -68,8 +56,8 @@ def _parameters(rows: Sequence[JobRunRow]) -> list[object]:
     of_all = list(zip(*new, *changed, strict=True)) or [()] * len(_COLUMNS)
     of_new = list(zip(*new, strict=True)) or [()] * len(_COLUMNS)
     return [
-        kind(of_all[number] if changes else of_new[number])
-        for number, (kind, changes) in enumerate(_COLUMNS)
+        kind(of_all[number] if of_updates_too else of_new[number])
+        for number, (kind, of_updates_too) in enumerate(_COLUMNS)
     ]
 
 
@@ -104,7 +92,7 @@ w_job_runs as (
     complete="""\
 (select count(*) from w_job_runs where w_job_runs.version > 0) = cardinality($99::int8[])""",
     first=77,
-    columns=tuple(kind for kind, _ in _COLUMNS),
+    columns=_KINDS,
     pack=_parameters,
 )
 
@@ -334,17 +322,12 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
     "job_runs.count_index_batch": _COUNTS_OF_INDEX[_OF_BATCH],
 }
 
-_OWNERS: Final = {
-    _ALL: 0,
-    _OF_USER: 1,
-    _OF_SCHEDULE: 2,
-    _OF_BATCH: 3,
-}  # names in a count of the index
+# How many names a count of the index has.
+_OWNERS: Final = {_ALL: 0, _OF_USER: 1, _OF_SCHEDULE: 2, _OF_BATCH: 3}
 _FAILED: Final = (5,)
 _EACH_STATUS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
-_LAST_US: Final = (
-    253_402_214_400_000_000  # 9999-12-31: later than any time, and one that both databases can hold
-)
+# 9999-12-31: later than any time, and an instant that both databases can hold.
+_LAST_US: Final = 253_402_214_400_000_000
 _FIRST: Final = (-1, bytes(16))
 _LAST: Final = (_LAST_US, b"\xff" * 16)
 
