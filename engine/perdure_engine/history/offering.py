@@ -231,6 +231,9 @@ class Offering(Generic[R]):
         self._soon = False
         self.offer_all()
         # queue names come from callers: empty books are dropped
-        self._books = {no: book for no, book in self._books.items() if book.offered or book.more}
-        if any(book.offered or book.more for book in self._books.values()):
+        self._books = {no: book for no, book in self._books.items() if not self._is_empty(no, book)}
+        if self._books:
             self._watch()
+
+    def _is_empty(self, queue_no: int, book: Book) -> bool:
+        return not (book.offered or book.more)

@@ -377,7 +377,6 @@ class HistoryService:
         share = self._rooms.config.runs_cached_max // max(1, len(self._shards))
         for shard in self._shards.values():
             shard.runs_max = max(min(RUNS_PER_SHARD_MIN, self._rooms.config.runs_cached_max), share)
-            shard.jobs.kept_max = self._rooms.config.jobs_cached_max // len(self._shards)
 
     def shards(self) -> list[Shard]:
         """Those that are served now."""
