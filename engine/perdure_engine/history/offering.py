@@ -174,6 +174,10 @@ class Offering(Generic[R]):
         if book is not None and offer is not None:
             self._put(book, offer)
 
+    def is_full(self, queue_no: int) -> bool:
+        """Whether further rows of the queue are left to paging."""
+        return self._book(queue_no).more
+
     def hold_back(self, seconds: float) -> None:
         """Ready rows of before may be running, their start unsaved: give their workers time to claim them."""
         self._held_back = True

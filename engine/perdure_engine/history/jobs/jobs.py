@@ -10,7 +10,14 @@ from perdure_engine.core.draft import Env
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.jobs.decide import decide
 from perdure_engine.core.jobs.draft import JobDraft
-from perdure_engine.core.jobs.intents import DescribeJob, FireJobTimers, WaitJobs
+from perdure_engine.core.jobs.intents import (
+    CancelJob,
+    DescribeJob,
+    FireJobTimers,
+    RedriveJob,
+    RescheduleJob,
+    WaitJobs,
+)
 from perdure_engine.core.jobs.memory import JobMemory, RoomId
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.needs import Needs, missing
@@ -26,6 +33,7 @@ from perdure_engine.ports.store import Batch
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
+OF_ONE_JOB = frozenset((DescribeJob, CancelJob, RescheduleJob, RedriveJob))
 STALE = 1 << 62  # a version that no row has: what was read of it is not taken
 KEYS_KEPT_MAX = 10_000
 BATCHES_KEPT_MAX = 1_000
@@ -66,7 +74,7 @@ class Jobs:
         if type(intent) is FireJobTimers:
             step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
         try:
-            if type(intent) is DescribeJob:
+            if type(intent) in OF_ONE_JOB:
                 self.shard.quarantined.require_not_in(intent.job_id)
             reply = decide(draft, intent)
         except Rejected as refusal:
@@ -85,6 +93,7 @@ class Jobs:
 
     def publish(self, draft: JobDraft) -> None:
         rows.saved(draft)
+        self._measure(draft)
         for start_no in draft.released:
             self.leases.drop(start_no)
         unused = self._cache.unused
@@ -103,6 +112,18 @@ class Jobs:
         self._step_ends()
         self._forget_empty(draft)
         self.trim()
+
+    def _measure(self, draft: JobDraft) -> None:
+        metrics = self.shard.rooms.metrics
+        created = sum([run.version == 1 for run in draft.jobs.values()])
+        if created:
+            metrics.job_created.inc(by=created)
+        if draft.ended:
+            ended = [run.status for run in draft.ended]
+            for status in set(ended):
+                metrics.job_ended.inc(status.name, by=ended.count(status))
+        if draft.retries:
+            metrics.job_retries.inc(by=draft.retries)
 
     def evict(self, draft: JobDraft) -> None:
         """The step was not saved: forget all that it touched. Hand-outs are kept aside, who waits waits on."""
