@@ -171,7 +171,8 @@ async def test_a_rate_lets_so_many_start_in_a_second(room: Room) -> None:
     node = await room.node(1)
     rated = Concurrency("k", limit=100, rate_per_s=2.0)
     await create_named(node, *"abcdef", concurrency=rated)
-    began_us, found = room.now_us, []
+    began_us = room.now_us
+    found: list[tuple[str, int]] = []
     while len(found) < 6:
         tasks = await poll(node, room.worker(), timeout_s=5)
         found += [(name, room.now_us - began_us) for name in names(tasks)]
