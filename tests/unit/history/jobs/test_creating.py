@@ -68,7 +68,7 @@ async def test_a_repeat_does_not_make_its_neighbours_alone(room: Room) -> None:
 @in_room()
 async def test_the_same_key_with_another_job_is_refused(room: Room) -> None:
     node = await room.node(1)
-    fields = {"idempotency_key": "k", "body_hash": b"1"}
+    fields: dict[str, Any] = {"idempotency_key": "k", "body_hash": b"1"}
     assert made(await create_named(node, "a", **fields)) == [True]
     assert made(await create_named(node, "a", **fields)) == [False]
     [other] = (await create_named(node, "a", **fields | {"body_hash": b"2"})).jobs
