@@ -45,7 +45,7 @@ class JobQueues(Offering[JobRunRow]):
             if task_id > 0 and run.handout is None:
                 queue_no = run.queue_no
                 book = self._books.get(queue_no) or self._book(queue_no)
-                if book.more or queue_no in self._reserves or len(book.offered) >= CREDIT:
+                if book.more or queue_no in self._reserves or len(book.offered) >= self.credit:
                     self._stand_behind(book, run)
                 else:
                     offer = self._offer_of(run)
@@ -71,7 +71,7 @@ class JobQueues(Offering[JobRunRow]):
         if book is None:
             return
         book.offered.pop(task_id, None)
-        if len(book.offered) < CREDIT // 2 and (book.more or queue_no in self._reserves):
+        if len(book.offered) < self.credit // 2 and (book.more or queue_no in self._reserves):
             if not self._to_refill:
                 asyncio.get_running_loop().call_soon(self._refill_all)
             self._to_refill[queue_no] = None
@@ -94,7 +94,7 @@ class JobQueues(Offering[JobRunRow]):
     def _offer_reserve(self, queue_no: int, book: Book) -> None:
         reserve, jobs = self._reserves[queue_no], self._jobs.memory.jobs
         offers: list[TaskOffer] = []
-        while reserve and len(book.offered) < CREDIT:
+        while reserve and len(book.offered) < self.credit:
             task_id, job_id = reserve.popleft()
             self._cache.reserved -= 1
             run = jobs.get(job_id)
