@@ -99,6 +99,10 @@ class Leases(Generic[K]):
     def _tell(self) -> None:
         """A look is over: what it found may be told together."""
 
+    async def save_all_starts(self) -> None:
+        """Before a release: the next owner must know what may be running. Tried until the database has it."""
+        raise NotImplementedError
+
     # ---- what changes the book
 
     def _hold(self, held: Held) -> None:

@@ -15,7 +15,7 @@ from perdure_engine.core.tasks import TimerKind, TimerRecord
 class JobDraft:
     __slots__ = (
         *("batches", "ended", "env", "gone_timers", "jobs", "keys", "memory", "over"),
-        *("ready", "released", "retries", "rooms", "timers"),
+        *("ready", "released", "retries", "rooms", "timers", "withdrawn"),
     )
 
     def __init__(self, memory: JobMemory, env: Env) -> None:
@@ -25,6 +25,7 @@ class JobDraft:
         self.ready: list[JobRun] = []  # became ready; may be no more by now, and may be here twice
         self.ended: list[JobRun] = []
         self.released: list[int] = []  # start numbers that nobody holds any more
+        self.withdrawn: list[tuple[int, int]] = []  # queue and task id of what no worker may have
         self.retries = 0
         self.keys: dict[KeyId, UniqueKey] = {}
         self.rooms: dict[int, KeyRoom] = {}  # touched, by their identity
@@ -48,6 +49,12 @@ class JobDraft:
         run.ready_us = env.now_us
         self.jobs[run.job_id] = run
         self.ready.append(run)
+
+    def make_unready(self, run: JobRun) -> None:
+        """No worker may have it any more."""
+        if run.task_id > 0 and run.handout is None:
+            self.withdrawn.append((run.queue_no, run.task_id))
+        run.task_id = 0
 
     def release(self, run: JobRun) -> None:
         """Nobody has it any more."""

@@ -4,6 +4,8 @@ is decided (`core.jobs.needs`). Changed in place by decisions; what goes in and 
 
 from __future__ import annotations
 
+from math import ceil
+
 import msgspec
 
 from perdure_engine.core.jobs.model import Concurrency, ConcurrencyPolicy, JobRun, NewJob
@@ -13,6 +15,12 @@ KIND_UNIQUE = 1  # in the key of `job_keys`
 KeyId = tuple[bytes, int, str]  # namespace id, kind, key
 RoomId = tuple[bytes, str]  # namespace id, concurrency key
 BatchId = tuple[bytes, str]  # namespace id, batch id
+
+PLACES_MAX = 1_000
+"""Of one key: what a larger limit counts as. So many jobs are in memory as long as one is of interest."""
+
+WAITING_KEPT_MAX = 2 * PLACES_MAX
+"""Of one key in memory; the rest are rows until there is room."""
 
 RATE_BURST_S = 0.1
 """How much of a key's rate may come at once: in any second at most a tenth more than the rate starts."""
@@ -43,7 +51,7 @@ class KeyRoom(msgspec.Struct, eq=False):
     tokens_at_us: int = 0
 
     def go_by(self, concurrency: Concurrency) -> None:
-        self.limit = max(1, concurrency.limit)
+        self.limit = min(max(1, concurrency.limit), PLACES_MAX)
         self.policy = concurrency.policy
         if concurrency.rate_per_s != self.rate_per_s:
             self.rate_per_s = concurrency.rate_per_s
@@ -66,9 +74,15 @@ class KeyRoom(msgspec.Struct, eq=False):
         return max(1.0, self.rate_per_s * RATE_BURST_S)
 
     @property
-    def next_token_s(self) -> float:
-        """How long until the rate lets the next one start, counted from the last look."""
-        return max(0.0, 1.0 - self.tokens) / self.rate_per_s if self.rate_per_s else 0.0
+    def next_token_us(self) -> int:
+        """When the rate lets the next one start."""
+        return self.tokens_at_us + ceil((1.0 - self.tokens) / self.rate_per_s * 1_000_000)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether those that wait in memory may be fewer than the places that one intent may free. So no place is left
+        free while somebody waits for it whom only the database knows."""
+        return self.more and len(self.waiting) <= len(self.places)
 
 
 class BatchState(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -49,7 +49,8 @@ class Needs(msgspec.Struct):
         if spec.concurrency is None:
             return
         room_id = (namespace_id, spec.concurrency.key)
-        if room_id not in self.memory.rooms:
+        room = self.memory.rooms.get(room_id)
+        if room is None or room.is_short:
             self.rooms[room_id] = None
 
     def batch(self, namespace_id: bytes, batch_id: str) -> None:
@@ -128,12 +129,6 @@ def _redrive(needs: Needs, intent: intents.RedriveJob) -> None:
         needs.unique(run.namespace_id, run.spec)
 
 
-def _admit(needs: Needs, intent: intents.AdmitKeyedJobs) -> None:
-    for room_id in intent.rooms:
-        if room_id not in needs.memory.rooms:
-            needs.rooms[room_id] = None
-
-
 def _describe(needs: Needs, intent: intents.DescribeJob) -> None:
     needs.job(intent.job_id)
 
@@ -155,5 +150,4 @@ _NEEDS: dict[type, Callable[[Needs, Any], None]] = {
     intents.TimeOutJob: _changing_all(lambda intent: (intent.job_id,)),
     intents.SaveJobProgress: _changing_all(lambda intent: (intent.token.run_id,)),
     intents.FireJobTimers: _changing_all(lambda intent: [job_id for *_, job_id in intent.timers]),
-    intents.AdmitKeyedJobs: _admit,
 }

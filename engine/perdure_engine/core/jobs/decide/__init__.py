@@ -10,7 +10,6 @@ from typing import Any
 
 from perdure_engine.core.jobs import intents
 from perdure_engine.core.jobs.decide import (
-    admit_keyed,
     cancel,
     complete,
     create,
@@ -39,7 +38,6 @@ _DECIDE: dict[type, Callable[[JobDraft, Any], JobReply]] = {
     intents.TimeOutJob: time_out.decide,
     intents.SaveJobProgress: save_progress.decide,
     intents.FireJobTimers: fire.decide,
-    intents.AdmitKeyedJobs: admit_keyed.decide,
 }
 
 

@@ -85,7 +85,7 @@ def fail(draft: JobDraft, run: JobRun, failure: Failure, identity: str) -> None:
 def _back_off(draft: JobDraft, run: JobRun, delay_us: int) -> None:
     move(run, JobStatus.RETRY)
     run.attempt += 1
-    run.task_id = 0
+    draft.make_unready(run)
     draft.release(run)
     draft.drop_wake(run)
     draft.drop_expiry(run)

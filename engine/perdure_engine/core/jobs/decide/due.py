@@ -28,29 +28,25 @@ def become_due(draft: JobDraft, run: JobRun) -> None:
 
 def _enter(draft: JobDraft, run: JobRun) -> None:
     room = places.room_of(draft, run)
-    draft.rooms[id(room)] = room
-    if places.has_free_place(room):
-        if not places.take_place(draft, room, run):
-            places.wait(draft, room, run)
-        return
+    full = len(room.places) >= room.limit
     match room.policy:
         case ConcurrencyPolicy.QUEUE:
-            places.wait(draft, room, run)
+            places.enter(draft, room, run)
         case ConcurrencyPolicy.CANCEL_NEWEST:
-            if len(room.places) < room.limit:
-                places.wait(draft, room, run)  # it is the rate that holds the others up
-            else:
+            if full:
                 end(draft, run, JobStatus.CANCELLED, reason=NO_PLACE)
+            else:
+                places.enter(draft, room, run)
         case ConcurrencyPolicy.CANCEL_RUNNING:
-            places.wait(draft, room, run)
-            _make_room(draft, room)
+            places.enter(draft, room, run)
+            if full:
+                _make_room(draft, room)
         case _:
             assert_never(room.policy)
 
 
 def _make_room(draft: JobDraft, room: KeyRoom) -> None:
     """The one that has had its place for longest gives way: at once if no worker has it, else when its worker stops."""
-    for oldest in room.places.values():
-        if not oldest.cancel_us:
-            stop(draft, oldest, GAVE_WAY)
-            return
+    oldest = next((run for run in room.places.values() if not run.cancel_us), None)
+    if oldest is not None:
+        stop(draft, oldest, GAVE_WAY)

@@ -15,9 +15,8 @@ def end(
 ) -> None:
     """Its row and its last step. Whoever waits for its place of a key, or for its batch, has it from here."""
     move(run, status)
-    if run.handout is not None:
-        draft.release(run)
-    run.task_id = 0
+    draft.make_unready(run)
+    draft.release(run)
     run.closed_us = draft.env.now_us
     run.result = result
     run.reason = reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.jobs.decide import places
 from perdure_engine.core.jobs.decide.attempts import started
 from perdure_engine.core.jobs.decide.due import EXPIRED, become_due
 from perdure_engine.core.jobs.decide.ending import end
@@ -27,7 +28,10 @@ def _due(draft: JobDraft, run: JobRun, timer_id: int) -> None:
     if run.timer is not None and run.timer.timer_id == timer_id:
         draft.drop_wake(run)
         draft.touch(run)
-        become_due(draft, run)
+        if run.task_id < 0:  # the rate of its key held it up
+            places.admit(draft, places.room_of(draft, run))
+        else:
+            become_due(draft, run)
 
 
 def _expire(draft: JobDraft, run: JobRun, timer_id: int) -> None:

@@ -41,7 +41,7 @@ def _reschedule(draft: JobDraft, run: JobRun, due_us: int) -> None:
     run.scheduled_us = max(due_us, now_us)
     if due_us <= now_us and run.task_id:
         return  # it is ready, or waits for its key: sooner is not possible, and it keeps its turn
-    run.task_id = 0
+    draft.make_unready(run)
     if run.spec.concurrency is not None:
         places.leave(draft, run)
     if due_us > now_us:
