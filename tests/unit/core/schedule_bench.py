@@ -21,7 +21,14 @@ from perdure_engine.core.jobs.memory import JobMemory
 from perdure_engine.core.jobs.model import JobRun, JobSpec, JobStatus
 from perdure_engine.core.limits import DEFAULT_RUN_LIMITS
 from perdure_engine.core.schedules import intents
-from perdure_engine.core.schedules.decide import action_ended, backfill, decide, fire_slot, hear
+from perdure_engine.core.schedules.decide import (
+    action_ended,
+    backfill,
+    decide,
+    fire_slot,
+    hear,
+    mend,
+)
 from perdure_engine.core.schedules.decide.backfill import KnownSlot
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.errands import Errand, ErrandKind, errands_of
@@ -35,6 +42,7 @@ from perdure_engine.core.schedules.model import (
     SlotOrigin,
     SlotOutcome,
     WorkflowAction,
+    absent,
 )
 from perdure_engine.core.status import Status
 from perdure_engine.scheduler.cron import EPOCH
@@ -85,17 +93,12 @@ class Bench:
     def __init__(self) -> None:
         self.now_us = START_US
         self.numbers = 0
-        self.record = self._absent("s")
+        self.record = absent(schedule_uid(NAMESPACE, "s"), NAMESPACE, "s")
         self.memory = JobMemory()
         self.slots: dict[tuple[int, SlotOrigin], SlotRow] = {}
         self.timers: dict[tuple[int, int], int] = {}  # due times of live rows
         self.jobs: dict[bytes, JobRun] = {}  # as saved
         self.actions: dict[tuple[int, SlotOrigin], set[bytes]] = {}  # begun for a slot
-
-    def _absent(self, schedule_id: str) -> ScheduleRecord:
-        nothing = ScheduleState(0, b"", 0, 0)
-        uid = schedule_uid(NAMESPACE, schedule_id)
-        return ScheduleRecord(uid, NAMESPACE, schedule_id, schedule(), nothing, gone=True)
 
     def new_number(self) -> int:
         self.numbers += 1
@@ -169,6 +172,14 @@ class Bench:
             )
         else:
             assert draft.state == self.record.state, "changed, and nobody would save it"
+
+    def lose_timer(self) -> None:
+        """Its row is gone, and its shard has noticed."""
+        self.timers.clear()
+        self.record.state.wake = None
+
+    def mend(self) -> None:
+        self.step(mend.decide)
 
     def crash(self) -> None:
         """Another owner reads what is saved."""

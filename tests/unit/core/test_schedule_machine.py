@@ -26,7 +26,7 @@ from tests.unit.core.schedule_bench import (
 )
 
 from perdure_engine.core.jobs.model import JobStatus
-from perdure_engine.core.schedules.decide import fire_slot, mend
+from perdure_engine.core.schedules.decide import fire_slot
 from perdure_engine.core.schedules.errands import ErrandKind
 from perdure_engine.core.schedules.model import (
     CalendarRange,
@@ -173,8 +173,8 @@ class ScheduleMachine(RuleBasedStateMachine):
     @rule(row=st.booleans())
     def lose_the_timer(self, row: bool) -> None:
         if row:
-            self.bench.timers.clear()
-        self.bench.step(lambda draft: mend.decide(draft, timer_row=not row))
+            self.bench.lose_timer()
+        self.bench.mend()
 
     # ---- what holds
 
@@ -199,7 +199,9 @@ class ScheduleMachine(RuleBasedStateMachine):
         for (nominal_us, origin), row in self.bench.slots.items():
             if origin is not MANUAL and row.outcome in ACTED:
                 others = {SPEC, BACKFILL} - {origin}
-                assert not any((nominal_us, other) in self.bench.actions for other in others), nominal_us
+                assert not any((nominal_us, other) in self.bench.actions for other in others), (
+                    nominal_us
+                )
 
     @invariant()
     def the_next_one_follows_from_the_one_before(self) -> None:

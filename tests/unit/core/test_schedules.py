@@ -23,7 +23,7 @@ from perdure_engine.core.ids import slot_run_id
 from perdure_engine.core.intents import CancelWorkflow, StartWorkflow, TerminateWorkflow
 from perdure_engine.core.jobs.model import JobStatus
 from perdure_engine.core.schedules import intents
-from perdure_engine.core.schedules.decide import fire_slot, mend
+from perdure_engine.core.schedules.decide import fire_slot
 from perdure_engine.core.schedules.errands import ErrandKind, said_by
 from perdure_engine.core.schedules.model import (
     BACKFILL_MOST,
@@ -764,9 +764,9 @@ def test_a_failed_slot_can_be_backfilled(bench: Bench) -> None:
 def test_a_schedule_without_a_timer_gets_one(bench: Bench) -> None:
     """Bug report 1: its row was lost; the slots in the hole act or are missed."""
     bench.create(overlap=OverlapPolicy.ALLOW_ALL)
-    bench.timers.clear()
+    bench.lose_timer()
     bench.now_us += 3 * MINUTE
-    bench.step(lambda draft: mend.decide(draft, timer_row=False))
+    bench.mend()
     bench.fire()
 
     assert bench.outcomes() == [FIRED] * 3
@@ -775,7 +775,7 @@ def test_a_schedule_without_a_timer_gets_one(bench: Bench) -> None:
 
 def test_a_timer_that_only_memory_has_lost_is_replaced(bench: Bench) -> None:
     bench.create()
-    bench.step(lambda draft: mend.decide(draft, timer_row=True))
+    bench.mend()
 
     assert len(bench.timers) == 1
     bench.pass_time(MINUTE)
@@ -790,7 +790,7 @@ def test_newer_rules_of_a_zone_move_the_slots_to_come(bench: Bench) -> None:
     bench.record.schedule = msgspec.structs.replace(bench.record.schedule, spec=older)
     bench.record.state.next_us += 15 * MINUTE  # as those rules had it
     token = bench.record.conflict_token
-    bench.step(lambda draft: mend.decide(draft, timer_row=True))
+    bench.mend()
 
     assert bench.state.next_us == START_US + 2 * HOUR
     assert bench.record.schedule.spec.tzdata_version > "2025"
@@ -801,6 +801,6 @@ def test_newer_rules_of_a_zone_move_the_slots_to_come(bench: Bench) -> None:
     newer = msgspec.structs.replace(bench.record.schedule.spec, tzdata_version="2999z")
     bench.record.schedule = msgspec.structs.replace(bench.record.schedule, spec=newer)
     bench.record.state.next_us += 15 * MINUTE
-    bench.step(lambda draft: mend.decide(draft, timer_row=True))
+    bench.mend()
     assert bench.state.next_us == START_US + 3 * HOUR + 15 * MINUTE
     assert bench.record.schedule.spec.tzdata_version == "2999z"
