@@ -33,6 +33,7 @@ from perdure_engine.membership.nodes import NodeDirectory
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import StoreError
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.server import addresses, dsn
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.config import Config
@@ -211,6 +212,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         alarm=partial(raise_alarm, metrics),
         config=config.history,
         cron=cron,
+        times=Times(),
         metrics=metrics,
         routing=deployments,
     )

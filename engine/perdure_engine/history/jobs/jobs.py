@@ -61,9 +61,7 @@ class Jobs:
         if type(intent) is WaitJobs:
             step.after.append(partial(self.waits.take_turn, item))
             return
-        draft = step.jobs
-        if draft is None:
-            draft = step.jobs = JobDraft(self.memory, env)
+        draft = self.draft_of(step, env)
         if type(intent) is FireJobTimers:
             step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
         try:
@@ -74,6 +72,11 @@ class Jobs:
             step.answers.append((item, refusal))
         else:
             step.answers.append((item, reply))
+
+    def draft_of(self, step: ShardStep, env: Env) -> JobDraft:
+        if step.jobs is None:
+            step.jobs = JobDraft(self.memory, env)
+        return step.jobs
 
     def mark_busy(self, draft: JobDraft) -> None:
         for run in draft.jobs.values():
@@ -207,7 +210,7 @@ class Jobs:
         for _ in range(len(idle) - self.kept_max):
             job_id, run = next(iter(idle.items()))
             del idle[job_id]
-            if run.busy or run.handout is not None or self._has_room(run):
+            if run.busy or run.handout is not None or run.held or self._has_room(run):
                 continue  # it is among the idle ones again when that is over
             if memory.jobs.get(job_id) is run:
                 del memory.jobs[job_id]
