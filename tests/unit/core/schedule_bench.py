@@ -6,7 +6,8 @@ that a decision which believes in another row than there is fails at once. `cras
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
@@ -99,6 +100,8 @@ class Bench:
         self.timers: dict[tuple[int, int], int] = {}  # due times of live rows
         self.jobs: dict[bytes, JobRun] = {}  # as saved
         self.actions: dict[tuple[int, SlotOrigin], set[bytes]] = {}  # begun for a slot
+        self._open: ScheduleDraft | None = None
+        self._heard = 0  # of the ends of the open step
 
     def new_number(self) -> int:
         self.numbers += 1
@@ -118,21 +121,31 @@ class Bench:
         return ScheduleDraft(self.record, SHARD, env, TIMES, JobDraft(self.memory, env))
 
     def step(self, work: Callable[[ScheduleDraft], T], *, crash: bool = False) -> T:
-        draft = self.draft()
+        draft = self._open or self.draft()
         reply = work(draft)
         self._hear_ends(draft)
-        if crash:
-            self.crash()
-        else:
-            self._save(draft)
+        if self._open is None:
+            if crash:
+                self.crash()
+            else:
+                self._save(draft)
         return reply
 
+    @contextmanager
+    def one_step(self) -> Iterator[None]:
+        """What is asked for in here is saved together."""
+        self._open, self._heard = self.draft(), 0
+        yield
+        draft, self._open = self._open, None
+        self._save(draft)
+
     def _hear_ends(self, draft: ScheduleDraft) -> None:
-        heard = 0
+        heard = self._heard if self._open is not None else 0
         while heard < len(draft.jobs.ended):
             run = draft.jobs.ended[heard]
             heard += 1
             action_ended.job_ended(draft, run.job_id, run.status)
+        self._heard = heard
 
     def _save(self, draft: ScheduleDraft) -> None:
         for key, change in draft.slots.items():
@@ -228,7 +241,7 @@ class Bench:
         return self.ask(intents.DeleteSchedule, **fields)
 
     def trigger(self, overlap: Any = None, **fields: Any) -> intents.Slot:
-        acted = self.ask(intents.TriggerSchedule, overlap=overlap, **fields)
+        acted: intents.SlotsActed = self.ask(intents.TriggerSchedule, overlap=overlap, **fields)
         (slot,) = acted.slots
         return slot
 
@@ -236,7 +249,8 @@ class Bench:
         self, from_us: int, to_us: int, *, overlap: Any = None, dry_run: bool = False, **fields: Any
     ) -> intents.Backfilled:
         span = {"from_us": from_us, "to_us": to_us, "overlap": overlap, "dry_run": dry_run}
-        return self.ask(intents.BackfillSchedule, **span, **fields)
+        done: intents.Backfilled = self.ask(intents.BackfillSchedule, **span, **fields)
+        return done
 
     def describe(self) -> Any:
         return self.ask(intents.DescribeSchedule)

@@ -47,6 +47,7 @@ SPECS = (
     ),
 )
 ACTED = (SlotOutcome.FIRING, SlotOutcome.FIRED, SlotOutcome.BACKFILLED)
+CALLS = ("fire", "trigger", "backfill", "pause", "unpause", "start")
 OVERLAPS = st.sampled_from(OverlapPolicy)
 ENDS = st.sampled_from([JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED])
 STATUSES = st.sampled_from([Status.RUNNING, Status.COMPLETED, Status.FAILED, None])
@@ -120,6 +121,28 @@ class ScheduleMachine(RuleBasedStateMachine):
     def backfill(self, minutes: tuple[int, int], overlap: OverlapPolicy) -> None:
         from_us = self.bench.now_us - minutes[0] * MINUTE
         self.bench.backfill(from_us, from_us + minutes[1] * MINUTE, overlap=overlap)
+
+    @precondition(lambda self: self.bench.record.exists)
+    @rule(calls=st.lists(st.sampled_from(CALLS), min_size=2, max_size=5), overlap=OVERLAPS)
+    def several_in_one_step(self, calls: list[str], overlap: OverlapPolicy) -> None:
+        bench = self.bench
+        with bench.one_step():
+            for call in calls:
+                match call:
+                    case "fire" if _is_due(bench):
+                        bench.fire(2)
+                    case "trigger":
+                        bench.trigger(overlap)
+                    case "backfill":
+                        bench.backfill(bench.now_us - 9 * MINUTE, bench.now_us, overlap=overlap)
+                    case "pause":
+                        bench.pause()
+                    case "unpause":
+                        bench.unpause()
+                    case "start" if bench.errands(ErrandKind.START):
+                        bench.hear(bench.errands(ErrandKind.START)[0])
+                    case _:
+                        pass
 
     # ---- what happens
 

@@ -316,7 +316,8 @@ def test_another_workflow_is_told_to_stop(bench: Bench, overlap: OverlapPolicy, 
     assert bench.outcomes() == [FIRED, BUFFERED]
     (errand,) = bench.errands(ErrandKind.STOP)
     stop = said_by(bench.record, errand)
-    assert isinstance(stop, kind)
+    assert isinstance(stop, CancelWorkflow | TerminateWorkflow)
+    assert type(stop) is kind
     assert stop.first_run_id == slot_run_id(bench.record.uid, START_US + MINUTE, SPEC)
     bench.crash()
     assert said_by(bench.record, errand) == stop
@@ -746,6 +747,21 @@ def test_a_backfill_one_after_the_other(bench: Bench) -> None:
     assert bench.outcomes(BACKFILL) == [BACKFILLED, BUFFERED, BUFFERED]
     bench.asked(Status.COMPLETED)
     assert bench.outcomes(BACKFILL) == [BACKFILLED, FIRING, BUFFERED]
+
+
+def test_what_a_step_has_done_already_is_not_done_again(bench: Bench) -> None:
+    """Bug report 34: two calls, and the slot itself, decided together."""
+    bench.create(overlap=OverlapPolicy.ALLOW_ALL)
+    bench.now_us += MINUTE
+    span = (START_US - MINUTE, START_US + MINUTE)
+    with bench.one_step():
+        bench.fire()
+        first, second = bench.backfill(*span), bench.backfill(*span)
+
+    assert (len(first.nominal_us), second.nominal_us) == (2, [])
+    assert bench.outcomes() == [FIRED]
+    assert bench.outcomes(BACKFILL) == [BACKFILLED, BACKFILLED]
+    assert len(bench.jobs) == 4
 
 
 def test_a_failed_slot_can_be_backfilled(bench: Bench) -> None:

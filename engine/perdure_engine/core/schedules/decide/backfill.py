@@ -58,10 +58,10 @@ def span_of(draft: ScheduleDraft, intent: BackfillSchedule) -> list[int]:
 def decide(
     draft: ScheduleDraft, intent: BackfillSchedule, known: Sequence[KnownSlot] = ()
 ) -> Backfilled:
-    """`known`: the slots of the span that have a record, but for what was called for by hand."""
+    """`known`: the slots of the span that have a record, as they are saved, but for what was called for by hand."""
     span = span_of(draft, intent)
-    of_row = {slot.nominal_us: slot for slot in known}
-    acted = {slot.nominal_us for slot in known if slot.outcome in ACTED}
+    of_row = {slot.nominal_us: slot for slot in known} | _of_this_step(draft)
+    acted = {slot.nominal_us for slot in of_row.values() if slot.outcome in ACTED}
     waiting = draft.state.waiting
     acted.update(slot.nominal_us for slot in waiting if slot.origin is not SlotOrigin.MANUAL)
     wanted = [at_us for at_us in span if at_us not in acted]
@@ -74,6 +74,15 @@ def decide(
             _act(draft, at_us, overlap, of_row.get(at_us))
     left_alone = [at_us for at_us in span if at_us in acted and at_us not in wanted]
     return Backfilled(wanted, left_alone)
+
+
+def _of_this_step(draft: ScheduleDraft) -> dict[int, KnownSlot]:
+    """What the step has done already is in no row yet."""
+    return {
+        nominal_us: KnownSlot(nominal_us, origin, change.outcome, change.version)
+        for (nominal_us, origin), change in draft.slots.items()
+        if origin is not SlotOrigin.MANUAL
+    }
 
 
 def _act(
