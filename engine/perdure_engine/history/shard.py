@@ -199,7 +199,9 @@ class Shard:
         step = ShardStep(self)
         env = self._env
         env.now_us, env.timer_mark_us = now_us, self.timers.mark_us
-        items = self.inbox.take(min(weight, self.group_max))
+        # while a culprit is looked for, a group is not larger than was meant
+        exact = self.group_max < self.rooms.config.group_intents_max
+        items = self.inbox.take(min(weight, self.group_max), exact=exact)
         counted = len(items) > RUN_INTENTS_PER_BATCH_MAX  # else no run can have too many
         taken: dict[bytes, int] = {}
         too_many: list[Item] = []
