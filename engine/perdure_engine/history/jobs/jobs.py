@@ -246,7 +246,7 @@ class Jobs:
         return not self.loading.came_back
 
     def forget(self, run: JobRun) -> None:
-        """Unless memory holds more than the database, or it is held for a slot; when that is over, it is unused again."""
+        """Unless memory holds more than the database, or a schedule holds it; when that is over, it is unused again."""
         jobs = self.memory.jobs
         if run.busy or run.handout is not None or run.held or self._has_room(run):
             return
