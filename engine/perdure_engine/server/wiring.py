@@ -213,6 +213,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         alarm=partial(raise_alarm, metrics),
         config=config.history,
         cron=cron,
+        times=Times(),
         metrics=metrics,
         routing=deployments,
     )

@@ -125,6 +125,7 @@ def _make_rooms(store: Store, clock: SystemClock, deployments: Deployments) -> R
         alarm=raise_alarm,
         config=CONFIG,
         cron=CronSpecs(),
+        times=Times(),
         routing=deployments,
     )
 
