@@ -76,6 +76,9 @@ SCHEDULE_CATCH_UP_MOST_MAX = 1_000  # slots: what is caught up with at once
 SCHEDULE_SLOTS_SHOWN = 10  # of its last ones, where a schedule is described
 PREVIEW_TIMES_DEFAULT = 10
 PREVIEW_TIMES_MAX = 1_000
+# All of a shard's schedules are in its owner's memory: a few KB each, and what their actions are given.
+SCHEDULES_OF_SHARD_MAX = 50_000
+SCHEDULE_BYTES_OF_SHARD_MAX = 256 * 1024 * 1024
 DEPLOYMENTS_MAX = 100  # of a namespace; Temporal's, and every node reads them all each second
 VERSIONS_OF_DEPLOYMENT_MAX = 100
 QUEUES_OF_VERSION_MAX = 100

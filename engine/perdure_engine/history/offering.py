@@ -174,6 +174,10 @@ class Offering(Generic[R]):
         if book is not None and offer is not None:
             self._put(book, offer)
 
+    def is_full(self, queue_no: int) -> bool:
+        """Whether further rows of the queue are left to paging."""
+        return self._book(queue_no).more
+
     def hold_back(self, seconds: float) -> None:
         """Ready rows of before may be running, their start unsaved: give their workers time to claim them."""
         self._held_back = True
@@ -231,6 +235,9 @@ class Offering(Generic[R]):
         self._soon = False
         self.offer_all()
         # queue names come from callers: empty books are dropped
-        self._books = {no: book for no, book in self._books.items() if book.offered or book.more}
-        if any(book.offered or book.more for book in self._books.values()):
+        self._books = {no: book for no, book in self._books.items() if not self._is_empty(no, book)}
+        if self._books:
             self._watch()
+
+    def _is_empty(self, queue_no: int, book: Book) -> bool:
+        return not (book.offered or book.more)

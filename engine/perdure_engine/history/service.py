@@ -17,12 +17,14 @@ from perdure_engine.core.intents import (
 from perdure_engine.core.jobs.intents import JobClientIntent, JobWorkerIntent
 from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import Description, QueryAnswer, Reply
+from perdure_engine.core.schedules.intents import ScheduleIntent, ScheduleReply
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import MESSAGE_QUEUE_NO, TaskKind, TaskState
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.history import handout, reading
 from perdure_engine.history.jobs.handout import start_job
 from perdure_engine.history.jobs.handout import undo as undo_job
+from perdure_engine.history.jobs.take_over import find_jobs
 from perdure_engine.history.refusals import moved
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
@@ -75,6 +77,7 @@ class HistoryService:
         self._background: set[asyncio.Task[None]] = set()
         self.peers: Peers | None = None
         rooms.delivery = self
+        rooms.local_shard = self._local_shard
         rooms.routing.on_change(self.reroute)
 
     # ---- History
@@ -103,6 +106,12 @@ class HistoryService:
     ) -> asyncio.Future[JobReply]:
         shard = self._shards.get(shard_id)
         return _refused(shard_id) if shard is None else shard.submit_job(intent)
+
+    def submit_schedule(
+        self, shard_id: int, intent: ScheduleIntent
+    ) -> asyncio.Future[ScheduleReply]:
+        shard = self._shards.get(shard_id)
+        return _refused(shard_id) if shard is None else shard.submit_schedule(intent)
 
     def answer_query(self, token: QueryToken, answer: QueryAnswer) -> bool:
         shard = self._shards.get(token.shard_id)
@@ -289,11 +298,12 @@ class HistoryService:
             shard.queues.hold_back(self._rooms.config.adopt_ready_s)
             shard.jobs.queues.hold_back(self._rooms.config.adopt_ready_s)
         shard.timers.start()
+        shard.schedules.start()
         self._beside(self._scan(shard))
         return shard
 
     async def _scan(self, shard: Shard) -> None:
-        """Read the shard's task rows once, in pages: ready ones are offered, started ones wait to be claimed."""
+        """Read the shard's tasks and jobs once, in pages: ready ones are offered, started ones wait to be claimed."""
         first_number = shard.fence.range_id << 24  # rows from here on are our own
         until = self._rooms.clock.monotonic() + self._rooms.config.adopt_started_s
         after = (-1, -1)
@@ -310,6 +320,7 @@ class HistoryService:
                 shard.outbox.begin()  # messages come first
             if len(rows) < SCAN_PAGE:
                 shard.queues.offer_all()
+                await find_jobs(shard.jobs, until)
                 return
             after = (rows[-1].queue_no, rows[-1].task_id)
 
@@ -377,11 +388,14 @@ class HistoryService:
         share = self._rooms.config.runs_cached_max // max(1, len(self._shards))
         for shard in self._shards.values():
             shard.runs_max = max(min(RUNS_PER_SHARD_MIN, self._rooms.config.runs_cached_max), share)
-            shard.jobs.kept_max = self._rooms.config.jobs_cached_max // len(self._shards)
 
     def shards(self) -> list[Shard]:
         """Those that are served now."""
         return [shard for shard in self._shards.values() if not shard.closed]
+
+    def _local_shard(self, shard_id: int) -> Shard | None:
+        shard = self._shards.get(shard_id)
+        return None if shard is None or shard.closed else shard
 
     def reroute(self) -> None:
         """Versions of workers get other runs from now on."""

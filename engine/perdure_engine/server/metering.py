@@ -113,10 +113,19 @@ def read_gauges(
     metrics.no_poller_tasks.read_number(unasked)
     metrics.shards_owned.read_number(lambda: len(history.owned()))
     metrics.runs_in_memory.read_number(lambda: sum(len(one.runs) for one in history.shards()))
+    metrics.jobs_in_memory.read_number(
+        lambda: sum(len(one.jobs.memory.jobs) for one in history.shards())
+    )
     metrics.runs_quarantined.read_number(
         lambda: sum(len(one.quarantined) for one in history.shards())
     )
     metrics.inbox_intents.read_number(lambda: sum(len(one.inbox) for one in history.shards()))
+    metrics.schedules.read_number(
+        lambda: sum(len(one.schedules.records) for one in history.shards())
+    )
+    metrics.schedule_overdue.read_number(
+        lambda: sum(one.schedules.watch.overdue for one in history.shards())
+    )
     metrics.queue_lag_seconds.read_from(timer_lag)
     metrics.clock_skew_seconds.read_number(lambda: time.time() - db_now_us() / US)
     metrics.tzdata_version_info.read_from(lambda: [((version("tzdata"),), 1.0)])

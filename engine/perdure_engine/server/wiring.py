@@ -213,6 +213,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         alarm=partial(raise_alarm, metrics),
         config=config.history,
         cron=cron,
+        times=Times(),
         metrics=metrics,
         routing=deployments,
     )
@@ -247,7 +248,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         jobs=store,
         queue_limits=store,
         schedules=store,
-        times=Times(),
+        times=rooms.times,
         codec=codec,
     )
     controller = ShardController(history, directory, store, number_of_shards)

@@ -143,18 +143,11 @@ class HearJobs(msgspec.Struct, frozen=True, gc=False):
     ends: Sequence[JobEnd]
 
 
-class Mend(msgspec.Struct, frozen=True, gc=False):
-    """`timer_row`: whether the row of its timer is there."""
-
-    uid: bytes
-    timer_row: bool
-
-
 class MendSchedules(msgspec.Struct, frozen=True, gc=False):
-    """Schedules whose timer is nowhere in memory (bug report 1), or whose times were made by other zone rules."""
+    """Schedules whose timer is nowhere (bug report 1), or whose times were made by other rules of their zone."""
 
     shard_id: int
-    mends: Sequence[Mend]
+    uids: Sequence[bytes]
 
 
 ScheduleShardIntent = FireSlots | HearErrands | HearJobs | MendSchedules

@@ -228,3 +228,10 @@ class ScheduleRecord(msgspec.Struct, eq=False):
     def exists(self) -> bool:
         """For callers."""
         return not (self.gone or self.state.deleted)
+
+
+def absent(uid: bytes, namespace_id: bytes, schedule_id: str) -> ScheduleRecord:
+    """Of a schedule that there is not."""
+    nothing = Schedule(ScheduleSpec(), JobAction("", "", JobSpec()))
+    state = ScheduleState(0, b"", 0, 0)
+    return ScheduleRecord(uid, namespace_id, schedule_id, nothing, state, gone=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.tasks import TaskKind
-from perdure_engine.history.offering import PAGE, Offering
+from perdure_engine.history.offering import PAGE, Book, Offering
 from perdure_engine.ports.matching import TaskOffer
 from perdure_engine.ports.rows import JobRunRow
 
@@ -14,10 +16,24 @@ if TYPE_CHECKING:
     from perdure_engine.history.jobs.jobs import Jobs
 
 
+CREDIT = 250
+"""Of one queue: less than of tasks, because what comes next is in memory too, and matching takes as many of a queue
+as a few shards have together."""
+
+
 class JobQueues(Offering[JobRunRow]):
+    """Behind the jobs of a queue that matching knows come those of its reserve, in memory too, and behind these those
+    that are only rows."""
+
+    credit = CREDIT
+
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(jobs.shard)
         self._jobs = jobs
+        # by queue: task and job ids, in order. A job may have gone on since, or have left memory
+        self._reserves: dict[int, deque[tuple[int, bytes]]] = {}
+        self._cache = jobs.shard.rooms.job_cache
+        self._to_refill: dict[int, None] = {}
 
     # ---- after a commit
 
@@ -27,13 +43,79 @@ class JobQueues(Offering[JobRunRow]):
         for run in ready:
             task_id = run.task_id
             if task_id > 0 and run.handout is None:
-                book = self._book_with_room(run.queue_no, task_id)
-                if book is not None:
+                queue_no = run.queue_no
+                book = self._books.get(queue_no) or self._book(queue_no)
+                if book.more or queue_no in self._reserves or len(book.offered) >= CREDIT:
+                    self._stand_behind(book, run)
+                else:
                     offer = self._offer_of(run)
                     self._put(book, offer)
                     offers.append(offer)
         if offers:
             self._shard.rooms.matching.offer(offers)
+
+    def _stand_behind(self, book: Book, run: JobRun) -> None:
+        if book.more or self._cache.reserved >= self._cache.reserved_max:
+            self._leave_to_paging(book, run.task_id)
+            self._jobs.drop(run)
+            return
+        reserve = self._reserves.get(run.queue_no)
+        if reserve is None:
+            reserve = self._reserves[run.queue_no] = deque()
+        reserve.append((run.task_id, run.job_id))
+        self._cache.reserved += 1
+        book.cursor = max(book.cursor, run.task_id)
+
+    def _forget(self, queue_no: int, task_id: int) -> None:
+        book = self._books.get(queue_no)
+        if book is None:
+            return
+        book.offered.pop(task_id, None)
+        if len(book.offered) < CREDIT // 2 and (book.more or queue_no in self._reserves):
+            if not self._to_refill:
+                asyncio.get_running_loop().call_soon(self._refill_all)
+            self._to_refill[queue_no] = None
+
+    def _refill_all(self) -> None:
+        """Not at once: matching may be in the middle of pairing."""
+        queues, self._to_refill = self._to_refill, {}
+        if self._shard.closed:
+            return
+        for queue_no in queues:
+            book = self._books.get(queue_no)
+            if book is not None:
+                self._next_page(queue_no, book)
+
+    def _next_page(self, queue_no: int, book: Book) -> None:
+        if queue_no in self._reserves:
+            self._offer_reserve(queue_no, book)
+        super()._next_page(queue_no, book)
+
+    def _offer_reserve(self, queue_no: int, book: Book) -> None:
+        reserve, jobs = self._reserves[queue_no], self._jobs.memory.jobs
+        offers: list[TaskOffer] = []
+        while reserve and len(book.offered) < CREDIT:
+            task_id, job_id = reserve.popleft()
+            self._cache.reserved -= 1
+            run = jobs.get(job_id)
+            if run is None:
+                self._leave_to_paging(book, task_id)
+            elif run.task_id == task_id and run.handout is None and task_id not in book.offered:
+                offer = self._offer_of(run)
+                self._put(book, offer)
+                offers.append(offer)
+        if not reserve:
+            del self._reserves[queue_no]
+        if offers and not self._held_back:
+            self._shard.rooms.matching.offer(offers)
+
+    def stop(self) -> None:
+        super().stop()
+        self._cache.reserved -= sum(len(reserve) for reserve in self._reserves.values())
+        self._reserves.clear()
+
+    def _is_empty(self, queue_no: int, book: Book) -> bool:
+        return super()._is_empty(queue_no, book) and queue_no not in self._reserves
 
     def offer(self, run: JobRun, *, at_once: bool = True) -> None:
         """Offer one ready job again, for which credit does not matter: at once, or soon."""

@@ -125,6 +125,7 @@ def _make_rooms(store: Store, clock: SystemClock, deployments: Deployments) -> R
         alarm=raise_alarm,
         config=CONFIG,
         cron=CronSpecs(),
+        times=Times(),
         routing=deployments,
     )
 
@@ -171,7 +172,7 @@ async def _start_rooms(
         jobs=store,
         queue_limits=store,
         schedules=store,
-        times=Times(),
+        times=rooms.times,
         codec=rooms.codec,
     )
     server = GrpcServer(frontend, LISTENER)

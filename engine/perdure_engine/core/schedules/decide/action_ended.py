@@ -9,6 +9,7 @@ from perdure_engine.core.schedules.decide.pause import turn
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.model import SlotAction
 from perdure_engine.core.schedules.overlap import go_on
+from perdure_engine.core.schedules.planning import stop_if_exhausted
 
 
 def decide(draft: ScheduleDraft, action: SlotAction, failure: str) -> None:
@@ -19,6 +20,7 @@ def decide(draft: ScheduleDraft, action: SlotAction, failure: str) -> None:
     if failure:
         pause_on_failure(draft, action, failure)
     go_on(draft)
+    stop_if_exhausted(draft)
 
 
 def job_ended(draft: ScheduleDraft, job_id: bytes, status: JobStatus | None) -> None:

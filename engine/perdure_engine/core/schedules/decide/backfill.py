@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure_engine.core.errors import invalid
-from perdure_engine.core.schedules.draft import ScheduleDraft, SlotTimes
+from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import Backfilled, BackfillSchedule
 from perdure_engine.core.schedules.model import (
     BACKFILL_MOST,
     OverlapPolicy,
     RequestMark,
-    ScheduleSpec,
     SlotOrigin,
     SlotOutcome,
     WaitingSlot,
@@ -35,13 +34,20 @@ class KnownSlot(msgspec.Struct, frozen=True, gc=False):
     version: int
 
 
-def slots_of_span(times: SlotTimes, spec: ScheduleSpec, from_us: int, to_us: int) -> list[int]:
-    """The nominal times of a span. Raises INVALID_ARGUMENT when there are too many."""
-    if from_us > to_us:
+def span_of(draft: ScheduleDraft, intent: BackfillSchedule) -> list[int]:
+    """The nominal times that the call is about. What is still to come, or whose turn it just is, is left to the
+    schedule. Raises INVALID_ARGUMENT, also when there are too many.
+    """
+    require_exists(draft)
+    if intent.from_us > intent.to_us:
         raise invalid("from_us", "lies after to_us")
+    last_us = min(intent.to_us, draft.env.now_us)
+    if draft.state.next_us:
+        last_us = min(last_us, draft.state.next_us - 1)
+    times, spec = draft.times, draft.schedule.spec
     found: list[int] = []
-    at_us = times.next_us(spec, from_us - 1)
-    while at_us and at_us <= to_us:
+    at_us = times.next_us(spec, intent.from_us - 1)
+    while at_us and at_us <= last_us:
         if len(found) == BACKFILL_MOST:
             raise invalid("to_us", f"there are more than {BACKFILL_MOST} slots until then")
         found.append(at_us)
@@ -52,20 +58,13 @@ def slots_of_span(times: SlotTimes, spec: ScheduleSpec, from_us: int, to_us: int
 def decide(
     draft: ScheduleDraft, intent: BackfillSchedule, known: Sequence[KnownSlot] = ()
 ) -> Backfilled:
-    """`known`: the slots of the span that have a record, but for what was called for by hand.
-
-    Slots that are still to come, or whose turn it just is, are left to the schedule.
-    """
-    require_exists(draft)
-    state = draft.state
-    to_us = min(intent.to_us, draft.env.now_us, (state.next_us or intent.to_us + 1) - 1)
-    span = slots_of_span(
-        draft.times, draft.schedule.spec, intent.from_us, max(to_us, intent.from_us)
-    )
-    of_row = {slot.nominal_us: slot for slot in known}
-    acted = {slot.nominal_us for slot in known if slot.outcome in ACTED}
-    acted.update(slot.nominal_us for slot in state.waiting if slot.origin is not SlotOrigin.MANUAL)
-    wanted = [at_us for at_us in span if at_us <= to_us and at_us not in acted]
+    """`known`: the slots of the span that have a record, as they are saved, but for what was called for by hand."""
+    span = span_of(draft, intent)
+    of_row = {slot.nominal_us: slot for slot in known} | _of_this_step(draft)
+    acted = {slot.nominal_us for slot in of_row.values() if slot.outcome in ACTED}
+    waiting = draft.state.waiting
+    acted.update(slot.nominal_us for slot in waiting if slot.origin is not SlotOrigin.MANUAL)
+    wanted = [at_us for at_us in span if at_us not in acted]
     if draft.mark_of(intent.request_id) is not None:
         wanted = _done_before(draft, known)
     elif not intent.dry_run:
@@ -75,6 +74,15 @@ def decide(
             _act(draft, at_us, overlap, of_row.get(at_us))
     left_alone = [at_us for at_us in span if at_us in acted and at_us not in wanted]
     return Backfilled(wanted, left_alone)
+
+
+def _of_this_step(draft: ScheduleDraft) -> dict[int, KnownSlot]:
+    """What the step has done already is in no row yet."""
+    return {
+        nominal_us: KnownSlot(nominal_us, origin, change.outcome, change.version)
+        for (nominal_us, origin), change in draft.slots.items()
+        if origin is not SlotOrigin.MANUAL
+    }
 
 
 def _act(

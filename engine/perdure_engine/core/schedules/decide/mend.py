@@ -10,13 +10,11 @@ from perdure_engine.core.schedules.planning import drop_next_job, plan_slot
 OTHER_RULES = "the rules of the time zone have changed"
 
 
-def decide(draft: ScheduleDraft, *, timer_row: bool) -> None:
-    """`timer_row`: whether the row of its timer is there, and has to go."""
+def decide(draft: ScheduleDraft) -> None:
+    """Whose timer has no row any more is known by its state: it has no `wake`."""
     state = draft.state
     if draft.gone or state.deleted or not state.next_us:
         return
-    if not timer_row:
-        state.wake = None
     next_us = _next_us(draft)
     if next_us != state.next_us:
         drop_next_job(draft, OTHER_RULES)
