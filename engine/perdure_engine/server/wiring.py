@@ -248,7 +248,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         jobs=store,
         queue_limits=store,
         schedules=store,
-        times=Times(),
+        times=rooms.times,
         codec=codec,
     )
     controller = ShardController(history, directory, store, number_of_shards)

@@ -80,6 +80,7 @@ class Engine:
         self.asked: list[tuple[Any, ...]] = []
         self.schedule = nightly()
         self.saved: Schedule | None = None
+        self.conflicts = 0
         self.error: Exception | None = None
         self.slots_found = [
             slot(),
@@ -129,7 +130,8 @@ class Engine:
         )
 
     async def update(self, updater: Any, **_: Any) -> list[ScheduleSlot]:
-        found = updater(ScheduleUpdateInput(await self.describe()))
+        for _try in range(self.conflicts + 1):
+            found = updater(ScheduleUpdateInput(await self.describe()))
         self.saved = found.schedule
         self.note("update")
         return [slot()]
@@ -296,6 +298,20 @@ def test_create_a_workflow(engine: Engine) -> None:
     )
 
 
+def test_standard_input_is_read_once(engine: Engine) -> None:
+    workflow = ("--workflow-type", "Report", "--task-queue", "q", "--input-file", "-")
+
+    found = run("create", "nightly", *CRON, *workflow, input='{"kind": "daily"}')
+    assert found.exit_code == 0, found.stderr
+    assert isinstance(engine.saved.action, ScheduleActionStartWorkflow)  # type: ignore[union-attr]
+    assert engine.saved.action.args == [{"kind": "daily"}]  # type: ignore[union-attr]
+
+    engine.conflicts = 1
+    found = run("update", "nightly", *workflow, input='"weekly"')
+    assert found.exit_code == 0, found.stderr
+    assert engine.saved.action.args == ["weekly"]  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -389,6 +405,10 @@ def test_an_update_that_changes_nothing_or_the_wrong_thing_is_refused(engine: En
     nothing = run("update", "nightly")
     assert (nothing.exit_code, engine.asked) == (2, [])
     assert "say what to change" in nothing.stderr
+
+    for mistake in (("--interval", "often"), ("--parameters", "[]"), ("--input", "{")):
+        assert run("update", "nightly", *mistake).exit_code == 2
+        assert engine.asked == [], "it is told before anything is asked"
 
     wrong = run("update", "nightly", "--input", "1")
     assert wrong.exit_code == 2

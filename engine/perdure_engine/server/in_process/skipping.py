@@ -172,7 +172,7 @@ async def _start_rooms(
         jobs=store,
         queue_limits=store,
         schedules=store,
-        times=Times(),
+        times=rooms.times,
         codec=rooms.codec,
     )
     server = GrpcServer(frontend, LISTENER)

@@ -31,22 +31,35 @@ _QUEUE_OF_JOBS = "default"
 
 
 def new_schedule(said: Said) -> Schedule:
-    """Raises UsageError, as the next."""
+    """Raises UsageError, as the next two."""
     if not (said.cron or said.interval or said.date):
         raise UsageError("say when: --cron, --interval or --date")
-    schedule = Schedule(action=action_of(said, None), spec=ScheduleSpec())
-    change(schedule, said)
+    schedule = Schedule(action=_action(said, None), spec=ScheduleSpec())
+    _change_but_action(schedule, said)
     return schedule
 
 
 def change(schedule: Schedule, said: Said) -> None:
-    change_spec(schedule.spec, said)
-    change_policy(schedule.policy, said)
-    change_state(schedule.state, said)
-    schedule.action = action_of(said, schedule.action)
+    schedule.action = _action(said, schedule.action)
+    _change_but_action(schedule, said)
 
 
-def change_spec(spec: ScheduleSpec, said: Said) -> None:
+def check(said: Said) -> None:
+    """For what is wrong whatever the schedule is that will be changed."""
+    _change_but_action(Schedule(action=ScheduleAction(), spec=ScheduleSpec()), said)
+    if said.parameters is not None:
+        _parameters(said.parameters)
+    if said.has_inputs:
+        _ = said.inputs
+
+
+def _change_but_action(schedule: Schedule, said: Said) -> None:
+    _change_spec(schedule.spec, said)
+    _change_policy(schedule.policy, said)
+    _change_state(schedule.state, said)
+
+
+def _change_spec(spec: ScheduleSpec, said: Said) -> None:
     """--cron, --interval and --date together replace all times that there were."""
     if said.cron or said.interval or said.date:
         spec.cron_expressions = list(said.cron or ())
@@ -69,7 +82,7 @@ def change_spec(spec: ScheduleSpec, said: Said) -> None:
         spec.repeat = ScheduleRepeatPolicy[said.repeated.name]
 
 
-def change_policy(policy: SchedulePolicy, said: Said) -> None:
+def _change_policy(policy: SchedulePolicy, said: Said) -> None:
     if said.overlap is not None:
         policy.overlap = ScheduleOverlapPolicy[said.overlap.name]
     if said.catch_up_window is not None:
@@ -82,7 +95,7 @@ def change_policy(policy: SchedulePolicy, said: Said) -> None:
         policy.pause_on_failure = said.pause_on_failure
 
 
-def change_state(state: ScheduleState, said: Said) -> None:
+def _change_state(state: ScheduleState, said: Said) -> None:
     if said.remaining_actions is not None:
         state.limited_actions = True
         state.remaining_actions = said.remaining_actions
@@ -90,7 +103,7 @@ def change_state(state: ScheduleState, said: Said) -> None:
         state.note = said.note
 
 
-def action_of(said: Said, there: ScheduleAction | None) -> ScheduleAction:
+def _action(said: Said, there: ScheduleAction | None) -> ScheduleAction:
     """--task and --workflow-type begin a new one; without them the one that is there is changed."""
     from perdure.schedule import ScheduleActionStartJob, ScheduleActionStartWorkflow
 
@@ -113,7 +126,7 @@ def action_of(said: Said, there: ScheduleAction | None) -> ScheduleAction:
 
 
 def _change_job(job: ScheduleActionStartJob, said: Said) -> None:
-    if said.input or said.input_file or said.workflow_id is not None:
+    if said.has_inputs or said.workflow_id is not None:
         raise UsageError("--input and --workflow-id are for workflows; a job has --parameters")
     if said.parameters is not None:
         job.args = [_parameters(said.parameters)]
@@ -126,8 +139,8 @@ def _change_job(job: ScheduleActionStartJob, said: Said) -> None:
 def _change_workflow(workflow: ScheduleActionStartWorkflow, said: Said) -> None:
     if said.parameters is not None:
         raise UsageError("--parameters are a job's; a workflow has --input")
-    if said.input or said.input_file:
-        workflow.args = read_inputs(said.input or (), said.input_file or ())
+    if said.has_inputs:
+        workflow.args = said.inputs
     if said.workflow_id is not None:
         workflow.id = said.workflow_id
     if said.task_queue is not None:

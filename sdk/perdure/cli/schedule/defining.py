@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.errors import UsageError
-from perdure.cli.schedule.building import change, new_schedule
+from perdure.cli.schedule.building import change, check, new_schedule
 from perdure.cli.schedule.group import app
 from perdure.cli.schedule.options import ScheduleId
 from perdure.cli.schedule.said import Said, spread
@@ -59,6 +59,7 @@ async def update(session: Session, schedule_id: ScheduleId, said: Said) -> None:
 
     if said.is_nothing:
         raise UsageError("say what to change")
+    check(said)
 
     def changed(there: ScheduleUpdateInput) -> ScheduleUpdate:
         change(there.description.schedule, said)

@@ -6,10 +6,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from perdure.cli.inputs import read_inputs
 from perdure.cli.parameters import InputFiles, Inputs
 from perdure.cli.schedule.options import Overlap
 from perdure.cli.schedule.previewing import Gap
@@ -147,6 +149,15 @@ class Said:
     @property
     def is_nothing(self) -> bool:
         return self == Said()
+
+    @property
+    def has_inputs(self) -> bool:
+        return bool(self.input or self.input_file)
+
+    @cached_property
+    def inputs(self) -> Sequence[Any]:
+        """Read once: standard input cannot be read again. Raises UsageError."""
+        return read_inputs(self.input or (), self.input_file or ())
 
 
 def spread(body: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
