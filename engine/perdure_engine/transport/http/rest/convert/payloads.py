@@ -1,0 +1,116 @@
+"""The user's values, both ways: JSON outside, encoded payloads inside.
+
+What comes in is always JSON. What goes out is the JSON value that a payload holds where it holds one and nothing
+besides, null where it holds None, and else {"encoding", "data" in base64, "metadata"?}: so are values that would be taken
+for the last form. It is the form in which the SDK writes and reads histories.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from perdure_api.v1 import common_pb2 as pb
+
+JSON = "json/plain"
+NULL = "binary/null"
+UNREADABLE = "unreadable"
+"""Of bytes that are no payload at all: whoever put them there knows what they are."""
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+_RAW = frozenset(("encoding", "data"))
+_RAW_OR_MORE = _RAW | {"metadata"}
+
+
+def from_values(values: Sequence[Any]) -> bytes:
+    """Payloads: one for each value, as a caller with the SDK would send them."""
+    if not values:
+        return b""
+    return pb.Payloads(payloads=[_message(value) for value in values]).SerializeToString()
+
+
+def from_text(text: str) -> bytes:
+    """A Payload of a text; b"" of an empty one."""
+    return pb.Payload(encoding=JSON, data=encode(text)).SerializeToString() if text else b""
+
+
+def from_fields(values: Mapping[str, Any]) -> bytes:
+    """A Memo."""
+    if not values:
+        return b""
+    return pb.Memo(fields={name: _message(one) for name, one in values.items()}).SerializeToString()
+
+
+def values_of(payloads: bytes) -> list[Any]:
+    """Of a Payloads message."""
+    try:
+        return [value_of(one) for one in pb.Payloads.FromString(payloads).payloads]
+    except DecodeError:
+        return [_unreadable(payloads)]
+
+
+def result_of(payloads: bytes) -> Any:
+    """Of the Payloads of something that has one value: null when there is none."""
+    values = values_of(payloads)
+    return values[0] if len(values) == 1 else values or None
+
+
+def single_value_of(payload: bytes) -> Any:
+    """Of a Payload message; None of an empty one."""
+    try:
+        return value_of(pb.Payload.FromString(payload)) if payload else None
+    except DecodeError:
+        return _unreadable(payload)
+
+
+def fields_of(fields: bytes) -> dict[str, Any]:
+    """Of a Memo or a Header: both are a map from names to payloads under the same number."""
+    try:
+        return {name: value_of(one) for name, one in pb.Memo.FromString(fields).fields.items()}
+    except DecodeError:
+        return {UNREADABLE: _unreadable(fields)}
+
+
+def value_of(payload: pb.Payload) -> Any:
+    if not payload.metadata:
+        if payload.encoding == NULL and not payload.data:
+            return None
+        if payload.encoding == JSON:
+            try:
+                value = decode(payload.data)
+            except (msgspec.DecodeError, RecursionError):
+                return _raw(payload)
+            if value is not None and not _looks_raw(value):
+                return value
+    return _raw(payload)
+
+
+def _message(value: Any) -> pb.Payload:
+    if value is None:
+        return pb.Payload(encoding=NULL)
+    return pb.Payload(encoding=JSON, data=encode(value))
+
+
+def _raw(payload: pb.Payload) -> dict[str, Any]:
+    raw: dict[str, Any] = {"encoding": payload.encoding, "data": _base64(payload.data)}
+    if payload.metadata:
+        raw["metadata"] = {name: _base64(one) for name, one in payload.metadata.items()}
+    return raw
+
+
+def _unreadable(data: bytes) -> dict[str, Any]:
+    return {"encoding": UNREADABLE, "data": _base64(data)}
+
+
+def _looks_raw(value: Any) -> bool:
+    return isinstance(value, dict) and _RAW <= value.keys() <= _RAW_OR_MORE
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,203 @@
+"""Workflows: bodies to intents, replies to bodies."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from perdure_engine.core import search_attributes as attributes
+from perdure_engine.core.errors import invalid
+from perdure_engine.core.ids import run_id_of, uuid_text
+from perdure_engine.core.intents import (
+    CancelWorkflow,
+    IdConflictPolicy,
+    IdReusePolicy,
+    QueryRejectCondition,
+    QueryWorkflow,
+    SignalWorkflow,
+    StartWorkflow,
+    TerminateWorkflow,
+    UpdateStage,
+    UpdateWorkflow,
+)
+from perdure_engine.core.limits import TASK_TIMEOUT_MS_DEFAULT
+from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
+from perdure_engine.frontend.checks import uuid_bytes_or_none
+from perdure_engine.transport.http.rest.bodies import fields, workflows
+from perdure_engine.transport.http.rest.convert import payloads
+from perdure_engine.transport.http.rest.convert.times import instant, to_ms, to_us
+
+BODY_HASH_BYTES = 8
+
+EndingT = TypeVar("EndingT", CancelWorkflow, TerminateWorkflow)
+
+canonical = msgspec.msgpack.Encoder().encode
+_date_time = msgspec.json.Decoder(datetime).decode
+
+# What a value of a type is in JSON.
+KINDS: dict[AttributeType, type | tuple[type, ...]] = {
+    AttributeType.TEXT: str,
+    AttributeType.KEYWORD: str,
+    AttributeType.INT: int,
+    AttributeType.DOUBLE: (int, float),
+    AttributeType.BOOL: bool,
+    AttributeType.DATETIME: str,
+    AttributeType.KEYWORD_LIST: list,
+}
+
+
+def body_hash(*said: object) -> bytes:
+    """What a repeated request must have in common with the first."""
+    return blake2b(canonical(said), digest_size=BODY_HASH_BYTES).digest()
+
+
+def start_workflow(
+    body: workflows.StartWorkflow, namespace_id: bytes, request_id: bytes
+) -> StartWorkflow:
+    return StartWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=body.workflow_id,
+        run_id=run_id_of(namespace_id, body.workflow_id, request_id),
+        request_id=request_id,
+        body_hash=body_hash(body),
+        workflow_type=body.workflow_type,
+        task_queue=body.task_queue,
+        input=payloads.from_values(body.args),
+        memo=payloads.from_fields(body.memo),
+        execution_timeout_ms=to_ms(body.execution_timeout),
+        run_timeout_ms=to_ms(body.run_timeout),
+        task_timeout_ms=to_ms(body.task_timeout) or TASK_TIMEOUT_MS_DEFAULT,
+        retry_policy=None if isinstance(body.retry, UnsetType) else retry_policy(body.retry, 0),
+        identity=body.identity,
+        id_reuse_policy=IdReusePolicy[body.id_reuse_policy],
+        id_conflict_policy=IdConflictPolicy[body.id_conflict_policy],
+        start_delay_ms=to_ms(body.start_delay),
+        priority=body.priority,
+        static_summary=payloads.from_text(body.static_summary),
+        static_details=payloads.from_text(body.static_details),
+        cron_schedule=body.cron_schedule,
+        search_attributes=tuple(
+            [_attribute(name, one) for name, one in body.search_attributes.items()]
+        ),
+    )
+
+
+def retry_policy(body: fields.Retry, maximum_attempts: int) -> RetryPolicy:
+    """`maximum_attempts` counts when the body has none."""
+    asked = body.maximum_attempts
+    return RetryPolicy(
+        to_ms(body.initial_interval),
+        body.backoff_coefficient,
+        to_ms(body.maximum_interval),
+        maximum_attempts if isinstance(asked, UnsetType) else asked,
+        tuple(body.non_retryable_error_types),
+    )
+
+
+def _attribute(name: str, body: fields.SearchAttribute) -> SearchAttribute:
+    type_ = AttributeType[body.type]
+    value: Any = body.value
+    at = f"search_attributes.{name}.value"
+    if not isinstance(value, KINDS[type_]) or isinstance(value, bool) != (body.type == "BOOL"):
+        raise invalid(at, f"is not the value of a {body.type}")
+    match type_:
+        case AttributeType.DATETIME:
+            try:
+                read = msgspec.convert(value, datetime)
+            except msgspec.ValidationError:
+                raise invalid(at, "is not an instant of RFC 3339") from None
+            if read.tzinfo is None:
+                raise invalid(at, "has no offset")
+            value = to_us(read)
+        case AttributeType.KEYWORD_LIST:
+            value = tuple(value)
+        case AttributeType.DOUBLE:
+            value = float(value)
+    return SearchAttribute(name, type_, value)
+
+
+def signal_workflow(
+    body: workflows.Signal, workflow_id: str, name: str, namespace_id: bytes, request_id: bytes
+) -> SignalWorkflow:
+    return SignalWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=workflow_id,
+        run_id=uuid_bytes_or_none("run_id", body.run_id),
+        signal_name=name,
+        request_id=request_id,
+        body_hash=body_hash(name, body),
+        input=payloads.from_values(body.args),
+        identity=body.identity,
+    )
+
+
+def query_workflow(
+    body: workflows.WorkflowQuery, workflow_id: str, name: str, namespace_id: bytes
+) -> QueryWorkflow:
+    return QueryWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=workflow_id,
+        run_id=uuid_bytes_or_none("run_id", body.run_id),
+        query_type=name,
+        args=payloads.from_values(body.args),
+        reject_condition=QueryRejectCondition[body.reject_condition],
+    )
+
+
+def update_workflow(
+    body: workflows.Update, workflow_id: str, name: str, namespace_id: bytes, update_id: str
+) -> UpdateWorkflow:
+    args = payloads.from_values(body.args)
+    return UpdateWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=workflow_id,
+        run_id=uuid_bytes_or_none("run_id", body.run_id),
+        update_id=update_id,
+        update_name=name,
+        body_hash=body_hash(name, args),
+        input=args,
+        identity=body.identity,
+        wait_stage=UpdateStage[body.wait_stage],
+    )
+
+
+def ending(
+    kind: type[EndingT],
+    body: workflows.Ending,
+    workflow_id: str,
+    namespace_id: bytes,
+    request_id: bytes,
+) -> EndingT:
+    """A cancellation or a termination."""
+    return kind(
+        namespace_id=namespace_id,
+        workflow_id=workflow_id,
+        run_id=uuid_bytes_or_none("run_id", body.run_id),
+        request_id=request_id,
+        body_hash=body_hash(kind.__name__, body),
+        identity=body.identity,
+        reason=body.reason,
+    )
+
+
+def optional_id(raw: bytes) -> str | UnsetType:
+    return uuid_text(raw) if raw else UNSET
+
+
+def attribute_bodies(found: attributes.Attributes) -> dict[str, fields.SearchAttribute]:
+    return {
+        one.name: fields.SearchAttribute(type=one.type.name, value=_value(one)) for one in found
+    }
+
+
+def _value(attribute: SearchAttribute) -> Any:
+    value = attribute.value
+    if attribute.type is AttributeType.DATETIME:
+        assert isinstance(value, int)
+        return msgspec.to_builtins(instant(value))
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,158 @@
+"""The OpenAPI 3.1 document, made of the table of operations and of the types that decode and encode what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from perdure_engine.core import limits
+from perdure_engine.transport.http.rest import problems
+from perdure_engine.transport.http.rest.operations import IDEMPOTENCY_KEY_BYTES_MAX, Operation
+from perdure_engine.transport.http.rest.problems import Problem
+
+OPENAPI = "3.1.0"
+REFERENCE = "#/components/schemas/{name}"
+IDS = frozenset(("workflow_id",))
+
+_PARAMETER = re.compile(r"{(\w+)}")
+
+Node = dict[str, Any]
+
+
+def document(operations: Iterable[Operation], version: str) -> Node:
+    operations = list(operations)
+    schemas = _Schemas(operations)
+    paths: Node = {}
+    for operation in operations:
+        path = paths.setdefault(operation.path, {})
+        path[operation.method.lower()] = _operation(operation, schemas)
+    return {
+        "openapi": OPENAPI,
+        "info": {
+            "title": "Perdure",
+            "version": version,
+            "description": "Jobs, schedules and workflows. Durations are seconds, instants RFC 3339. A request that "
+            "is not served is answered with problem+json and has changed nothing.",
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {"schemas": schemas.components},
+    }
+
+
+class _Schemas:
+    """Of all types that the operations name, those of `Problem` included."""
+
+    def __init__(self, operations: list[Operation]) -> None:
+        types = [Problem, *(found for one in operations for found in _types(one))]
+        unique = list(dict.fromkeys(types))
+        made, components = msgspec.json.schema_components(unique, ref_template=REFERENCE)
+        self._made = dict(zip(unique, made, strict=True))
+        # Parameters are told one by one, never as an object.
+        queries = {one.query.__name__ for one in operations}
+        self._queries = {name: components[name] for name in queries}
+        self.components = {
+            name: schema for name, schema in components.items() if name not in queries
+        }
+
+    def of(self, kind: Any) -> Node:
+        return self._made[kind]
+
+    def parameters(self, query: type[msgspec.Struct]) -> Mapping[str, Node]:
+        properties: Mapping[str, Node] = self._queries[query.__name__]["properties"]
+        return properties
+
+
+def _types(operation: Operation) -> list[Any]:
+    bodies = [] if operation.body is None else [operation.body]
+    answers = [body for body in operation.answers.values() if body is not None]
+    return [operation.query, *bodies, *answers]
+
+
+def _operation(operation: Operation, schemas: _Schemas) -> Node:
+    node: Node = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "tags": [operation.tag],
+        "parameters": [
+            *(_path_parameter(name) for name in _PARAMETER.findall(operation.path)),
+            *_query_parameters(operation, schemas),
+            *_header_parameters(operation),
+        ],
+        "responses": _responses(operation, schemas),
+    }
+    if operation.body is not None:
+        node["requestBody"] = {
+            "required": operation.body_required,
+            "content": {"application/json": {"schema": schemas.of(operation.body)}},
+        }
+    return node
+
+
+def _path_parameter(name: str) -> Node:
+    bytes_max = limits.WORKFLOW_ID_BYTES_MAX if name in IDS else limits.NAME_BYTES_MAX
+    schema = {"type": "string", "minLength": 1, "maxLength": bytes_max}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _query_parameters(operation: Operation, schemas: _Schemas) -> Iterable[Node]:
+    for name, schema in schemas.parameters(operation.query).items():
+        schema = dict(schema)
+        parameter = {"name": name, "in": "query", "required": False, "schema": schema}
+        if "description" in schema:
+            parameter["description"] = schema.pop("description")
+        yield parameter
+
+
+def _header_parameters(operation: Operation) -> Iterable[Node]:
+    yield _header("Perdure-Namespace", "The namespace; `default` without.", 1)
+    if operation.idempotent:
+        yield _header(
+            "Idempotency-Key",
+            "A repeat with the same key and body is answered as the first call was and changes nothing more; "
+            "the same key with another body is refused.",
+            1,
+        )
+    if operation.conditional:
+        yield _header("If-Match", "The ETag of what the caller has seen; 412 when it is another.", 1)
+
+
+def _header(name: str, description: str, length_min: int) -> Node:
+    schema = {"type": "string", "minLength": length_min, "maxLength": IDEMPOTENCY_KEY_BYTES_MAX}
+    return {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "description": description,
+        "schema": schema,
+    }
+
+
+def _responses(operation: Operation, schemas: _Schemas) -> Node:
+    responses: Node = {
+        str(status): _answer(body, schemas) for status, body in operation.answers.items()
+    }
+    responses["default"] = {
+        "description": "A problem. " + _STATUSES,
+        "content": {problems.MEDIA_TYPE: {"schema": schemas.of(Problem)}},
+    }
+    return responses
+
+
+def _answer(body: Any, schemas: _Schemas) -> Node:
+    if body is None:
+        return {"description": "Done."}
+    description = (body.__doc__ or "").strip() if "Struct" not in (body.__doc__ or "") else ""
+    return {
+        "description": description or "As asked.",
+        "content": {"application/json": {"schema": schemas.of(body)}},
+    }
+
+
+_STATUSES = "By status: " + ", ".join(
+    f"{status} {', '.join(sorted(code.name for code, one in problems.STATUSES.items() if one == status))}"
+    for status in sorted(set(problems.STATUSES.values()))
+)
