@@ -11,7 +11,9 @@ import asyncio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEADERS_S = 10.0  # from a connection's first byte, or its opening, to the end of a request's headers
+HEADERS_S = (
+    10.0  # from a connection's first byte, or its opening, to the end of a request's headers
+)
 
 
 class Connection(H11Protocol):

@@ -1,19 +1,18 @@
 """Who is served at all, before it is looked at what he wants (reliability §4, B46).
 
-A browser will carry any page's request to a port of this machine. Two things tell such a request from one that was meant:
-the name by which the page reached us (DNS rebinding makes any name lead here), and the origin that browsers send along.
+A browser will carry any page's request to a port of this machine. Two things tell such a request from one that was
+meant: the name by which the page reached us (DNS rebinding makes any name lead here), and the origin that browsers
+send along.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from perdure_engine.transport.http.rest.problems import Refused, problem_response
 
-LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
@@ -43,9 +42,10 @@ class Guard:
         if self._hosts and _name(host) not in self._hosts:
             return Refused(400, "HOST_NOT_ALLOWED", "this server does not answer to that name")
         origin = headers.get(b"origin")
-        if origin is not None and scope["method"] not in SAFE_METHODS:
-            if urlsplit(origin.decode("latin-1").lower()).netloc != host:
-                return Refused(403, "CROSS_ORIGIN", "pages of other origins change nothing here")
+        if origin is None or scope["method"] in SAFE_METHODS:
+            return None
+        if origin.decode("latin-1").lower().partition("://")[2] != host:
+            return Refused(403, "CROSS_ORIGIN", "pages of other origins change nothing here")
         return None
 
 

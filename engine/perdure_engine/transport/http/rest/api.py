@@ -21,9 +21,7 @@ def routes(frontend: Frontend, metrics: Metrics) -> list[Route]:
     """Made on the loop that will serve them."""
     now_s = asyncio.get_running_loop().time
     served = Served(frontend, Refusals(frontend.ids), metrics, now_s)
-    endpoints = [
-        (path, Endpoint(operations, served)) for path, operations in by_path().items()
-    ]
+    endpoints = [(path, Endpoint(operations, served)) for path, operations in by_path().items()]
     made = [Route(path, endpoint, methods=endpoint.methods) for path, endpoint in endpoints]
     return [*made, Route("/openapi.json", Document(frontend.about.version))]
 

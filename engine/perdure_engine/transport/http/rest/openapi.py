@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -50,7 +51,7 @@ class _Schemas:
         types = [Problem, *(found for one in operations for found in _types(one))]
         unique = list(dict.fromkeys(types))
         made, components = msgspec.json.schema_components(unique, ref_template=REFERENCE)
-        self._made = dict(zip(unique, made, strict=True))
+        self._made: dict[Any, Node] = dict(zip(unique, made, strict=True))
         # Parameters are told one by one, never as an object.
         queries = {one.query.__name__ for one in operations}
         self._queries = {name: components[name] for name in queries}
@@ -117,7 +118,9 @@ def _header_parameters(operation: Operation) -> Iterable[Node]:
             1,
         )
     if operation.conditional:
-        yield _header("If-Match", "The ETag of what the caller has seen; 412 when it is another.", 1)
+        yield _header(
+            "If-Match", "The ETag of what the caller has seen; 412 when it is another.", 1
+        )
 
 
 def _header(name: str, description: str, length_min: int) -> Node:
@@ -132,22 +135,22 @@ def _header(name: str, description: str, length_min: int) -> Node:
 
 
 def _responses(operation: Operation, schemas: _Schemas) -> Node:
-    responses: Node = {
-        str(status): _answer(body, schemas) for status, body in operation.answers.items()
+    responses = {
+        str(status): _answer(status, body, schemas) for status, body in operation.answers.items()
     }
     responses["default"] = {
-        "description": "A problem. " + _STATUSES,
+        "description": f"Not served, with nothing changed. {_STATUSES}",
         "content": {problems.MEDIA_TYPE: {"schema": schemas.of(Problem)}},
     }
     return responses
 
 
-def _answer(body: Any, schemas: _Schemas) -> Node:
+def _answer(status: int, body: Any, schemas: _Schemas) -> Node:
+    description = HTTPStatus(status).phrase
     if body is None:
-        return {"description": "Done."}
-    description = (body.__doc__ or "").strip() if "Struct" not in (body.__doc__ or "") else ""
+        return {"description": description}
     return {
-        "description": description or "As asked.",
+        "description": description,
         "content": {"application/json": {"schema": schemas.of(body)}},
     }
 

@@ -103,5 +103,3 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     def tag(self) -> str:
         """What the document groups it under: the first word of its path."""
         return self.path[1:].partition("/")[0].partition(":")[0]
-
-

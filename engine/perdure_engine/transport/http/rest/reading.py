@@ -23,7 +23,9 @@ PARAMETERS_MAX = 100
 
 # msgspec tells the place at the end: "Expected `str`, got `int` - at `$.jobs[0].task_id`"
 _PLACE = re.compile(r"^(?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
-_FIELD = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL)
+_FIELD = re.compile(
+    r"^Object (?:missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL
+)
 
 
 def header(scope: Scope, name: bytes) -> str:
@@ -57,7 +59,10 @@ def query(raw: bytes, into: Any) -> Any:
     lists = {field.name for field in msgspec.structs.fields(into) if field.default_factory is list}
     try:
         pairs = parse_qsl(
-            raw.decode("ascii"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX, errors="strict"
+            raw.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=PARAMETERS_MAX,
+            errors="strict",
         )
     except UnicodeDecodeError:
         raise invalid("query", "is not UTF-8") from None
@@ -153,7 +158,11 @@ def _check_type(scope: Scope) -> None:
     told = header(scope, b"content-type").lower()
     media, _, parameters = told.partition(";")
     charset = parameters.strip()
-    if media.strip() != "application/json" or charset not in ("", "charset=utf-8", 'charset="utf-8"'):
+    if media.strip() != "application/json" or charset not in (
+        "",
+        "charset=utf-8",
+        'charset="utf-8"',
+    ):
         raise Refused(
             415,
             "NOT_JSON",

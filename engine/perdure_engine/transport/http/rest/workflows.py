@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-
-
 from perdure_engine.core import intents, replies
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.frontend.checks import uuid_bytes_or_none
@@ -132,9 +130,7 @@ async def _terminate(call: Call[Query, bodies.Ending]) -> Answer:
     return Answer(204)
 
 
-def _ending(
-    kind: type[convert.EndingT], call: Call[Query, bodies.Ending]
-) -> convert.EndingT:
+def _ending(kind: type[convert.EndingT], call: Call[Query, bodies.Ending]) -> convert.EndingT:
     return convert.ending(
         kind, call.body, call.path["workflow_id"], call.namespace_id, call.request_id()
     )

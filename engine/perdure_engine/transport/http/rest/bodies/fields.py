@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import enum
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from perdure_engine.core import limits
+from perdure_engine.core.search_attributes import AttributeType
 
 DURATION_S_MAX = limits.DURATION_MS_MAX // 1000
+
+
+def one_of(enumeration: type[enum.Enum]) -> Meta:
+    """Of a text that is a member's name."""
+    return Meta(extra_json_schema={"enum": [member.name for member in enumeration]})
+
 
 Duration = Annotated[float, Meta(gt=0, le=DURATION_S_MAX, description="Seconds, also fractions.")]
 Instant = Annotated[datetime, Meta(tz=True, description="RFC 3339, with its offset.")]
@@ -49,7 +57,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class SearchAttribute(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What filters find a run by. A DATETIME is an instant, a KEYWORD_LIST a list of texts."""
 
-    type: Literal["TEXT", "KEYWORD", "INT", "DOUBLE", "BOOL", "DATETIME", "KEYWORD_LIST"]
+    type: Annotated[str, one_of(AttributeType)]
     value: bool | int | float | str | list[str]
 
 

@@ -8,6 +8,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from perdure_engine.core import limits
+from perdure_engine.core.intents import UpdateStage
+from perdure_engine.core.parents import ParentClosePolicy
+from perdure_engine.core.status import Status
 from perdure_engine.transport.http.rest.bodies.fields import (
     Duration,
     Failure,
@@ -25,22 +28,14 @@ from perdure_engine.transport.http.rest.bodies.fields import (
     Uuid,
     Value,
     WorkflowId,
+    one_of,
 )
 from perdure_engine.transport.http.rest.operations import Query
 
 WAIT_S_MAX = limits.POLL_TIMEOUT_MS_MAX // 1000
 
-WorkflowStatus = Literal[
-    "RUNNING",
-    "COMPLETED",
-    "FAILED",
-    "CANCELED",
-    "TERMINATED",
-    "CONTINUED_AS_NEW",
-    "TIMED_OUT",
-    "PAUSED",
-]
-UpdateStage = Literal["ADMITTED", "ACCEPTED", "COMPLETED"]
+WorkflowStatus = Annotated[str, one_of(Status)]
+StageReached = Annotated[str, one_of(UpdateStage)]
 Args = Annotated[list[Json], Meta(description="The arguments, in their order.")]
 RunId = Annotated[str, Meta(description="The newest run of the workflow id without it.")]
 Wait = Annotated[
@@ -111,7 +106,7 @@ class Update(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             description="All calls with one update id are one update. The Idempotency-Key without it, or a new one.",
         ),
     ] = ""
-    wait_stage: UpdateStage = "COMPLETED"
+    wait_stage: Literal["ADMITTED", "ACCEPTED", "COMPLETED"] = "COMPLETED"
     timeout: Wait = WAIT_S_MAX
     identity: Label = ""
 
@@ -121,7 +116,7 @@ class UpdateState(msgspec.Struct, kw_only=True):
 
     update_id: str
     run_id: Uuid
-    stage: UpdateStage
+    stage: StageReached
     result: Value | UnsetType = UNSET
     failure: Failure | UnsetType = UNSET
 
@@ -160,7 +155,7 @@ class PendingActivity(msgspec.Struct, kw_only=True):
     activity_id: str
     activity_type: str
     task_queue: str
-    state: Literal["SCHEDULED", "STARTED", "BACKING_OFF", "CANCEL_REQUESTED"]
+    state: Annotated[str, Meta(examples=["SCHEDULED", "STARTED", "BACKING_OFF"])]
     attempt: int
     maximum_attempts: int
     scheduled_time: Instant | UnsetType = UNSET
@@ -181,7 +176,7 @@ class PendingChild(msgspec.Struct, kw_only=True):
     workflow_id: str
     run_id: Uuid | UnsetType = UNSET
     workflow_type: str
-    parent_close_policy: Literal["TERMINATE", "ABANDON", "REQUEST_CANCEL"]
+    parent_close_policy: Annotated[str, one_of(ParentClosePolicy)]
 
 
 class PendingWorkflowTask(msgspec.Struct, kw_only=True):

@@ -134,11 +134,13 @@ def result_body(closed: replies.Closed | None) -> workflows.WorkflowResult:
     if closed is None:
         return workflows.WorkflowResult(status="RUNNING")
     event = closed.event
-    completed = isinstance(event, events.WorkflowExecutionCompleted)
+    result: object = UNSET
+    if isinstance(event, events.WorkflowExecutionCompleted):
+        result = payloads.result_of(event.result)
     return workflows.WorkflowResult(
         status=closed.status.name,
         run_id=uuid_text(closed.run_id),
-        result=payloads.result_of(event.result) if completed else UNSET,
+        result=result,
         failure=_failure(closing_failure(event)),
         next_run_id=optional_id(following(event)),
     )

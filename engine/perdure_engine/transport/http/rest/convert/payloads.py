@@ -1,8 +1,8 @@
 """The user's values, both ways: JSON outside, encoded payloads inside.
 
 What comes in is always JSON. What goes out is the JSON value that a payload holds where it holds one and nothing
-besides, null where it holds None, and else {"encoding", "data" in base64, "metadata"?}: so are values that would be taken
-for the last form. It is the form in which the SDK writes and reads histories.
+besides, null where it holds None, and else {"encoding", "data" in base64, "metadata"?}: so are values that would be
+taken for the last form. It is the form in which the SDK writes and reads histories.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.frontend.checks import uuid_bytes_or_none
 from perdure_engine.transport.http.rest.bodies import fields, workflows
+from perdure_engine.transport.http.rest.bodies.fields import Instant
 from perdure_engine.transport.http.rest.convert import payloads
 from perdure_engine.transport.http.rest.convert.times import instant, to_ms, to_us
 
@@ -37,7 +37,6 @@ BODY_HASH_BYTES = 8
 EndingT = TypeVar("EndingT", CancelWorkflow, TerminateWorkflow)
 
 canonical = msgspec.msgpack.Encoder().encode
-_date_time = msgspec.json.Decoder(datetime).decode
 
 # What a value of a type is in JSON.
 KINDS: dict[AttributeType, type | tuple[type, ...]] = {
@@ -100,25 +99,27 @@ def retry_policy(body: fields.Retry, maximum_attempts: int) -> RetryPolicy:
 
 
 def _attribute(name: str, body: fields.SearchAttribute) -> SearchAttribute:
-    type_ = AttributeType[body.type]
-    value: Any = body.value
-    at = f"search_attributes.{name}.value"
-    if not isinstance(value, KINDS[type_]) or isinstance(value, bool) != (body.type == "BOOL"):
-        raise invalid(at, f"is not the value of a {body.type}")
-    match type_:
-        case AttributeType.DATETIME:
-            try:
-                read = msgspec.convert(value, datetime)
-            except msgspec.ValidationError:
-                raise invalid(at, "is not an instant of RFC 3339") from None
-            if read.tzinfo is None:
-                raise invalid(at, "has no offset")
-            value = to_us(read)
-        case AttributeType.KEYWORD_LIST:
-            value = tuple(value)
-        case AttributeType.DOUBLE:
-            value = float(value)
+    at = f"search_attributes.{name}"
+    type_ = AttributeType.__members__.get(body.type)
+    if type_ is None:
+        raise invalid(f"{at}.type", "is not a type of search attributes")
+    value, is_bool = body.value, type_ is AttributeType.BOOL
+    if not isinstance(value, KINDS[type_]) or isinstance(value, bool) != is_bool:
+        raise invalid(f"{at}.value", f"is not the value of a {body.type}")
+    if isinstance(value, list):
+        return SearchAttribute(name, type_, tuple(value))
+    if type_ is AttributeType.DOUBLE and isinstance(value, int):
+        return SearchAttribute(name, type_, float(value))
+    if type_ is AttributeType.DATETIME:
+        return SearchAttribute(name, type_, _instant_us(f"{at}.value", value))
     return SearchAttribute(name, type_, value)
+
+
+def _instant_us(field: str, value: object) -> int:
+    try:
+        return to_us(msgspec.convert(value, Instant))
+    except msgspec.ValidationError:
+        raise invalid(field, "is not an instant of RFC 3339 with its offset") from None
 
 
 def signal_workflow(
