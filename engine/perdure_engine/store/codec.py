@@ -12,6 +12,8 @@ import msgspec
 import zstandard
 
 from perdure_engine.core.events import Event, InboxEvent
+from perdure_engine.core.jobs.memory import BatchState
+from perdure_engine.core.jobs.model import JobSpec, JobState
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskPayload, TaskRecord, TaskState
 from perdure_engine.ports.codec import CorruptRow
@@ -37,6 +39,9 @@ class MsgpackCodec:
         self._head = msgspec.msgpack.Decoder(Head)
         self._task = msgspec.msgpack.Decoder(TaskPayload)
         self._folded = msgspec.msgpack.Decoder(Folded)
+        self._job_spec = msgspec.msgpack.Decoder(JobSpec)
+        self._job_state = msgspec.msgpack.Decoder(JobState)
+        self._job_batch = msgspec.msgpack.Decoder(BatchState)
         self._compress = zstandard.ZstdCompressor(level=3).compress
         self._decompress = zstandard.ZstdDecompressor().decompress
 

@@ -161,6 +161,7 @@ class NewJob(_message.Message):
     UNIQUE_PERIOD_MS_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_US_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
     task_name: _builtins.str
     task_queue: _builtins.str
     """"default" when empty"""
@@ -184,6 +185,8 @@ class NewJob(_message.Message):
     unique_period_ms: _builtins.int
     expire_time_us: _builtins.int
     """not started by then: skipped"""
+    delay_ms: _builtins.int
+    """due so long from now, by the engine's clock; not with due_time_us"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy:
         """unset: 3 attempts"""
@@ -209,10 +212,11 @@ class NewJob(_message.Message):
         unique_period_ms: _builtins.int = ...,
         concurrency: Global___Concurrency | None = ...,
         expire_time_us: _builtins.int = ...,
+        delay_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "due_time_us", b"due_time_us", "expire_time_us", b"expire_time_us", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "task_name", b"task_name", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "unique_key", b"unique_key", "unique_period_ms", b"unique_period_ms", "unique_scope", b"unique_scope", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "delay_ms", b"delay_ms", "due_time_us", b"due_time_us", "expire_time_us", b"expire_time_us", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "task_name", b"task_name", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "unique_key", b"unique_key", "unique_period_ms", b"unique_period_ms", "unique_scope", b"unique_scope", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

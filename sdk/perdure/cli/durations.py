@@ -34,11 +34,23 @@ def parse_instant(text: str, now: datetime) -> datetime:
     try:
         if duration is not None:
             return now - duration
-        instant = datetime.fromisoformat(text)
+        return _instant(text)
     except (ValueError, OverflowError):
         raise UsageError(
             f"not a time (2026-11-29T10:00:00Z, or 2h for two hours ago): {text!r}"
         ) from None
+
+
+def parse_date(text: str) -> datetime:
+    """ISO 8601, UTC unless it says otherwise: an instant that may lie ahead."""
+    try:
+        return _instant(text)
+    except ValueError:
+        raise UsageError(f"not a time (2026-11-29T10:00:00Z): {text!r}") from None
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
     return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
 
 

@@ -141,9 +141,16 @@ class FireJobTimers(msgspec.Struct, frozen=True, gc=False):
     timers: Sequence[tuple[int, int, int, bytes]]
 
 
+class AdmitKeyedJobs(msgspec.Struct, frozen=True, gc=False):
+    """Jobs that wait for a place of their concurrency key may have one now: (namespace id, key) of each."""
+
+    shard_id: int
+    rooms: Sequence[tuple[bytes, str]]
+
+
 JobClientIntent = CreateJobs | CancelJob | RescheduleJob | RedriveJob | DescribeJob | WaitJobs
 JobWorkerIntent = CompleteJobs | SaveJobProgress
-JobShardIntent = PutBackJobs | SaveJobStarts | TimeOutJob | FireJobTimers
+JobShardIntent = PutBackJobs | SaveJobStarts | TimeOutJob | FireJobTimers | AdmitKeyedJobs
 JobIntent = JobClientIntent | JobWorkerIntent | JobShardIntent
 
 

@@ -20,6 +20,7 @@ from perdure_api.v1 import (
     batch_service_pb2,
     namespace_service_pb2,
     operator_service_pb2,
+    schedule_service_pb2,
     version_service_pb2,
     worker_service_pb2,
     workflow_service_pb2,
@@ -36,6 +37,7 @@ from perdure_engine.transport.grpc.engine_service import EngineService
 from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.namespace_service import NamespaceService
 from perdure_engine.transport.grpc.operator_service import OperatorService
+from perdure_engine.transport.grpc.schedule_service import ScheduleService
 from perdure_engine.transport.grpc.version_service import VersionService
 from perdure_engine.transport.grpc.worker_service import WorkerService
 from perdure_engine.transport.grpc.workflow_service import WorkflowService
@@ -183,5 +185,6 @@ class GrpcServer:
             (named(version_service_pb2, "VersionService"), VersionService(frontend)),
             (named(audit_service_pb2, "AuditService"), AuditService(frontend)),
             (named(batch_service_pb2, "BatchService"), BatchService(frontend)),
+            (named(schedule_service_pb2, "ScheduleService"), ScheduleService(frontend)),
             *engine,
         ]
