@@ -121,6 +121,15 @@ def job_id_of(
     return _version_8(shard_id.to_bytes(4, "big") + digest)
 
 
+def recurring_job_id(namespace_id: bytes, key: str) -> bytes:
+    """The id of a recurring job, which is a schedule: a repeat names the same. No shard has such a number as its first
+    32 bits would be, so that it is never taken for the id of a run."""
+    digest = hashlib.blake2b(
+        key.encode(), digest_size=16, key=namespace_id, person=b"perdure recurs"
+    ).digest()
+    return _version_8(bytes((digest[0] | 0x80,)) + digest[1:])
+
+
 def shard_of_job(job_id: bytes) -> int:
     """Of an id as `job_id_of` makes them; what comes from outside may name a shard that there is not."""
     return int.from_bytes(job_id[:4], "big")

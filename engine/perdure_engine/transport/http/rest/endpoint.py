@@ -25,6 +25,7 @@ from perdure_engine.transport.http.rest.problems import (
     SAFE_HEADERS,
     Refused,
     encode,
+    problem_of,
     problem_response,
     refused,
 )
@@ -100,6 +101,7 @@ class Endpoint:
             path,
             query,
             body,
+            lambda error: problem_of(refused(self._served.refusals.of(error), operation.names)),
             _idempotency_key(scope) if operation.idempotent else "",
             reading.header(scope, b"if-match") if operation.conditional else "",
         )

@@ -14,14 +14,18 @@ from perdure_engine.transport.http.rest import problems
 from perdure_engine.transport.http.rest.operations import IDEMPOTENCY_KEY_BYTES_MAX, Operation
 from perdure_engine.transport.http.rest.problems import Problem
 
-OPENAPI = "3.1.0"
-REFERENCE = "#/components/schemas/{name}"
-IDS = frozenset(("workflow_id",))
-
-_PARAMETER = re.compile(r"{(\w+)}")
-
 Node = dict[str, Any]
 
+OPENAPI = "3.1.0"
+REFERENCE = "#/components/schemas/{name}"
+UUID = {"type": "string", "format": "uuid"}
+IDS: Mapping[str, Node] = {
+    "job_id": UUID,
+    "workflow_id": {"type": "string", "minLength": 1, "maxLength": limits.WORKFLOW_ID_BYTES_MAX},
+}
+NAME: Node = {"type": "string", "minLength": 1, "maxLength": limits.NAME_BYTES_MAX}
+
+_PARAMETER = re.compile(r"{(\w+)}")
 
 def document(operations: Iterable[Operation], version: str) -> Node:
     operations = list(operations)
@@ -94,9 +98,7 @@ def _operation(operation: Operation, schemas: _Schemas) -> Node:
 
 
 def _path_parameter(name: str) -> Node:
-    bytes_max = limits.WORKFLOW_ID_BYTES_MAX if name in IDS else limits.NAME_BYTES_MAX
-    schema = {"type": "string", "minLength": 1, "maxLength": bytes_max}
-    return {"name": name, "in": "path", "required": True, "schema": schema}
+    return {"name": name, "in": "path", "required": True, "schema": IDS.get(name, NAME)}
 
 
 def _query_parameters(operation: Operation, schemas: _Schemas) -> Iterable[Node]:
@@ -109,7 +111,8 @@ def _query_parameters(operation: Operation, schemas: _Schemas) -> Iterable[Node]
 
 
 def _header_parameters(operation: Operation) -> Iterable[Node]:
-    yield _header("Perdure-Namespace", "The namespace; `default` without.", 1)
+    namespace = {"type": "string", "maxLength": limits.NAMESPACE_BYTES_MAX}
+    yield _header("Perdure-Namespace", "The namespace; `default` without.", namespace)
     if operation.idempotent:
         yield _header(
             "Idempotency-Key",

@@ -11,6 +11,7 @@ from msgspec import Meta
 from perdure_engine.core import limits
 from perdure_engine.core.ids import request_id_of
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.transport.http.rest.problems import Problem
 
 NAMESPACE_DEFAULT = "default"
 IDEMPOTENCY_KEY_BYTES_MAX = limits.NAME_BYTES_MAX
@@ -37,8 +38,8 @@ class Answer(msgspec.Struct):
 
 
 class Call(Generic[QueryT, BodyT]):
-    """A request that has been read. `path` has the values of the path's parameters; `idempotency_key` is '' without the
-    header."""
+    """A request that has been read. `path` has the values of the path's parameters; `idempotency_key` and `if_match` are
+    '' without their headers. `problem` tells of an error that is that of a part of the answer only."""
 
     __slots__ = (
         "body",
@@ -48,6 +49,7 @@ class Call(Generic[QueryT, BodyT]):
         "namespace",
         "namespace_id",
         "path",
+        "problem",
         "query",
     )
 
@@ -59,6 +61,7 @@ class Call(Generic[QueryT, BodyT]):
         path: Mapping[str, str],
         query: QueryT,
         body: BodyT,
+        problem: Callable[[BaseException], Problem],
         idempotency_key: str = "",
         if_match: str = "",
     ) -> None:
@@ -68,6 +71,7 @@ class Call(Generic[QueryT, BodyT]):
         self.path = path
         self.query = query
         self.body = body
+        self.problem = problem
         self.idempotency_key = idempotency_key
         self.if_match = if_match
 

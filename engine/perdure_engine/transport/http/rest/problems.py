@@ -36,13 +36,13 @@ STATUSES: dict[Code, int] = {
     Code.UNAUTHENTICATED: 401,
 }
 
-NAMES = {"page_size": "limit", "retry_policy": "retry"}
+NAMES = {"page_size": "limit", "retry_policy": "retry", "request_id": "idempotency-key"}
 """What fields of the handlers are called here, everywhere. Durations and instants have no unit in their names."""
 
 SAFE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Of every answer: it is somebody's data, and never to be taken for a page."""
 
-REASONS: dict[str, int] = {}
+REASONS = {"REQUEST_ID_REUSED": 422}
 """Statuses of single reasons, where that of their code would say less."""
 
 RETRY_AFTER_S = 1  # of what is unavailable and does not say for how long: a take-over is shorter
@@ -89,13 +89,13 @@ class Refused(Exception):
 
 
 def refused(rejected: Rejected, names: Mapping[str, str]) -> Refused:
-    """What a handler's rejection is over HTTP. `names`: what its fields are called in the request."""
+    """What a handler's rejection is over HTTP. `names`: what its fields are called in the request; '' is left out."""
     headers = {}
     if rejected.retry_after_ms:
         headers["retry-after"] = str(-(-rejected.retry_after_ms // 1000))
     elif rejected.code is Code.UNAVAILABLE:
         headers["retry-after"] = str(RETRY_AFTER_S)
-    field = _WORD.sub(lambda word: _renamed(word[0], names), rejected.field)
+    field = _WORD.sub(lambda word: _renamed(word[0], names), rejected.field).lstrip(".")
     return Refused(
         REASONS.get(rejected.reason) or STATUSES[rejected.code],
         rejected.reason,
@@ -108,11 +108,11 @@ def refused(rejected: Rejected, names: Mapping[str, str]) -> Refused:
 
 def _renamed(word: str, names: Mapping[str, str]) -> str:
     plain = word.removesuffix("_ms").removesuffix("_us")
-    return names.get(plain) or NAMES.get(plain, plain)
+    return names.get(plain, NAMES.get(plain, plain))
 
 
-def problem_response(refusal: Refused) -> Response:
-    problem = Problem(
+def problem_of(refusal: Refused) -> Problem:
+    return Problem(
         type=TYPE_PREFIX + refusal.reason,
         title=refusal.reason.replace("_", " ").capitalize(),
         status=refusal.status,
@@ -121,5 +121,8 @@ def problem_response(refusal: Refused) -> Response:
         field=refusal.field[:FIELD_CHARS_MAX] or UNSET,
         metadata=refusal.metadata or UNSET,
     )
+
+
+def problem_response(refusal: Refused) -> Response:
     headers = {**SAFE_HEADERS, **refusal.headers}
-    return Response(encode(problem), refusal.status, headers, MEDIA_TYPE)
+    return Response(encode(problem_of(refusal)), refusal.status, headers, MEDIA_TYPE)

@@ -46,11 +46,12 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     initial_interval: Duration = 1.0
     backoff_coefficient: Annotated[float, Meta(ge=1, le=1e6)] = 2.0
-    maximum_interval: Duration | UnsetType = UNSET
-    """100 times the initial interval when it is absent."""
+    maximum_interval: Annotated[
+        Duration | None, Meta(description="100 times the initial one without.")
+    ] = None
     maximum_attempts: (
-        Annotated[int, Meta(ge=0, le=2**31 - 1, description="0: without end.")] | UnsetType
-    ) = UNSET
+        Annotated[int, Meta(ge=0, le=2**31 - 1, description="0: without end.")] | None
+    ) = None
     non_retryable_error_types: Annotated[list[Name], Meta(max_length=100)] = []
 
 

@@ -30,9 +30,18 @@ from perdure_engine.transport.http.rest.operations import Query
 from perdure_engine.transport.http.rest.problems import Problem
 
 JOBS_MAX = 10_000  # of one call
-REDRIVEN_MAX = 1_000  # that one call names
 
 Status = Annotated[str, one_of(JobStatus)]
+StatusChoice = Literal[
+    "PENDING",
+    "IN_PROGRESS",
+    "RETRY",
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "SKIPPED",
+    "SUSPENDED",
+]
 Key = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
 Expression = Annotated[str, Meta(min_length=1, max_length=limits.CRON_BYTES_MAX)]
 TimeZone = Annotated[
@@ -68,15 +77,12 @@ class Concurrency(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     rate_per_s: Annotated[float, Meta(ge=0, le=1e6, description="Starts; 0: any.")] = 0.0
 
 
-class NewJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """A task, when it runs and what with. It is saved whether or not a worker knows the task."""
+class JobSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """A task and what it runs with, whenever it runs."""
 
     task_id: Annotated[
-        str,
-        Meta(min_length=1, max_length=limits.NAME_BYTES_MAX, description="The task's name."),
+        str, Meta(min_length=1, max_length=limits.NAME_BYTES_MAX, description="The task's name.")
     ]
-    schedule: Schedule = None
-    timezone: TimeZone = ""
     parameters: Parameters = {}
     user_id: Annotated[
         str, Meta(max_length=limits.IDENTITY_BYTES_MAX, description="Whose it is: lists find it.")
@@ -84,15 +90,10 @@ class NewJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False)
     queue: Name = DEFAULT_QUEUE
     timeout: Duration | None = None
     heartbeat_timeout: Duration | None = None
-    retry: Annotated[Retry | None, Meta(description="3 attempts unless it says otherwise.")] = None
+    retry: Annotated[
+        Retry | None, Meta(description="Without it, or where it does not say how often: 3 attempts.")
+    ] = None
     priority: Priority = 3
-    idempotency_key: Annotated[
-        str,
-        Meta(
-            max_length=limits.NAME_BYTES_MAX,
-            description="Asked for again with the same key it is the same job; with another body that is refused.",
-        ),
-    ] = ""
     unique_key: Annotated[
         str,
         Meta(
@@ -105,8 +106,22 @@ class NewJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False)
         Duration | None, Meta(description="With the scope PERIOD: from its creation.")
     ] = None
     concurrency: Concurrency | None = None
+
+
+class NewJob(JobSettings, kw_only=True, gc=False):
+    """A task, when it runs and what with. It is saved whether or not a worker knows the task."""
+
+    schedule: Schedule = None
+    timezone: TimeZone = ""
+    idempotency_key: Annotated[
+        str,
+        Meta(
+            max_length=limits.NAME_BYTES_MAX,
+            description="Asked for again with the same key it is the same job; with another body that is refused.",
+        ),
+    ] = ""
     expires_at: Annotated[
-        Instant | None, Meta(description="Not started by then, it is skipped.")
+        Instant | None, Meta(description="Not started by then, it is skipped. For one that runs once.")
     ] = None
 
 
@@ -133,18 +148,24 @@ class NewJobs(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     batch: JobBatch | None = None
 
 
-class JobNotCreated(msgspec.Struct, kw_only=True):
-    error: Problem
+class JobAnswer(msgspec.Struct, kw_only=True):
+    """Of one job of many: what it is, or why there is none."""
+
+    job_id: Uuid | UnsetType = UNSET
+    created: bool | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+    next_run: Instant | UnsetType = UNSET
+    error: Problem | UnsetType = UNSET
 
 
 class JobsCreated(msgspec.Struct, kw_only=True):
     """In the order of the call. One that was refused has not disturbed the others."""
 
-    jobs: list[dict[str, Json]]
+    jobs: list[JobAnswer]
 
 
-class Job(msgspec.Struct, kw_only=True):
-    """One run of a task; or, with `recurring`, the definition that makes its runs."""
+class JobInfo(msgspec.Struct, kw_only=True):
+    """A job run."""
 
     job_id: Uuid
     task_id: str
@@ -152,14 +173,139 @@ class Job(msgspec.Struct, kw_only=True):
     status: Status
     attempt: int
     user_id: str
-    schedule_id: Annotated[str, Meta(description="The recurring job or schedule that made it.")] = ""
-    batch_id: str = ""
+    schedule_id: Annotated[str, Meta(description="Of the recurring job or schedule that made it.")]
+    batch_id: str
     priority: int
     create_time: Instant
-    scheduled_time: Annotated[Instant, Meta(description="When it is to start first.")]
+    scheduled_time: Annotated[Instant, Meta(description="When it is, or was, to start first.")]
     next_attempt_time: Instant | UnsetType = UNSET
     start_time: Annotated[Instant, Meta(description="Of the last attempt.")] | UnsetType = UNSET
     close_time: Instant | UnsetType = UNSET
-    unique_key: str = ""
-    concurrency_key: str = ""
-    reason: Annotated[str, Meta(description="Why it was skipped, cancelled or waits.")] = ""
+    unique_key: str
+    concurrency_key: str
+    reason: Annotated[str, Meta(description="Why it was skipped or cancelled, or waits.")]
+
+
+class JobList(msgspec.Struct, kw_only=True):
+    jobs: list[JobInfo]
+    next_page_token: NextPageToken | UnsetType = UNSET
+
+
+class JobFailure(msgspec.Struct, kw_only=True):
+    attempt: int
+    time: Instant
+    worker_identity: str
+    failure: Failure
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """A job: of a recurring one its definition, of any other its only run.
+
+    A recurring one is PENDING while it has a next run, SUSPENDED while it is paused, and COMPLETED after its last run.
+    """
+
+    job_id: Uuid
+    task_id: str
+    recurring: bool
+    queue: str
+    status: Status
+    user_id: str
+    priority: int
+    create_time: Instant
+    parameters: Parameters | UnsetType = UNSET
+    args: (
+        Annotated[list[Value], Meta(description="Instead of parameters: by position.")] | UnsetType
+    ) = UNSET
+    next_run: Instant | UnsetType = UNSET
+    timeout: float | UnsetType = UNSET
+    heartbeat_timeout: float | UnsetType = UNSET
+    retry: Retry
+    expires_at: Instant | UnsetType = UNSET
+    unique_key: str
+    concurrency: Concurrency | UnsetType = UNSET
+    schedule: (
+        Annotated[str, Meta(description="When a recurring one runs, in words.")] | UnsetType
+    ) = UNSET
+    schedule_id: str
+    batch_id: str
+    attempt: int | UnsetType = UNSET
+    scheduled_time: Instant | UnsetType = UNSET
+    start_time: Instant | UnsetType = UNSET
+    close_time: Instant | UnsetType = UNSET
+    worker_identity: str | UnsetType = UNSET
+    cancel_requested: bool
+    reason: str
+    result: Value | UnsetType = UNSET
+    progress: list[Value] = []
+    failures: Annotated[list[JobFailure], Meta(description="Oldest first; the last 100.")] = []
+
+
+class JobEnding(msgspec.Struct, kw_only=True):
+    """IN_PROGRESS: it has been asked to stop."""
+
+    job_id: Uuid
+    status: Status
+
+
+class Rescheduling(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    schedule: Annotated[
+        Expression | None, Meta(description="A date and time (ISO 8601); now without.")
+    ] = None
+    timezone: TimeZone = ""
+    identity: Label = ""
+
+
+class JobFilter(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """All conditions hold together."""
+
+    user_id: Key = ""
+    task_id: Key = ""
+    queue: Key = ""
+    schedule_id: Key = ""
+    batch_id: Key = ""
+    start_time: Annotated[Instant, Meta(description="Scheduled at or after.")] | None = None
+    end_time: Annotated[Instant, Meta(description="Scheduled before.")] | None = None
+    failure_type: Annotated[
+        str, Meta(max_length=limits.NAME_BYTES_MAX, description="Of the last failure.")
+    ] = ""
+
+
+class Redriving(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The jobs of these ids, or all that the filter finds. Only failed ones begin anew."""
+
+    job_ids: Annotated[list[Uuid], Meta(max_length=JOBS_MAX)] = []
+    filter: JobFilter | None = None
+    dry_run: Annotated[bool, Meta(description="Only count.")] = False
+    reason: Reason = ""
+    identity: Label = ""
+
+
+class Redriven(msgspec.Struct, kw_only=True):
+    count: Annotated[int, Meta(description="That began anew, or would.")]
+
+
+class JobsQuery(Query, kw_only=True):
+    user_id: Key = ""
+    status: Annotated[list[StatusChoice], Meta(description="One of these.")] = []
+    task_id: Key = ""
+    queue: Key = ""
+    schedule_id: Key = ""
+    batch_id: Key = ""
+    start_time: Annotated[Instant, Meta(description="Scheduled at or after.")] | None = None
+    end_time: Annotated[Instant, Meta(description="Scheduled before.")] | None = None
+    failure_type: Key = ""
+    oldest_first: Annotated[
+        bool, Meta(description="By the scheduled time; else the newest come first.")
+    ] = False
+    limit: Limit = 0
+    page_token: PageToken = ""
+
+
+class RunsQuery(Query, kw_only=True):
+    status: list[StatusChoice] = []
+    limit: Limit = 0
+    page_token: PageToken = ""
+
+
+class CancelQuery(Query, kw_only=True):
+    reason: Reason = ""

@@ -44,32 +44,34 @@ Wait = Annotated[
 ]
 
 
-class StartWorkflow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Timeouts that are absent are none, but that of a workflow task: 10 s."""
+class WorkflowSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is started, whoever starts it. Timeouts that are absent are none, but that of a workflow task: 10 s."""
 
-    workflow_id: WorkflowId
     workflow_type: Name
     task_queue: Name
     args: Args = []
-    id_reuse_policy: Literal[
-        "ALLOW_DUPLICATE", "ALLOW_DUPLICATE_FAILED_ONLY", "REJECT_DUPLICATE"
-    ] = "ALLOW_DUPLICATE"
-    id_conflict_policy: Literal["FAIL", "USE_EXISTING", "TERMINATE_EXISTING"] = "FAIL"
-    execution_timeout: Duration | UnsetType = UNSET
-    run_timeout: Duration | UnsetType = UNSET
-    task_timeout: (
-        Annotated[float, Meta(gt=0, le=limits.TASK_TIMEOUT_MS_MAX // 1000)] | UnsetType
-    ) = UNSET
-    start_delay: Duration | UnsetType = UNSET
-    cron_schedule: Annotated[str, Meta(max_length=limits.CRON_BYTES_MAX)] = ""
-    retry: Retry | UnsetType = UNSET
-    """Without it a run that fails is not tried again."""
+    execution_timeout: Duration | None = None
+    run_timeout: Duration | None = None
+    task_timeout: Annotated[float, Meta(gt=0, le=limits.TASK_TIMEOUT_MS_MAX // 1000)] | None = None
+    retry: Annotated[
+        Retry | None, Meta(description="Without it a run that fails is not tried again.")
+    ] = None
     priority: Priority = 3
     memo: dict[str, Json] = {}
     search_attributes: dict[str, SearchAttribute] = {}
     static_summary: Annotated[str, Meta(max_length=1_000)] = ""
     static_details: Annotated[str, Meta(max_length=20_000)] = ""
     identity: Label = ""
+
+
+class StartWorkflow(WorkflowSettings, kw_only=True):
+    workflow_id: WorkflowId
+    id_reuse_policy: Literal[
+        "ALLOW_DUPLICATE", "ALLOW_DUPLICATE_FAILED_ONLY", "REJECT_DUPLICATE"
+    ] = "ALLOW_DUPLICATE"
+    id_conflict_policy: Literal["FAIL", "USE_EXISTING", "TERMINATE_EXISTING"] = "FAIL"
+    start_delay: Duration | None = None
+    cron_schedule: Annotated[str, Meta(max_length=limits.CRON_BYTES_MAX)] = ""
 
 
 class WorkflowStarted(msgspec.Struct, kw_only=True):

@@ -18,12 +18,16 @@ from perdure_api.v1 import common_pb2 as pb
 
 JSON = "json/plain"
 NULL = "binary/null"
+MARK = "parameters"
+OF_PARAMETERS = b"object"
+"""Of a payload that is an object of parameters by name: the SDK gives each parameter of the function its value."""
 UNREADABLE = "unreadable"
 """Of bytes that are no payload at all: whoever put them there knows what they are."""
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
+_MARKED = {MARK: OF_PARAMETERS}
 _RAW = frozenset(("encoding", "data"))
 _RAW_OR_MORE = _RAW | {"metadata"}
 
@@ -33,6 +37,14 @@ def from_values(values: Sequence[Any]) -> bytes:
     if not values:
         return b""
     return pb.Payloads(payloads=[_message(value) for value in values]).SerializeToString()
+
+
+def from_parameters(values: Mapping[str, Any]) -> bytes:
+    """Payloads of one JSON object, marked as parameters by name."""
+    message = pb.Payloads()
+    payload = message.payloads.add(encoding=JSON, data=encode(values))
+    payload.metadata[MARK] = OF_PARAMETERS
+    return message.SerializeToString()
 
 
 def from_text(text: str) -> bytes:
@@ -53,6 +65,21 @@ def values_of(payloads: bytes) -> list[Any]:
         return [value_of(one) for one in pb.Payloads.FromString(payloads).payloads]
     except DecodeError:
         return [_unreadable(payloads)]
+
+
+def parameters_of(payloads: bytes) -> dict[str, Any] | None:
+    """Of a Payloads message that `from_parameters` has made; None of any other."""
+    try:
+        found = pb.Payloads.FromString(payloads).payloads
+    except DecodeError:
+        return None
+    if len(found) != 1 or found[0].encoding != JSON or dict(found[0].metadata) != _MARKED:
+        return None
+    try:
+        value = decode(found[0].data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def result_of(payloads: bytes) -> Any:

@@ -24,17 +24,22 @@ def to_us(value: datetime) -> int:
     return max((value - EPOCH) // MICROSECOND, 1)
 
 
-def to_us_or_zero(value: datetime | UnsetType | None) -> int:
-    return to_us(value) if isinstance(value, datetime) else 0
+def to_us_or_zero(value: datetime | None) -> int:
+    return 0 if value is None else to_us(value)
 
 
-def to_ms(seconds: float | UnsetType) -> int:
+def to_ms(seconds: float | None) -> int:
     """0 for what is not set, and never 0 for what is."""
-    return 0 if isinstance(seconds, UnsetType) else max(round(seconds * 1_000), 1)
+    return 0 if seconds is None else max(round(seconds * 1_000), 1)
 
 
 def to_seconds(ms: int) -> float:
     return ms / 1_000
+
+
+def seconds_or_none(ms: int) -> float | None:
+    """0 is "not set"."""
+    return ms / 1_000 if ms else None
 
 
 def seconds_or_unset(ms: int) -> float | UnsetType:

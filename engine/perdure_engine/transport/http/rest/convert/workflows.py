@@ -30,7 +30,13 @@ from perdure_engine.frontend.checks import uuid_bytes_or_none
 from perdure_engine.transport.http.rest.bodies import fields, workflows
 from perdure_engine.transport.http.rest.bodies.fields import Instant
 from perdure_engine.transport.http.rest.convert import payloads
-from perdure_engine.transport.http.rest.convert.times import instant, to_ms, to_us
+from perdure_engine.transport.http.rest.convert.times import (
+    instant,
+    seconds_or_none,
+    to_ms,
+    to_seconds,
+    to_us,
+)
 
 BODY_HASH_BYTES = 8
 
@@ -64,26 +70,64 @@ def start_workflow(
         run_id=run_id_of(namespace_id, body.workflow_id, request_id),
         request_id=request_id,
         body_hash=body_hash(body),
-        workflow_type=body.workflow_type,
-        task_queue=body.task_queue,
-        input=payloads.from_values(body.args),
-        memo=payloads.from_fields(body.memo),
-        execution_timeout_ms=to_ms(body.execution_timeout),
-        run_timeout_ms=to_ms(body.run_timeout),
-        task_timeout_ms=to_ms(body.task_timeout) or TASK_TIMEOUT_MS_DEFAULT,
-        retry_policy=None if isinstance(body.retry, UnsetType) else retry_policy(body.retry, 0),
-        identity=body.identity,
         id_reuse_policy=IdReusePolicy[body.id_reuse_policy],
         id_conflict_policy=IdConflictPolicy[body.id_conflict_policy],
         start_delay_ms=to_ms(body.start_delay),
-        priority=body.priority,
-        static_summary=payloads.from_text(body.static_summary),
-        static_details=payloads.from_text(body.static_details),
         cron_schedule=body.cron_schedule,
-        search_attributes=tuple(
+        **_settings(body),
+    )
+
+
+def scheduled_workflow(body: workflows.WorkflowSettings) -> StartWorkflow:
+    """What a schedule starts at each of its slots. Says nothing of which run that is."""
+    return StartWorkflow(
+        namespace_id=b"", workflow_id="", run_id=b"", request_id=b"", body_hash=b"", **_settings(body)
+    )
+
+
+def _settings(body: workflows.WorkflowSettings) -> dict[str, Any]:
+    return {
+        "workflow_type": body.workflow_type,
+        "task_queue": body.task_queue,
+        "input": payloads.from_values(body.args),
+        "memo": payloads.from_fields(body.memo),
+        "execution_timeout_ms": to_ms(body.execution_timeout),
+        "run_timeout_ms": to_ms(body.run_timeout),
+        "task_timeout_ms": to_ms(body.task_timeout) or TASK_TIMEOUT_MS_DEFAULT,
+        "retry_policy": None if body.retry is None else retry_policy(body.retry, 0),
+        "identity": body.identity,
+        "priority": body.priority,
+        "static_summary": payloads.from_text(body.static_summary),
+        "static_details": payloads.from_text(body.static_details),
+        "search_attributes": tuple(
             [_attribute(name, one) for name, one in body.search_attributes.items()]
         ),
-    )
+    }
+
+
+def settings_of(start: StartWorkflow) -> dict[str, Any]:
+    """The fields of `WorkflowSettings` as they were asked for."""
+    policy = start.retry_policy
+    return {
+        "workflow_type": start.workflow_type,
+        "task_queue": start.task_queue,
+        "args": payloads.values_of(start.input),
+        "execution_timeout": seconds_or_none(start.execution_timeout_ms),
+        "run_timeout": seconds_or_none(start.run_timeout_ms),
+        "task_timeout": to_seconds(start.task_timeout_ms),
+        "retry": None if policy is None else retry_body(policy),
+        "priority": start.priority,
+        "memo": payloads.fields_of(start.memo),
+        "search_attributes": attribute_bodies(start.search_attributes),
+        "static_summary": _text(start.static_summary),
+        "static_details": _text(start.static_details),
+        "identity": start.identity,
+    }
+
+
+def _text(payload: bytes) -> str:
+    value = payloads.single_value_of(payload)
+    return value if isinstance(value, str) else ""
 
 
 def retry_policy(body: fields.Retry, maximum_attempts: int) -> RetryPolicy:
@@ -93,8 +137,18 @@ def retry_policy(body: fields.Retry, maximum_attempts: int) -> RetryPolicy:
         to_ms(body.initial_interval),
         body.backoff_coefficient,
         to_ms(body.maximum_interval),
-        maximum_attempts if isinstance(asked, UnsetType) else asked,
+        maximum_attempts if asked is None else asked,
         tuple(body.non_retryable_error_types),
+    )
+
+
+def retry_body(policy: RetryPolicy) -> fields.Retry:
+    return fields.Retry(
+        initial_interval=to_seconds(policy.initial_interval_ms),
+        backoff_coefficient=policy.backoff_coefficient,
+        maximum_interval=seconds_or_none(policy.maximum_interval_ms),
+        maximum_attempts=policy.maximum_attempts,
+        non_retryable_error_types=list(policy.non_retryable_error_types),
     )
 
 
