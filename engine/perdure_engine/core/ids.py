@@ -71,6 +71,15 @@ def batch_request_id(namespace_id: bytes, job_id: str, run_id: bytes) -> bytes:
     return _version_8(digest.digest())
 
 
+def recurring_job_id(namespace_id: bytes, key: str) -> bytes:
+    """The id of a recurring job, which is a schedule: a repeat names the same. No shard has such a number as its first
+    32 bits would be, so that it is never taken for the id of a run."""
+    digest = hashlib.blake2b(
+        key.encode(), digest_size=16, key=namespace_id, person=b"perdure recurs"
+    ).digest()
+    return _version_8(bytes((digest[0] | 0x80,)) + digest[1:])
+
+
 def request_id_of(namespace_id: bytes, key: str) -> bytes:
     """The request id of a call that its caller names by a key: a repeat is the same request."""
     digest = hashlib.blake2b(
@@ -119,15 +128,6 @@ def job_id_of(
         person=b"perdure job",
     ).digest()
     return _version_8(shard_id.to_bytes(4, "big") + digest)
-
-
-def recurring_job_id(namespace_id: bytes, key: str) -> bytes:
-    """The id of a recurring job, which is a schedule: a repeat names the same. No shard has such a number as its first
-    32 bits would be, so that it is never taken for the id of a run."""
-    digest = hashlib.blake2b(
-        key.encode(), digest_size=16, key=namespace_id, person=b"perdure recurs"
-    ).digest()
-    return _version_8(bytes((digest[0] | 0x80,)) + digest[1:])
 
 
 def shard_of_job(job_id: bytes) -> int:
