@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NewType
 
@@ -130,6 +131,21 @@ def job_id_of(
     return _version_8(shard_id.to_bytes(4, "big") + digest)
 
 
+def job_ids_of(namespace_id: bytes, request_id: bytes) -> Callable[[int, int], bytes]:
+    """`job_id_of` for jobs of one call that have no idempotency key, by shard and index: what is the same for all of
+    them is hashed once."""
+    begun = hashlib.blake2b(
+        digest_size=12, key=namespace_id, salt=request_id[:16], person=b"perdure job"
+    )
+
+    def job_id(shard_id: int, index: int) -> bytes:
+        digest = begun.copy()
+        digest.update(index.to_bytes(8, "big"))
+        return _version_8(shard_id.to_bytes(4, "big") + digest.digest())
+
+    return job_id
+
+
 def shard_of_job(job_id: bytes) -> int:
     """Of an id as `job_id_of` makes them; what comes from outside may name a shard that there is not."""
     return int.from_bytes(job_id[:4], "big")
@@ -141,6 +157,24 @@ def schedule_uid(namespace_id: bytes, schedule_id: str) -> bytes:
         schedule_id.encode(), digest_size=16, key=namespace_id, person=b"perdure schedule"
     )
     return _version_8(digest.digest())
+
+
+def slot_run_id(uid: bytes, nominal_us: int, origin: int) -> bytes:
+    """The run id of what a schedule's slot starts: a second delivery finds the first. `uid`: see `schedule_uid`."""
+    return _between(uid, slot_number(nominal_us, origin), b"perdure slot")
+
+
+def slot_number(nominal_us: int, origin: int) -> int:
+    """A slot in one number, which is above 0."""
+    return nominal_us * 4 + origin
+
+
+def slot_job_id(shard_id: int, uid: bytes, number: int) -> bytes:
+    """The id of a schedule's job run. `number` is a fresh one of the shard's: no two are the same."""
+    digest = hashlib.blake2b(
+        number.to_bytes(8, "big"), digest_size=12, key=uid, person=b"perdure slot job"
+    )
+    return _version_8(shard_id.to_bytes(4, "big") + digest.digest())
 
 
 def uuid_text(raw: bytes) -> str:

@@ -41,15 +41,16 @@ def workflow_id(field: str, text: str) -> None:
         raise invalid(field, fault)
 
 
-def schedule_id(field: str, text: str) -> None:
-    fault = _fault(text, limits.SCHEDULE_ID_BYTES_MAX)
+def name(field: str, text: str) -> None:
+    """Of a queue, signal, query, activity id or timer id."""
+    fault = _known_fault(text, limits.NAME_BYTES_MAX)
     if fault:
         raise invalid(field, fault)
 
 
-def name(field: str, text: str) -> None:
-    """Of a queue, signal, query, activity id or timer id."""
-    fault = _known_fault(text, limits.NAME_BYTES_MAX)
+def key(field: str, text: str) -> None:
+    """Of a job or a batch: as a name, but hardly ever seen before."""
+    fault = _fault(text, limits.NAME_BYTES_MAX)
     if fault:
         raise invalid(field, fault)
 

@@ -18,12 +18,14 @@ from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.audit import AuditStore, Ledger
 from perdure_engine.ports.batches import BatchStore
 from perdure_engine.ports.clock import IdSource
+from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.history import History
+from perdure_engine.ports.jobs import JobStore, QueueLimitStore, ScheduleStore
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.membership import Membership
 from perdure_engine.ports.schedules import ScheduleTimes
-from perdure_engine.ports.store import MembershipStore, ScheduleStore, VisibilityStore
+from perdure_engine.ports.store import MembershipStore, VisibilityStore
 
 
 class About(msgspec.Struct, frozen=True):
@@ -52,6 +54,9 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True):
     batches: BatchStore
     batch_begun: Callable[[], None]  # somebody is to look for a new batch operation at once
     deployments: Deployments
+    jobs: JobStore
+    queue_limits: QueueLimitStore
+    codec: Codec
     schedules: ScheduleStore
     times: ScheduleTimes
     parking: Parking = msgspec.field(default_factory=Parking)

@@ -8,6 +8,7 @@ from perdure_engine.core import limits
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.id_policies import IdReusePolicy
 from perdure_engine.core.intents import IdConflictPolicy, StartWorkflow
+from perdure_engine.core.jobs.model import JobSpec
 from perdure_engine.core.schedules.model import (
     CATCH_UP_WINDOW_MS_MIN,
     JobAction,
@@ -19,8 +20,10 @@ from perdure_engine.core.schedules.model import (
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.start_workflow import check_start
+from perdure_engine.frontend.new_jobs import AskedJob, JobOptions, check_options
 
-WIRE_NAMES = {"start_us": "start_time_us", "end_us": "end_time_us"}
+# Where what a fault is about is called otherwise on the wire.
+WIRE_NAMES = {"start_us": "{0}.start_time_us", "end_us": "{0}.end_time_us", "spec": "{0}"}
 # Stands where each slot's own workflow id would, which is made of names that were checked.
 SLOTS_WORKFLOW_ID = "slot"
 
@@ -35,7 +38,7 @@ def check_schedule(
         checks.not_negative(f"{field}.remaining_actions", schedule.remaining_actions)
     match schedule.action:
         case JobAction() as job:
-            _check_job(f"{field}.action.job", job)
+            _check_job(frontend, f"{field}.action.job", job)
         case WorkflowAction() as workflow:
             _check_workflow(frontend, namespace_id, f"{field}.action.workflow", workflow)
 
@@ -44,7 +47,7 @@ def check_spec(frontend: Frontend, spec: ScheduleSpec, field: str) -> None:
     fault = frontend.times.fault(spec)
     if fault:
         where, _, why = fault.partition(": ")
-        raise invalid(f"{field}.{WIRE_NAMES.get(where, where)}", why)
+        raise invalid(WIRE_NAMES.get(where, "{0}.{1}").format(field, where), why)
 
 
 def _check_policies(field: str, policies: SchedulePolicies) -> None:
@@ -61,11 +64,55 @@ def _check_policies(field: str, policies: SchedulePolicies) -> None:
         )
 
 
+def scheduled_job(asked: AskedJob) -> JobAction:
+    """A job as it is asked for, as what a schedule makes at each of its times. Raises INVALID_ARGUMENT."""
+    options = asked.options
+    for field, given in (
+        ("due_time_us", options.due_us),
+        ("delay_ms", options.delay_ms),
+        ("idempotency_key", options.idempotency_key),
+        ("expire_time_us", options.expire_us),
+    ):
+        if given:
+            raise invalid(field, "is each slot's own")
+    spec = JobSpec(
+        input=asked.input,
+        header=options.header,
+        retry=options.retry,
+        timeout_ms=options.timeout_ms,
+        heartbeat_timeout_ms=options.heartbeat_timeout_ms,
+        unique=options.unique,
+        concurrency=options.concurrency,
+    )
+    return JobAction(options.task_name, options.queue, spec, options.priority, options.user_id)
+
+
+def _check_job(frontend: Frontend, field: str, action: JobAction) -> None:
+    spec = action.spec
+    options = JobOptions(
+        task_name=action.task_name,
+        queue=action.queue,
+        header=spec.header,
+        user_id=action.user_id,
+        timeout_ms=spec.timeout_ms,
+        heartbeat_timeout_ms=spec.heartbeat_timeout_ms,
+        retry=spec.retry,
+        priority=action.priority,
+        unique=spec.unique,
+        concurrency=spec.concurrency,
+    )
+    try:
+        checks.size("input", spec.input)
+        check_options(options, frontend.db_now_us(), in_batch=False)
+    except Rejected as rejected:
+        raise checks.under(field, rejected) from None
+
+
 def _check_workflow(
     frontend: Frontend, namespace_id: bytes, field: str, action: WorkflowAction
 ) -> None:
     if action.workflow_id:
-        checks.schedule_id(f"{field}.workflow_id", action.workflow_id)
+        checks.key(f"{field}.workflow_id", action.workflow_id)
     start = action.start
     try:
         _check_own(start)

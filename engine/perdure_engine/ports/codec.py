@@ -7,6 +7,7 @@ from typing import Protocol
 from perdure_engine.core.events import Event, InboxEvent
 from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import JobSpec, JobState
+from perdure_engine.core.schedules.model import Schedule, ScheduleState
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.ports.rows import TaskRow
@@ -58,3 +59,11 @@ class Codec(Protocol):
     def encode_job_batch(self, state: BatchState) -> bytes: ...
 
     def decode_job_batch(self, payload: bytes) -> BatchState: ...
+
+    def encode_schedule(self, schedule: Schedule) -> bytes: ...
+
+    def decode_schedule(self, payload: bytes) -> Schedule: ...
+
+    def encode_schedule_state(self, state: ScheduleState) -> bytes: ...
+
+    def decode_schedule_state(self, payload: bytes) -> ScheduleState: ...

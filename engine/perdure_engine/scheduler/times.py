@@ -198,7 +198,7 @@ def _check_counts(spec: ScheduleSpec) -> None:
     if len(spec.dates_us) > DATES_MAX:
         raise CronFault(f"dates_us: more than {DATES_MAX}")
     if not (spec.cron or spec.intervals or spec.calendars or spec.dates_us):
-        raise CronFault("spec: has no times")
+        raise CronFault("cron: the spec has no times")
 
 
 def _check_span(spec: ScheduleSpec) -> None:

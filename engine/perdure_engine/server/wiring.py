@@ -33,6 +33,7 @@ from perdure_engine.membership.nodes import NodeDirectory
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import StoreError
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.server import addresses, dsn
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.config import Config
@@ -202,10 +203,11 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     directory = NodeDirectory(lease, store, clock)
     cron = CronSpecs()
     deployments = Deployments(store)
+    codec = MsgpackCodec()
     rooms = Rooms(
         node_id=identity.node_id,
         store=store,
-        codec=MsgpackCodec(),
+        codec=codec,
         clock=clock,
         ids=ids,
         lease_valid=lease.lease_valid,
@@ -243,6 +245,11 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         batches=store,
         batch_begun=batches.wake,
         deployments=deployments,
+        jobs=store,
+        queue_limits=store,
+        schedules=store,
+        times=Times(),
+        codec=codec,
     )
     controller = ShardController(history, directory, store, number_of_shards)
     expiry = Expiry(rooms, store, ledger, history.shards)

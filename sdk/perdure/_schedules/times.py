@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
 
@@ -80,11 +80,11 @@ class ScheduleIntervalSpec:
 class ScheduleSpec:
     """The instants of all its parts together, each once, without those that `skip` names."""
 
-    calendars: Sequence[ScheduleCalendarSpec] = ()
-    intervals: Sequence[ScheduleIntervalSpec] = ()
-    cron_expressions: Sequence[str] = ()
+    calendars: Sequence[ScheduleCalendarSpec] = field(default_factory=list[ScheduleCalendarSpec])
+    intervals: Sequence[ScheduleIntervalSpec] = field(default_factory=list[ScheduleIntervalSpec])
+    cron_expressions: Sequence[str] = field(default_factory=list[str])
     """Five fields, or @hourly … @yearly; six, the seconds first, with `seconds_first`."""
-    skip: Sequence[ScheduleCalendarSpec] = ()
+    skip: Sequence[ScheduleCalendarSpec] = field(default_factory=list[ScheduleCalendarSpec])
     start_at: datetime | None = None
     """No instant before it."""
     end_at: datetime | None = None
@@ -93,7 +93,7 @@ class ScheduleSpec:
     """Each action starts up to so much after its instant: always the same for one instant."""
     time_zone_name: str | None = None
     """IANA, for cron expressions and calendars; UTC unless given."""
-    dates: Sequence[datetime] = ()
+    dates: Sequence[datetime] = field(default_factory=list[datetime])
     """Instants one by one; without a zone UTC."""
     seconds_first: bool = False
     gap: ScheduleGapPolicy = ScheduleGapPolicy.RUN_AFTER

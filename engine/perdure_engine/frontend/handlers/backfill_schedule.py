@@ -9,7 +9,7 @@ from perdure_engine.frontend.frontend import Frontend
 
 
 async def backfill_schedule(frontend: Frontend, intent: BackfillSchedule) -> Backfilled:
-    checks.schedule_id("schedule_id", intent.schedule_id)
+    checks.key("schedule_id", intent.schedule_id)
     checks.label("identity", intent.identity)
     checks.instant("from_us", intent.from_us)
     checks.instant("to_us", intent.to_us)

@@ -9,7 +9,7 @@ from perdure_engine.frontend.schedule_checks import check_schedule
 
 
 async def create_schedule(frontend: Frontend, intent: CreateSchedule) -> ScheduleSaved:
-    checks.schedule_id("schedule_id", intent.schedule_id)
+    checks.key("schedule_id", intent.schedule_id)
     checks.label("identity", intent.identity)
     checks.label("user_id", intent.user_id)
     check_schedule(frontend, intent.namespace_id, intent.schedule)

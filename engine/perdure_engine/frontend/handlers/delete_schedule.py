@@ -8,7 +8,7 @@ from perdure_engine.frontend.frontend import Frontend
 
 
 async def delete_schedule(frontend: Frontend, intent: DeleteSchedule) -> ScheduleSaved:
-    checks.schedule_id("schedule_id", intent.schedule_id)
+    checks.key("schedule_id", intent.schedule_id)
     checks.label("identity", intent.identity)
     checks.prose("reason", intent.reason)
     reply = await frontend.submit_schedule(intent)

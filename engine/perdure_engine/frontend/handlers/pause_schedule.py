@@ -8,7 +8,7 @@ from perdure_engine.frontend.frontend import Frontend
 
 
 async def pause_schedule(frontend: Frontend, intent: PauseSchedule) -> ScheduleSaved:
-    checks.schedule_id("schedule_id", intent.schedule_id)
+    checks.key("schedule_id", intent.schedule_id)
     checks.label("identity", intent.identity)
     checks.prose("note", intent.note)
     reply = await frontend.submit_schedule(intent)

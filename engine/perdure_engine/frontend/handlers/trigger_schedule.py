@@ -8,7 +8,7 @@ from perdure_engine.frontend.frontend import Frontend
 
 
 async def trigger_schedule(frontend: Frontend, intent: TriggerSchedule) -> SlotsActed:
-    checks.schedule_id("schedule_id", intent.schedule_id)
+    checks.key("schedule_id", intent.schedule_id)
     checks.label("identity", intent.identity)
     reply = await frontend.submit_schedule(intent)
     assert isinstance(reply, SlotsActed)

@@ -9,7 +9,7 @@ from perdure_engine.frontend.schedule_checks import check_schedule
 
 
 async def update_schedule(frontend: Frontend, intent: UpdateSchedule) -> ScheduleSaved:
-    checks.schedule_id("schedule_id", intent.schedule_id)
+    checks.key("schedule_id", intent.schedule_id)
     checks.label("identity", intent.identity)
     checks.not_negative("conflict_token", intent.conflict_token)
     check_schedule(frontend, intent.namespace_id, intent.schedule)

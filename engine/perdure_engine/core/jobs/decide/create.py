@@ -41,12 +41,15 @@ def decide(draft: JobDraft, intent: CreateJobs) -> JobsCreated:
     return JobsCreated(made)
 
 
-def add(draft: JobDraft, namespace_id: bytes, new: NewJob) -> JobRun:
-    """Make a job of this shard. What its keys and its batch need is in memory, and its unique key is free."""
+def add(draft: JobDraft, namespace_id: bytes, new: NewJob, *, held: bool = False) -> JobRun:
+    """Make a job of this shard. What its keys and its batch need is in memory, and its unique key is free.
+
+    `held`: its schedule makes it due, whatever its time says.
+    """
     env = draft.env
     now_us, due_us, spec, queue = env.now_us, new.due_us, new.spec, new.queue
     later = due_us > now_us
-    if not later:
+    if not (later or held):
         due_us = now_us
     run = JobRun(
         new.job_id,
@@ -76,6 +79,8 @@ def add(draft: JobDraft, namespace_id: bytes, new: NewJob) -> JobRun:
         batches.count_in(draft, run)
     if spec.expire_us:
         draft.expire_at(run, spec.expire_us)
+    if held:
+        return run
     if later:
         draft.wake_at(run, due_us)
     elif spec.concurrency is None and not spec.expire_us:

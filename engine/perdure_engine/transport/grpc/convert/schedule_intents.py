@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from perdure_api.v1 import job_service_pb2 as job_pb
 from perdure_api.v1 import schedule_service_pb2 as pb
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.schedules.intents import (
@@ -29,7 +28,6 @@ from perdure_engine.core.schedules.model import (
     CatchUpPolicy,
     GapPolicy,
     IntervalSpec,
-    JobAction,
     OverlapPolicy,
     RepeatPolicy,
     Schedule,
@@ -41,7 +39,9 @@ from perdure_engine.core.schedules.model import (
 from perdure_engine.frontend.checks import under, uuid_bytes
 from perdure_engine.frontend.handlers.list_schedule_slots import ListScheduleSlots
 from perdure_engine.frontend.handlers.list_schedules import ListSchedules
+from perdure_engine.frontend.schedule_checks import scheduled_job
 from perdure_engine.transport.grpc.convert.intents import scheduled_workflow
+from perdure_engine.transport.grpc.convert.job_intents import asked_job
 
 GAPS = {0: GapPolicy.RUN_AFTER, **{int(policy): policy for policy in GapPolicy}}
 REPEATS = {0: RepeatPolicy.FIRST, **{int(policy): policy for policy in RepeatPolicy}}
@@ -233,15 +233,11 @@ def _action(field: str, message: pb.ScheduleAction) -> Action:
     if which is None:
         raise invalid(field, "is not set, or unknown to this version")
     try:
-        return _job(message.job) if which == "job" else _workflow(message.workflow)
+        if which == "job":
+            return scheduled_job(asked_job(message.job))
+        return _workflow(message.workflow)
     except Rejected as rejected:
         raise under(f"{field}.{which}", rejected) from None
-
-
-def _job(message: job_pb.NewJob) -> JobAction:
-    for name in ("due_time_us", "idempotency_key", "expire_time_us"):
-        if getattr(message, name):
-            raise invalid(name, "is each slot's own")
 
 
 def _workflow(message: pb.ScheduledWorkflow) -> WorkflowAction:

@@ -25,10 +25,11 @@ from perdure_engine.core.schedules.model import (
     WorkflowAction,
 )
 from perdure_engine.frontend.handlers.describe_schedule import DescribedSchedule
-from perdure_engine.frontend.handlers.list_schedule_slots import SlotsAnswer
-from perdure_engine.frontend.handlers.list_schedules import SchedulesAnswer
+from perdure_engine.frontend.handlers.list_schedule_slots import SlotsPage
+from perdure_engine.frontend.handlers.list_schedules import SchedulesPage
 from perdure_engine.frontend.handlers.preview_schedule import Preview
 from perdure_engine.transport.grpc.convert.fields import Fields
+from perdure_engine.transport.grpc.convert.job_replies import concurrency_fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
 from perdure_engine.transport.grpc.convert.versions import versioning_fields
@@ -83,16 +84,16 @@ def described(found: DescribedSchedule) -> pb.DescribeScheduleResponse:
     )
 
 
-def listed(answer: SchedulesAnswer) -> pb.ListSchedulesResponse:
+def listed(page: SchedulesPage) -> pb.ListSchedulesResponse:
     return pb.ListSchedulesResponse(
-        schedules=[_info(info, description) for info, description in answer.schedules],
-        next_page_token=answer.next_page_token,
+        schedules=[_info(one.info, one.description) for one in page.schedules],
+        next_page_token=page.next_page_token,
     )
 
 
-def listed_slots(answer: SlotsAnswer) -> pb.ListScheduleSlotsResponse:
+def listed_slots(page: SlotsPage) -> pb.ListScheduleSlotsResponse:
     return pb.ListScheduleSlotsResponse(
-        slots=_slots(answer.slots), next_page_token=answer.next_page_token
+        slots=_slots(page.slots), next_page_token=page.next_page_token
     )
 
 
@@ -224,12 +225,7 @@ def _job_fields(action: JobAction) -> Fields:
         fields["unique_scope"] = spec.unique.scope
         fields["unique_period_ms"] = spec.unique.period_ms
     if spec.concurrency is not None:
-        fields["concurrency"] = {
-            "key": spec.concurrency.key,
-            "limit": spec.concurrency.limit,
-            "policy": spec.concurrency.policy,
-            "rate_per_s": spec.concurrency.rate_per_s,
-        }
+        fields["concurrency"] = concurrency_fields(spec.concurrency)
     return fields
 
 
