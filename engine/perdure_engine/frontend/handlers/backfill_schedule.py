@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core.errors import invalid
-from perdure_engine.core.schedules.intents import BackfillSchedule, Backfilled
+from perdure_engine.core.schedules.intents import Backfilled, BackfillSchedule
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 

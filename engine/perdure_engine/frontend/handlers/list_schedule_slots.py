@@ -67,7 +67,10 @@ async def list_schedule_slots(frontend: Frontend, asked: ListScheduleSlots) -> S
         past=past,
         limit=size + 1,
     )
-    if not rows and await frontend.schedules.load_schedule(shard_id, namespace_id, schedule_id) is None:
+    if (
+        not rows
+        and await frontend.schedules.load_schedule(shard_id, namespace_id, schedule_id) is None
+    ):
         raise no_schedule(schedule_id)
     slots = [slot_of(row) for row in rows[:size]]
     if len(rows) <= size:

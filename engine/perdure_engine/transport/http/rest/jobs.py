@@ -60,17 +60,21 @@ async def _create(call: Call[Query, bodies.NewJob]) -> Answer:
 
 
 async def _create_many(call: Call[Query, bodies.NewJobs]) -> Answer:
+    # Of thousands of jobs most are due at the same time, or rejected alike.
+    times: dict[int, Any] = {}
     told: dict[int, Problem] = {}
 
     def body(outcome: Outcome) -> bodies.JobAnswer:
         if isinstance(outcome, MadeJob):
+            next_us = outcome.next_us
+            if next_us not in times:
+                times[next_us] = instant_or_unset(next_us)
             return bodies.JobAnswer(
                 job_id=outcome.job_id,
                 created=outcome.created,
                 status=outcome.status.name,
-                next_run=instant_or_unset(outcome.next_us),
+                next_run=times[next_us],
             )
-        # The same rejection may be that of thousands.
         problem = told.get(id(outcome))
         if problem is None:
             problem = told[id(outcome)] = call.problem(outcome)
@@ -163,9 +167,7 @@ async def _reschedule(call: Call[Query, bodies.Rescheduling]) -> Answer:
     if body.schedule is not None:
         due_us = date_us(frontend.times, body.schedule, body.timezone)
     request_id = uuid_text(call.request_id())
-    await reschedule_job(
-        frontend, call.namespace_id, job_id, request_id, due_us, body.identity
-    )
+    await reschedule_job(frontend, call.namespace_id, job_id, request_id, due_us, body.identity)
     return Answer(204)
 
 

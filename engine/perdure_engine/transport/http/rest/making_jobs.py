@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,7 @@ from perdure_engine.frontend.handlers.create_jobs import (
 )
 from perdure_engine.frontend.handlers.create_schedule import create_schedule
 from perdure_engine.frontend.new_jobs import AskedJob
+from perdure_engine.frontend.schedule_checks import scheduled_job
 from perdure_engine.transport.http.rest.bodies import jobs as bodies
 from perdure_engine.transport.http.rest.convert import jobs as convert
 from perdure_engine.transport.http.rest.convert.job_times import due_or_spec, of_job
@@ -34,6 +36,12 @@ class MadeJob(msgspec.Struct, frozen=True, gc=False):
     created: bool
     status: JobStatus
     next_us: int
+
+
+class _Recurring(NamedTuple):
+    job_id: str
+    spec: ScheduleSpec
+    asked: AskedJob
 
 
 Outcome = MadeJob | BaseException
@@ -68,14 +76,14 @@ class _Making:
         self._batch = None if batch is None else self._batch_of(batch)
         self._once: list[AskedJob | Rejected] = []
         self._once_at: list[int] = []
-        self._recurring: list[tuple[int, ScheduleSpec, AskedJob]] = []
+        self._recurring: list[tuple[int, _Recurring]] = []
 
     def add(self, index: int, body: bodies.NewJob) -> None:
         asked: AskedJob | Rejected
         try:
             when = due_or_spec(self._frontend.times, body.schedule, body.timezone)
             if isinstance(when, ScheduleSpec):
-                self._recurring.append((index, when, self._asked_to_recur(body)))
+                self._recurring.append((index, self._asked_to_recur(index, body, when)))
                 return
             asked = self._sharing.asked(body, when)
         except Rejected as rejected:
@@ -107,10 +115,10 @@ class _Making:
 
     async def make_recurring(self, outcomes: list[Outcome | None]) -> None:
         made = await asyncio.gather(
-            *[self._recur(index, spec, asked) for index, spec, asked in self._recurring],
+            *[self._recur(recurring) for _, recurring in self._recurring],
             return_exceptions=True,
         )
-        for (index, _, _), one in zip(self._recurring, made, strict=True):
+        for (index, _), one in zip(self._recurring, made, strict=True):
             outcomes[index] = one
 
     def _batch_of(self, batch: bodies.JobBatch) -> AskedBatch:
@@ -121,39 +129,35 @@ class _Making:
             raise invalid("batch.callback.schedule", "is when the batch has ended")
         return AskedBatch(batch.batch_id, self._sharing.asked(callback, 0), not batch.more)
 
-    def _asked_to_recur(self, body: bodies.NewJob) -> AskedJob:
+    def _asked_to_recur(self, index: int, body: bodies.NewJob, spec: ScheduleSpec) -> _Recurring:
         if self._in_batch:
             raise invalid("schedule", "cannot recur in a batch")
         if body.expires_at is not None:
             raise invalid("expires_at", "is for a job that runs once")
-        return self._sharing.asked(body, 0)
-
-    async def _recur(self, index: int, spec: ScheduleSpec, asked: AskedJob) -> MadeJob:
-        """A repeat is the same schedule asked for by the same request; another body by its key is another request for
-        it."""
-        key = asked.options.idempotency_key
+        key, body.idempotency_key = body.idempotency_key, ""
         name = f"key:{key}" if key else f"call:{self._request_id.hex()}:{index}"
         job_id = uuid_text(recurring_job_id(self._namespace_id, name))
+        return _Recurring(job_id, spec, self._sharing.asked(body, 0))
+
+    async def _recur(self, recurring: _Recurring) -> MadeJob:
+        job_id, spec, asked = recurring
+        # Another body by the same key is another request for the same schedule.
         hashed = body_hash(spec, asked.options, asked.input)
-        schedule = Schedule(spec, convert.action_of(asked))
+        request_id = request_id_of(self._namespace_id, f"{job_id}:{hashed.hex()}")
         intent = CreateSchedule(
             namespace_id=self._namespace_id,
             schedule_id=job_id,
-            schedule=schedule,
-            request_id=request_id_of(self._namespace_id, f"{job_id}:{hashed.hex()}"),
+            schedule=Schedule(spec, scheduled_job(asked)),
+            request_id=request_id,
             user_id=asked.options.user_id,
         )
         try:
             saved = await create_schedule(self._frontend, intent)
         except Rejected as rejected:
-            if rejected.code is Code.ALREADY_EXISTS:
-                raise _reused() from None
-            raise of_job(rejected) from None
+            raise _reused() if rejected.code is Code.ALREADY_EXISTS else of_job(rejected) from None
         return MadeJob(job_id, True, JobStatus.PENDING, saved.next_us)
 
 
 def _reused() -> Rejected:
     message = "idempotency_key: was used before with another job"
-    return Rejected(
-        Code.INVALID_ARGUMENT, "REQUEST_ID_REUSED", message, field="idempotency_key"
-    )
+    return Rejected(Code.INVALID_ARGUMENT, "REQUEST_ID_REUSED", message, field="idempotency_key")

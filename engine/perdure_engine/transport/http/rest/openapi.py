@@ -11,7 +11,11 @@ import msgspec
 
 from perdure_engine.core import limits
 from perdure_engine.transport.http.rest import problems
-from perdure_engine.transport.http.rest.operations import IDEMPOTENCY_KEY_BYTES_MAX, Operation
+from perdure_engine.transport.http.rest.operations import (
+    ETAG_PATTERN,
+    IDEMPOTENCY_KEY_BYTES_MAX,
+    Operation,
+)
 from perdure_engine.transport.http.rest.problems import Problem
 
 Node = dict[str, Any]
@@ -26,6 +30,7 @@ IDS: Mapping[str, Node] = {
 NAME: Node = {"type": "string", "minLength": 1, "maxLength": limits.NAME_BYTES_MAX}
 
 _PARAMETER = re.compile(r"{(\w+)}")
+
 
 def document(operations: Iterable[Operation], version: str) -> Node:
     operations = list(operations)
@@ -118,16 +123,14 @@ def _header_parameters(operation: Operation) -> Iterable[Node]:
             "Idempotency-Key",
             "A repeat with the same key and body is answered as the first call was and changes nothing more; "
             "the same key with another body is refused.",
-            1,
+            {"type": "string", "maxLength": IDEMPOTENCY_KEY_BYTES_MAX},
         )
     if operation.conditional:
-        yield _header(
-            "If-Match", "The ETag of what the caller has seen; 412 when it is another.", 1
-        )
+        description = "The ETag of what the caller has seen; 412 when it is another."
+        yield _header("If-Match", description, {"type": "string", "pattern": ETAG_PATTERN})
 
 
-def _header(name: str, description: str, length_min: int) -> Node:
-    schema = {"type": "string", "minLength": length_min, "maxLength": IDEMPOTENCY_KEY_BYTES_MAX}
+def _header(name: str, description: str, schema: Node) -> Node:
     return {
         "name": name,
         "in": "header",

@@ -15,6 +15,7 @@ from perdure_engine.transport.http.rest.problems import Problem
 
 NAMESPACE_DEFAULT = "default"
 IDEMPOTENCY_KEY_BYTES_MAX = limits.NAME_BYTES_MAX
+ETAG_PATTERN = r'^(\*|"[0-9]{1,18}")$'
 
 QueryT = TypeVar("QueryT")
 BodyT = TypeVar("BodyT")
@@ -38,8 +39,8 @@ class Answer(msgspec.Struct):
 
 
 class Call(Generic[QueryT, BodyT]):
-    """A request that has been read. `path` has the values of the path's parameters; `idempotency_key` and `if_match` are
-    '' without their headers. `problem` tells of an error that is that of a part of the answer only."""
+    """A request that has been read. `path` has the values of the path's parameters; `idempotency_key` and `if_match`
+    are '' without their headers. `problem` tells of an error that is that of a part of the answer only."""
 
     __slots__ = (
         "body",

@@ -50,6 +50,7 @@ RETRY_AFTER_S = 1  # of what is unavailable and does not say for how long: a tak
 encode = msgspec.json.Encoder().encode
 
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
+_OTHER_FIELD = re.compile(r"\b[a-z][a-z_]*_(?:us|ms)\b")
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,11 +100,19 @@ def refused(rejected: Rejected, names: Mapping[str, str]) -> Refused:
     return Refused(
         REASONS.get(rejected.reason) or STATUSES[rejected.code],
         rejected.reason,
-        rejected.message.replace(rejected.field, field, 1) if field else rejected.message,
+        _detail(rejected, field, names),
         field=field,
         metadata=rejected.metadata,
         headers=headers,
     )
+
+
+def _detail(rejected: Rejected, field: str, names: Mapping[str, str]) -> str:
+    """The message, in which the field stands first and others by their units."""
+    told = rejected.message
+    if field:
+        told = told.replace(rejected.field, field, 1)
+    return _OTHER_FIELD.sub(lambda word: _renamed(word[0], names), told)
 
 
 def _renamed(word: str, names: Mapping[str, str]) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from perdure_engine.transport.http.rest import workflows
+from perdure_engine.transport.http.rest import jobs, schedules, workflows
 from perdure_engine.transport.http.rest.operations import Operation
 
-OPERATIONS: tuple[Operation, ...] = (*workflows.OPERATIONS,)
+OPERATIONS: tuple[Operation, ...] = (
+    *jobs.OPERATIONS,
+    *schedules.OPERATIONS,
+    *workflows.OPERATIONS,
+)
 
 
 def by_path() -> dict[str, dict[str, Operation]]:

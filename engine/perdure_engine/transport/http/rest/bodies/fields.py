@@ -20,6 +20,11 @@ def one_of(enumeration: type[enum.Enum]) -> Meta:
     return Meta(extra_json_schema={"enum": [member.name for member in enumeration]})
 
 
+def name_of(member: enum.Enum) -> Any:
+    """The text of a choice. Any, since no type checker knows that an enumeration has just the names of a Literal."""
+    return member.name
+
+
 Duration = Annotated[float, Meta(gt=0, le=DURATION_S_MAX, description="Seconds, also fractions.")]
 Instant = Annotated[datetime, Meta(tz=True, description="RFC 3339, with its offset.")]
 Json = Annotated[Any, Meta(description="Any JSON value.")]

@@ -42,10 +42,12 @@ StatusChoice = Literal[
     "SKIPPED",
     "SUSPENDED",
 ]
+Statuses = Annotated[list[StatusChoice], Meta(description="One of these; any without.")]
 Key = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
 Expression = Annotated[str, Meta(min_length=1, max_length=limits.CRON_BYTES_MAX)]
 TimeZone = Annotated[
-    str, Meta(max_length=100, description="IANA. Cron fields and times without an offset are in it.")
+    str,
+    Meta(max_length=100, description="IANA. Cron fields and times without an offset are in it."),
 ]
 Parameters = Annotated[
     dict[str, Json], Meta(description="By the names of the function's parameters.")
@@ -53,7 +55,7 @@ Parameters = Annotated[
 
 
 class When(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """CRON: five fields, or @daily and its like. DATE: an ISO 8601 date and time. INTERVAL: seconds, or as 90s, 1h30m."""
+    """CRON: five fields, or @daily and its like. DATE: a date and time of ISO 8601. INTERVAL: seconds, or as 1h30m."""
 
     type: Literal["CRON", "DATE", "INTERVAL"]
     expression: Expression
@@ -91,7 +93,8 @@ class JobSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=F
     timeout: Duration | None = None
     heartbeat_timeout: Duration | None = None
     retry: Annotated[
-        Retry | None, Meta(description="Without it, or where it does not say how often: 3 attempts.")
+        Retry | None,
+        Meta(description="Without it, or where it does not say how often: 3 attempts."),
     ] = None
     priority: Priority = 3
     unique_key: Annotated[
@@ -121,7 +124,8 @@ class NewJob(JobSettings, kw_only=True, gc=False):
         ),
     ] = ""
     expires_at: Annotated[
-        Instant | None, Meta(description="Not started by then, it is skipped. For one that runs once.")
+        Instant | None,
+        Meta(description="Not started by then, it is skipped. For one that runs once."),
     ] = None
 
 
@@ -286,7 +290,7 @@ class Redriven(msgspec.Struct, kw_only=True):
 
 class JobsQuery(Query, kw_only=True):
     user_id: Key = ""
-    status: Annotated[list[StatusChoice], Meta(description="One of these.")] = []
+    status: Statuses = msgspec.field(default_factory=list)
     task_id: Key = ""
     queue: Key = ""
     schedule_id: Key = ""
@@ -302,7 +306,7 @@ class JobsQuery(Query, kw_only=True):
 
 
 class RunsQuery(Query, kw_only=True):
-    status: list[StatusChoice] = []
+    status: Statuses = msgspec.field(default_factory=list)
     limit: Limit = 0
     page_token: PageToken = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
+from perdure_engine.core import limits
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.schedules.model import (
     CalendarRange,
@@ -17,6 +18,7 @@ from perdure_engine.transport.http.rest.bodies.jobs import When
 from perdure_engine.transport.http.rest.convert.times import EPOCH, to_us
 
 UTC_NAME = "UTC"
+INTERVAL_MS_MIN = 1_000
 
 # What begins so is a date; nothing that cron knows does.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -89,10 +91,14 @@ def _zoned_us(times: ScheduleTimes, read: datetime, timezone: str) -> int:
 
 def _interval_ms(text: str) -> int:
     if _SECONDS.fullmatch(text):
-        return round(float(text) * 1_000)
-    if not _INTERVAL.fullmatch(text):
+        every_ms = round(float(text) * 1_000)
+    elif _INTERVAL.fullmatch(text):
+        every_ms = round(sum(float(one) * _UNIT_MS[unit] for one, unit in _PART.findall(text)))
+    else:
         raise invalid("schedule", "is not an interval: seconds, or as 90s, 1h30m, 2d")
-    return round(sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text)))
+    if not INTERVAL_MS_MIN <= every_ms <= limits.DURATION_MS_MAX:
+        raise invalid("schedule", "is an interval under a second, or over ten years")
+    return every_ms
 
 
 def of_job(rejected: Rejected) -> Rejected:

@@ -26,6 +26,7 @@ from perdure_engine.core.schedules.model import JobAction
 from perdure_engine.frontend.new_jobs import AskedJob, JobOptions
 from perdure_engine.ports.jobs import JobFilter
 from perdure_engine.transport.http.rest.bodies import jobs
+from perdure_engine.transport.http.rest.bodies.fields import name_of
 from perdure_engine.transport.http.rest.convert import payloads
 from perdure_engine.transport.http.rest.convert.messages import failure_body
 from perdure_engine.transport.http.rest.convert.times import (
@@ -85,27 +86,11 @@ def _unique(body: jobs.JobSettings) -> Unique | None:
         if body.unique_period is not None:
             raise invalid("unique_key", "is required with a period")
         return None
-    return Unique(
-        body.unique_key, UniqueScope[body.unique_scope], to_ms(body.unique_period)
-    )
+    return Unique(body.unique_key, UniqueScope[body.unique_scope], to_ms(body.unique_period))
 
 
 def _concurrency(body: jobs.Concurrency) -> Concurrency:
     return Concurrency(body.key, body.limit, ConcurrencyPolicy[body.policy], body.rate_per_s)
-
-
-def action_of(asked: AskedJob) -> JobAction:
-    """What a schedule makes at each of its slots."""
-    options = asked.options
-    spec = JobSpec(
-        input=asked.input,
-        retry=options.retry,
-        timeout_ms=options.timeout_ms,
-        heartbeat_timeout_ms=options.heartbeat_timeout_ms,
-        unique=options.unique,
-        concurrency=options.concurrency,
-    )
-    return JobAction(options.task_name, options.queue, spec, options.priority, options.user_id)
 
 
 def filter_of(
@@ -156,9 +141,7 @@ def info_body(info: JobInfo, now_us: int) -> jobs.JobInfo:
 
 def _next_attempt(info: JobInfo, now_us: int) -> Any:
     due_us = info.state.due_us
-    waits = info.status is JobStatus.RETRY or (
-        info.status is JobStatus.PENDING and due_us > now_us
-    )
+    waits = info.status is JobStatus.RETRY or (info.status is JobStatus.PENDING and due_us > now_us)
     return instant_or_unset(due_us) if waits else UNSET
 
 
@@ -185,9 +168,7 @@ def job_body(told: JobDescription, now_us: int) -> jobs.Job:
         worker_identity=state.worker_identity or UNSET,
         cancel_requested=bool(state.cancel_us),
         reason=state.reason,
-        result=payloads.result_of(told.result)
-        if info.status is JobStatus.COMPLETED
-        else UNSET,
+        result=payloads.result_of(told.result) if info.status is JobStatus.COMPLETED else UNSET,
         progress=payloads.values_of(state.progress),
         failures=[_failure(one) for one in state.failures],
         **_settings(info.spec),
@@ -238,7 +219,7 @@ def concurrency_body(concurrency: Concurrency | None) -> jobs.Concurrency | Unse
     return jobs.Concurrency(
         key=concurrency.key,
         limit=concurrency.limit,
-        policy=concurrency.policy.name,
+        policy=name_of(concurrency.policy),
         rate_per_s=concurrency.rate_per_s,
     )
 

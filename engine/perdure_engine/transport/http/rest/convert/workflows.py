@@ -81,7 +81,12 @@ def start_workflow(
 def scheduled_workflow(body: workflows.WorkflowSettings) -> StartWorkflow:
     """What a schedule starts at each of its slots. Says nothing of which run that is."""
     return StartWorkflow(
-        namespace_id=b"", workflow_id="", run_id=b"", request_id=b"", body_hash=b"", **_settings(body)
+        namespace_id=b"",
+        workflow_id="",
+        run_id=b"",
+        request_id=b"",
+        body_hash=b"",
+        **_settings(body),
     )
 
 
