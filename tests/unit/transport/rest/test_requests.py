@@ -201,9 +201,9 @@ async def test_a_parameter_without_a_value_is_not_given(api: Api) -> None:
         (b"[]", "body"),
         (b"1", "body"),
         (b"null", "body"),
-        (b"{}", "workflow_id"),
+        (b"{}", "workflow_type"),
         (b'{"workflow_id": 1}', "workflow_id"),
-        (b'{"workflow_id": "w", "no": 1, "such": 2}', "no"),
+        (b'{"no": 1, "such": 2}', "no"),
         (b'{"workflow_id":"w","workflow_type":"T","task_queue":"q","retry":{"x":1}}', "retry.x"),
         (
             b'{"workflow_id":"w","workflow_type":"T","task_queue":"q","retry":{"initial_interval":0}}',
