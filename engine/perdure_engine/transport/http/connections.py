@@ -12,7 +12,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADERS_S = (
-    10.0  # from a connection's first byte, or its opening, to the end of a request's headers
+    10.0  # from a connection's opening, or a request's first byte, to the end of its headers
 )
 
 

@@ -45,9 +45,9 @@ from perdure_engine.core.schedules.model import (
     ScheduleSpec,
     WorkflowAction,
 )
+from perdure_engine.frontend.handlers.create_jobs import create_jobs
 from perdure_engine.ports.rows import JobRunRow
 from perdure_engine.store.codec import MsgpackCodec
-from perdure_engine.transport.http.rest import making_jobs
 from perdure_engine.transport.http.rest.bodies import jobs as bodies
 from perdure_engine.transport.http.rest.bodies.workflows import WorkflowSettings
 from perdure_engine.transport.http.rest.convert import payloads
@@ -375,13 +375,12 @@ async def test_options_that_are_the_same_are_looked_at_once(
 ) -> None:
     """What makes thousands of jobs cheap; the handler checks each object of options once."""
     seen: list[int] = []
-    create_jobs = making_jobs.create_jobs
 
     async def counted(frontend: Any, call: Any) -> Any:
         seen.append(len({id(asked.options) for asked in call.jobs}))
         return await create_jobs(frontend, call)
 
-    monkeypatch.setattr(making_jobs, "create_jobs", counted)
+    monkeypatch.setattr("perdure_engine.transport.http.rest.making_jobs.create_jobs", counted)
     jobs = [{"task_id": "a", "parameters": {"n": number}} for number in range(1_000)]
     await api.post("/jobs:bulk", {"jobs": [*jobs, {"task_id": "b"}]})
 
@@ -401,6 +400,22 @@ async def test_a_failed_shard_is_told_for_its_jobs_alone(api: Api) -> None:
     assert 0 < len(failed) < 40
     assert {error["reason"] for error in failed} == {"INTERNAL"}
     assert "secret" not in str(answers)
+
+
+async def test_recurring_jobs_of_a_call_are_told_although_the_others_failed(api: Api) -> None:
+    saves(api)
+    plain = api.history.answer
+    full = Rejected(Code.RESOURCE_EXHAUSTED, "SHARD_FULL", "full", retry_after_ms=100)
+    api.history.answer = lambda intent: full if isinstance(intent, CreateJobs) else plain(intent)
+    jobs = [{"task_id": "a"}, {"task_id": "r", "schedule": "@daily"}]
+
+    response = await api.post("/jobs:bulk", {"jobs": jobs})
+    alone = await api.post("/jobs:bulk", {"jobs": jobs[:1]})
+
+    once, recurring = response.json()["jobs"]
+    assert once["error"]["reason"] == "SHARD_FULL"
+    assert recurring["created"]
+    assert alone.status_code == 429
 
 
 async def test_a_batch_belongs_together_and_is_one_shards(api: Api) -> None:

@@ -73,11 +73,14 @@ def test_a_retry_time_is_told_only_where_trying_again_helps() -> None:
         ("page_size", "limit"),
         ("jobs[3].retry_policy.initial_interval_ms", "jobs[3].retry.initial_interval"),
         ("schedule.spec.start_time_us", "schedule.spec.start_time"),
-        ("jobs[0].task_name", "jobs[0].task_id"),
+        ("task_name", "task_id"),
+        ("start.input[0]", "args[0]"),
+        ("start.inputs", "inputs"),
     ],
 )
 def test_a_field_is_called_what_it_is_called_in_the_request(inside: str, outside: str) -> None:
-    _, _, problem = told(invalid(inside, "must not be negative"), task_name="task_id")
+    names = {"task_name": "task_id", "start": "", "start.input": "args"}
+    _, _, problem = told(invalid(inside, "must not be negative"), **names)
 
     assert problem["field"] == outside
     assert problem["detail"] == f"{outside}: must not be negative"

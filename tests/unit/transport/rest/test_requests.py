@@ -10,7 +10,7 @@ from tests.unit.transport.rest.conftest import Api
 
 from perdure_engine.core import limits
 from perdure_engine.core.intents import SignalWorkflow
-from perdure_engine.transport.http.rest import reading
+from perdure_engine.transport.http.rest import reading, strict_json
 from perdure_engine.transport.http.rest.problems import MEDIA_TYPE
 
 START = {"workflow_id": "w1", "workflow_type": "T", "task_queue": "q"}
@@ -29,8 +29,12 @@ def assert_problem(response: Any, status: int, reason: str, field: str = "") -> 
 
 @pytest.mark.parametrize(
     "path",
-    ["/nothing", "/workflows/", "/workflows/a/b", "/workflows/%2e%2e", "/workflows/.%2E/history"]
-    + [
+    [
+        "/nothing",
+        "/workflows/",
+        "/workflows/a/b",
+        "/workflows/%2e%2e",
+        "/workflows/.%2E/history",
         "/..%2f..%2fetc/passwd",
         "/..;/metrics",
         "/%252e%252e/metrics",
@@ -139,7 +143,7 @@ async def test_the_namespace_is_the_headers_or_the_parameters_or_default(api: Ap
     await api.post("/workflows?namespace=other", START)
     await api.post("/workflows?namespace=other", START, headers=header)
 
-    found = [intent.namespace_id for _, intent in api.history.submitted]  # type: ignore[union-attr]  # all have one
+    found = [intent.namespace_id for _, intent in api.history.submitted]
     assert found == [NAMESPACE_ID, *[OTHER_NAMESPACE_ID] * 3]
 
 
@@ -262,7 +266,7 @@ async def in_parts(part: bytes, count: int) -> AsyncIterator[bytes]:
 async def test_b8_a_body_that_is_too_large_is_refused_before_it_is_parsed(
     api: Api, megabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading.strict_json, "parse", lambda _: pytest.fail("it was parsed"))
+    monkeypatch.setattr(strict_json, "parse", lambda _: pytest.fail("it was parsed"))
     whole = b'{"a":' * (megabytes * 200_000)
 
     assert_problem(await api.post_raw("/workflows", whole), 413, "BODY_TOO_LARGE")

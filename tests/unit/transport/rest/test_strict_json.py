@@ -83,14 +83,21 @@ def test_b9_an_integer_of_more_than_64_bits_is_refused(number: int) -> None:
     assert "64 bits" in refusal(f'{{"a": [{number}]}}'.encode()).message
 
 
-@given(st.binary())
-def test_any_bytes_are_read_or_refused_and_nothing_else(raw: bytes) -> None:
+def read_or_refused(raw: bytes) -> Any:
     try:
-        value = parse(raw)
+        return parse(raw)
     except Rejected as rejected:
-        assert rejected.reason == "MALFORMED_JSON"
+        return rejected
+
+
+@given(st.binary() | st.text(alphabet='{}[]",:0123456789.eE+-tfnul \\').map(str.encode))
+def test_any_bytes_are_read_or_refused_and_nothing_else(raw: bytes) -> None:
+    found = read_or_refused(raw)
+
+    if isinstance(found, Rejected):
+        assert found.reason == "MALFORMED_JSON"
     else:
-        assert value == json.loads(raw)
+        assert found == json.loads(raw)
 
 
 @pytest.mark.parametrize(

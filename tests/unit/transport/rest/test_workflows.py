@@ -130,6 +130,16 @@ async def test_a_start_carries_all_that_it_says(api: Api) -> None:
     }
 
 
+async def test_a_start_says_where_its_run_is(api: Api) -> None:
+    body = {"workflow_id": "a/é b", "workflow_type": "T", "task_queue": "q"}
+
+    location = (await api.post("/workflows", body)).headers["location"]
+    await api.get(location)
+
+    assert location == "/workflows/a%2F%C3%A9%20b"
+    assert api.intent.workflow_id == "a/é b"
+
+
 async def test_a_start_that_found_a_run_is_200_and_names_it(api: Api) -> None:
     api.history.answer = lambda _: Started(RUN_ID, False)
 
@@ -161,8 +171,10 @@ def test_choices_are_those_of_the_engine(of: Any, field: str, enumeration: Any) 
         ("BOOL", 1),
         ("DATETIME", "2027-01-15T08:00:00"),
         ("DATETIME", "x"),
-    ]
-    + [("KEYWORD", ["a"]), ("KEYWORD_LIST", "a"), ("DOUBLE", "1")],
+        ("KEYWORD", ["a"]),
+        ("KEYWORD_LIST", "a"),
+        ("DOUBLE", "1"),
+    ],
 )
 async def test_a_search_attribute_of_another_type_is_refused(
     api: Api, type_: str, value: Any
@@ -267,7 +279,7 @@ async def test_an_update_that_failed_says_why_and_one_on_its_way_how_far_it_is(a
 @pytest.mark.parametrize(
     ("verb", "intent"), [("cancel", CancelWorkflow), ("terminate", TerminateWorkflow)]
 )
-async def test_a_run_is_ended_with_a_reason(api: Api, verb: str, intent: type) -> None:
+async def test_a_run_is_ended_with_a_reason(api: Api, verb: str, intent: Any) -> None:
     response = await api.post(f"/workflows/w1:{verb}", {"reason": "too late", "run_id": RUN})
 
     assert response.status_code == 204
@@ -401,9 +413,9 @@ async def test_a_run_that_is_still_open_after_the_time_is_running(api: Api) -> N
     assert api.history.futures[0].cancelled()
 
 
-@pytest.mark.parametrize("timeout", ["0", "-1", "61", "x"])
-async def test_nobody_waits_longer_than_may_be_waited(api: Api, timeout: str) -> None:
-    response = await api.get(f"/workflows/w1/result?timeout={timeout}")
+@pytest.mark.parametrize("seconds", ["0", "-1", "61", "x"])
+async def test_nobody_waits_longer_than_may_be_waited(api: Api, seconds: str) -> None:
+    response = await api.get(f"/workflows/w1/result?timeout={seconds}")
 
     assert (response.status_code, response.json()["field"]) == (400, "timeout")
 

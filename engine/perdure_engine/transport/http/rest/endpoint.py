@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -67,8 +67,14 @@ class Endpoint:
     async def _answered(self, operation: Operation, scope: Scope, receive: Receive) -> Response:
         served = self._served
         began_s, code = served.now_s(), OK
+        names = None  # until it is read, what is wrong is wrong about the request
         try:
-            return _written(await self._performed(operation, scope, receive))
+            call = await self._read(operation, scope, receive)
+            names = operation.names
+            performed = operation.perform(call)
+            if operation.waits:
+                performed = _while_connected(performed, receive)
+            return _written(await performed)
         except Refused as refusal:
             code = f"HTTP_{refusal.status}"
             return problem_response(refusal)
@@ -78,12 +84,12 @@ class Endpoint:
                 raise
             rejected = served.refusals.of(error)
             code = rejected.code.name
-            return problem_response(refused(rejected, operation.names))
+            return problem_response(refused(rejected, names))
         finally:
             served.metrics.requests.inc(operation.name, code)
             served.metrics.request_seconds.observe(served.now_s() - began_s, operation.name)
 
-    async def _performed(self, operation: Operation, scope: Scope, receive: Receive) -> Answer:
+    async def _read(self, operation: Operation, scope: Scope, receive: Receive) -> Call[Any, Any]:
         query = reading.query(scope["query_string"], operation.query)
         path = {
             name: reading.segment(name, raw) for name, raw in scope.get("path_params", {}).items()
@@ -94,9 +100,8 @@ class Endpoint:
         if operation.body is not None:
             required = operation.body_required
             body = await reading.body(scope, receive, operation.body, required=required)
-        call = Call(
+        return Call(
             self._served.frontend,
-            namespace,
             namespace_id,
             path,
             query,
@@ -105,9 +110,6 @@ class Endpoint:
             _idempotency_key(scope) if operation.idempotent else "",
             reading.header(scope, b"if-match") if operation.conditional else "",
         )
-        if operation.waits:
-            return await _while_connected(operation.perform(call), receive)
-        return await operation.perform(call)
 
 
 def _namespace(header: str, parameter: str) -> str:

@@ -38,7 +38,23 @@ NAMES = {
     "due_time": "schedule",
     "expire_time": "expires_at",
     "input": "parameters",
+    # of the schedule that a recurring job is
+    "schedule.spec": "schedule",
+    "schedule.spec.cron[0]": "schedule",
+    "schedule.spec.intervals[0].every": "schedule",
+    "schedule.spec.timezone": "timezone",
+    "schedule.action.job": "",
+    "schedule.action.job.task_name": "task_id",
+    "schedule.action.job.task_queue": "queue",
+    "schedule.action.job.input": "parameters",
 }
+# Of lists, whose parameters are the filter, and of what has a filter among other things.
+LIST_NAMES = {
+    "filter": "",
+    "filter.task_name": "task_id",
+    "filter.task_queue": "queue",
+}
+FILTER_NAMES = {"filter.task_name": "filter.task_id", "filter.task_queue": "filter.queue"}
 
 
 async def _create(call: Call[Query, bodies.NewJob]) -> Answer:
@@ -248,7 +264,7 @@ OPERATIONS = (
         body=bodies.Redriving,
         answers={200: bodies.Redriven},
         idempotent=True,
-        names=NAMES,
+        names=FILTER_NAMES,
     ),
     Operation(
         method="GET",
@@ -258,7 +274,19 @@ OPERATIONS = (
         perform=_list,
         query=bodies.JobsQuery,
         answers={200: bodies.JobList},
-        names={**NAMES, "filter": ""},
+        names=LIST_NAMES,
+    ),
+    Operation(
+        method="POST",
+        path="/jobs/{job_id}:reschedule",
+        name="reschedule_job",
+        summary="Another time for a job that has not started.",
+        perform=_reschedule,
+        body=bodies.Rescheduling,
+        body_required=False,
+        answers={204: None},
+        idempotent=True,
+        names=NAMES,
     ),
     Operation(
         method="GET",
@@ -286,18 +314,6 @@ OPERATIONS = (
         perform=_runs,
         query=bodies.RunsQuery,
         answers={200: bodies.JobList},
-        names={**NAMES, "filter": ""},
-    ),
-    Operation(
-        method="POST",
-        path="/jobs/{job_id}:reschedule",
-        name="reschedule_job",
-        summary="Another time for a job that has not started.",
-        perform=_reschedule,
-        body=bodies.Rescheduling,
-        body_required=False,
-        answers={204: None},
-        idempotent=True,
-        names=NAMES,
+        names=LIST_NAMES,
     ),
 )

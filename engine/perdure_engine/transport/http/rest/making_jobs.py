@@ -24,7 +24,7 @@ from perdure_engine.frontend.new_jobs import AskedJob
 from perdure_engine.frontend.schedule_checks import scheduled_job
 from perdure_engine.transport.http.rest.bodies import jobs as bodies
 from perdure_engine.transport.http.rest.convert import jobs as convert
-from perdure_engine.transport.http.rest.convert.job_times import due_or_spec, of_job
+from perdure_engine.transport.http.rest.convert.job_times import due_or_spec
 from perdure_engine.transport.http.rest.convert.workflows import body_hash
 from perdure_engine.transport.http.rest.operations import Call, QueryT
 
@@ -56,9 +56,11 @@ async def make_jobs(
     making = _Making(call, batch)
     for index, body in enumerate(asked):
         making.add(index, body)
-    outcomes: list[Outcome | None] = [None] * len(asked)
-    await asyncio.gather(making.make_once(outcomes), making.make_recurring(outcomes))
-    return [one for one in outcomes if one is not None]
+    if making.recurs:
+        await asyncio.gather(making.make_once(), making.make_recurring())
+    else:
+        await making.make_once()
+    return [making.outcomes[index] for index in range(len(asked))]
 
 
 class _Making:
@@ -77,6 +79,11 @@ class _Making:
         self._once: list[AskedJob | Rejected] = []
         self._once_at: list[int] = []
         self._recurring: list[tuple[int, _Recurring]] = []
+        self.outcomes: dict[int, Outcome] = {}
+
+    @property
+    def recurs(self) -> bool:
+        return bool(self._recurring)
 
     def add(self, index: int, body: bodies.NewJob) -> None:
         asked: AskedJob | Rejected
@@ -91,35 +98,40 @@ class _Making:
         self._once.append(asked)
         self._once_at.append(index)
 
-    async def make_once(self, outcomes: list[Outcome | None]) -> None:
+    async def make_once(self) -> None:
         if not self._once and self._batch is None:
             return
-        made = await create_jobs(
-            self._frontend,
-            CreateJobsCall(
-                namespace_id=self._namespace_id,
-                request_id=self._request_id,
-                jobs=self._once,
-                body=self._body_hash,
-                batch=self._batch,
-            ),
+        jobs_call = CreateJobsCall(
+            namespace_id=self._namespace_id,
+            request_id=self._request_id,
+            jobs=self._once,
+            body=self._body_hash,
+            batch=self._batch,
         )
+        made: Sequence[CreatedJob | BaseException]
+        try:
+            made = await create_jobs(self._frontend, jobs_call)
+        except Exception as error:
+            if not self.recurs:
+                raise
+            made = [error] * len(self._once)  # the others of the call may have been made
         now_us = self._frontend.db_now_us()
         for index, asked, one in zip(self._once_at, self._once, made, strict=True):
             if isinstance(one, CreatedJob):
                 due_us = asked.options.due_us if isinstance(asked, AskedJob) else 0
                 next_us = max(due_us, now_us) if one.created else 0
-                outcomes[index] = MadeJob(uuid_text(one.job_id), one.created, one.status, next_us)
+                made_job = MadeJob(uuid_text(one.job_id), one.created, one.status, next_us)
+                self.outcomes[index] = made_job
             else:
-                outcomes[index] = one
+                self.outcomes[index] = one
 
-    async def make_recurring(self, outcomes: list[Outcome | None]) -> None:
+    async def make_recurring(self) -> None:
         made = await asyncio.gather(
             *[self._recur(recurring) for _, recurring in self._recurring],
             return_exceptions=True,
         )
         for (index, _), one in zip(self._recurring, made, strict=True):
-            outcomes[index] = one
+            self.outcomes[index] = one
 
     def _batch_of(self, batch: bodies.JobBatch) -> AskedBatch:
         callback = batch.callback
@@ -154,7 +166,9 @@ class _Making:
         try:
             saved = await create_schedule(self._frontend, intent)
         except Rejected as rejected:
-            raise _reused() if rejected.code is Code.ALREADY_EXISTS else of_job(rejected) from None
+            if rejected.code is Code.ALREADY_EXISTS:
+                raise _reused() from None
+            raise
         return MadeJob(job_id, True, JobStatus.PENDING, saved.next_us)
 
 

@@ -47,7 +47,6 @@ class Call(Generic[QueryT, BodyT]):
         "frontend",
         "idempotency_key",
         "if_match",
-        "namespace",
         "namespace_id",
         "path",
         "problem",
@@ -57,7 +56,6 @@ class Call(Generic[QueryT, BodyT]):
     def __init__(
         self,
         frontend: Frontend,
-        namespace: str,
         namespace_id: bytes,
         path: Mapping[str, str],
         query: QueryT,
@@ -67,7 +65,6 @@ class Call(Generic[QueryT, BodyT]):
         if_match: str = "",
     ) -> None:
         self.frontend = frontend
-        self.namespace = namespace
         self.namespace_id = namespace_id
         self.path = path
         self.query = query
@@ -87,7 +84,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """`answers`: the type of the body by status, None for no body. `body` None: the request has none.
 
     `idempotent`: the header Idempotency-Key means something. `conditional`: so does If-Match. `waits`: it may take
-    long, and ends when its caller has gone. `names`: what the handlers' fields are called in the request.
+    long, and ends when its caller has gone. `names`: see `problems.refused`.
     """
 
     method: str

@@ -50,7 +50,7 @@ RETRY_AFTER_S = 1  # of what is unavailable and does not say for how long: a tak
 encode = msgspec.json.Encoder().encode
 
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
-_OTHER_FIELD = re.compile(r"\b[a-z][a-z_]*_(?:us|ms)\b")
+_WITH_UNIT = re.compile(r"\b[a-z][a-z_]*_(?:us|ms)\b")
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,35 +89,42 @@ class Refused(Exception):
         self.headers = headers or {}
 
 
-def refused(rejected: Rejected, names: Mapping[str, str]) -> Refused:
-    """What a handler's rejection is over HTTP. `names`: what its fields are called in the request; '' is left out."""
+def refused(rejected: Rejected, names: Mapping[str, str] | None = None) -> Refused:
+    """What a rejection is over HTTP. `names`: what a handler's fields are called in the request, by the beginning of
+    their path without units ('' is left out); None: it is not a handler's, and speaks of the request already."""
     headers = {}
     if rejected.retry_after_ms:
         headers["retry-after"] = str(-(-rejected.retry_after_ms // 1000))
     elif rejected.code is Code.UNAVAILABLE:
         headers["retry-after"] = str(RETRY_AFTER_S)
-    field = _WORD.sub(lambda word: _renamed(word[0], names), rejected.field).lstrip(".")
+    field, detail = rejected.field, rejected.message
+    if names is not None:
+        field = _renamed(field, names)
+        if field:
+            detail = detail.replace(rejected.field, field, 1)
+        detail = _WITH_UNIT.sub(lambda found: _renamed(found[0], names), detail)
     return Refused(
         REASONS.get(rejected.reason) or STATUSES[rejected.code],
         rejected.reason,
-        _detail(rejected, field, names),
+        detail,
         field=field,
         metadata=rejected.metadata,
         headers=headers,
     )
 
 
-def _detail(rejected: Rejected, field: str, names: Mapping[str, str]) -> str:
-    """The message, in which the field stands first and others by their units."""
-    told = rejected.message
-    if field:
-        told = told.replace(rejected.field, field, 1)
-    return _OTHER_FIELD.sub(lambda word: _renamed(word[0], names), told)
+def _renamed(field: str, names: Mapping[str, str]) -> str:
+    plain = _WORD.sub(lambda found: _without_unit(found[0]), field)
+    for beginning in sorted(names, key=len, reverse=True):
+        rest = plain.removeprefix(beginning)
+        if plain.startswith(beginning) and rest[:1] in ("", ".", "["):
+            return (names[beginning] + rest).lstrip(".")
+    return plain
 
 
-def _renamed(word: str, names: Mapping[str, str]) -> str:
+def _without_unit(word: str) -> str:
     plain = word.removesuffix("_ms").removesuffix("_us")
-    return names.get(plain, NAMES.get(plain, plain))
+    return NAMES.get(plain, plain)
 
 
 def problem_of(refusal: Refused) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -55,8 +56,10 @@ def segment(name: str, raw: str) -> str:
 
 def query(raw: bytes, into: Any) -> Any:
     """The parameters as `into` has them. Raises INVALID_ARGUMENT."""
+    if not raw:
+        return into()
     values: dict[str, Any] = {}
-    lists = {field.name for field in msgspec.structs.fields(into) if field.default_factory is list}
+    lists = _lists_of(into)
     try:
         pairs = parse_qsl(
             raw.decode("ascii"),
@@ -80,6 +83,13 @@ def query(raw: bytes, into: Any) -> Any:
         else:
             values[name] = value
     return converted(values, into, strict=False)
+
+
+@cache
+def _lists_of(into: Any) -> frozenset[str]:
+    """The parameters that may be given more than once."""
+    fields = msgspec.structs.fields(into)
+    return frozenset(field.name for field in fields if field.default_factory is list)
 
 
 async def body(scope: Scope, receive: Receive, into: Any, *, required: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 from perdure_engine.core.errors import invalid
 from perdure_engine.core.schedules.intents import (
@@ -42,10 +43,12 @@ from perdure_engine.transport.http.rest.operations import (
 )
 
 NAMES = {
-    "schedule": "",  # a body is the schedule
-    "task_name": "task_id",
-    "task_queue": "queue",
-    "input": "parameters",
+    "schedule": "",  # the body is the schedule
+    "schedule.action.job.task_name": "action.job.task_id",
+    "schedule.action.job.task_queue": "action.job.queue",
+    "schedule.action.job.input": "action.job.parameters",
+    "schedule.action.workflow.start": "action.workflow",
+    "schedule.action.workflow.start.input": "action.workflow.args",
     "from": "start_time",
     "to": "end_time",
 }
@@ -63,7 +66,8 @@ async def _create(call: Call[Query, bodies.NewSchedule]) -> Answer:
         trigger_immediately=body.trigger_immediately,
     )
     saved = await create_schedule(call.frontend, intent)
-    headers = {"etag": _etag(saved.conflict_token)}
+    location = f"/schedules/{quote(body.schedule_id, safe='')}"
+    headers = {"etag": _etag(saved.conflict_token), "location": location}
     return Answer(201, convert.saved_body(body.schedule_id, saved), headers)
 
 
@@ -257,46 +261,6 @@ OPERATIONS = (
         answers={200: bodies.Previewed},
     ),
     Operation(
-        method="GET",
-        path="/schedules/{schedule_id}",
-        name="describe_schedule",
-        summary="What a schedule is, what it will do next, and what it did last.",
-        perform=_describe,
-        answers={200: bodies.ScheduleDescription},
-    ),
-    Operation(
-        method="PUT",
-        path="/schedules/{schedule_id}",
-        name="update_schedule",
-        summary="Another schedule in its place. No time after the answer follows the old one.",
-        perform=_update,
-        body=bodies.ScheduleUpdate,
-        answers={200: bodies.ScheduleSaved},
-        idempotent=True,
-        conditional=True,
-        names=NAMES,
-    ),
-    Operation(
-        method="DELETE",
-        path="/schedules/{schedule_id}",
-        name="delete_schedule",
-        summary="End a schedule. What its times have begun goes on. One that is not there is gone.",
-        perform=_delete,
-        query=bodies.DeleteQuery,
-        answers={200: bodies.ScheduleSaved},
-        idempotent=True,
-    ),
-    Operation(
-        method="GET",
-        path="/schedules/{schedule_id}/slots",
-        name="list_slots",
-        summary="What became of each of its times, newest first.",
-        perform=_slots,
-        query=bodies.SlotsQuery,
-        answers={200: bodies.Slots},
-        names=NAMES,
-    ),
-    Operation(
         method="POST",
         path="/schedules/{schedule_id}:pause",
         name="pause_schedule",
@@ -338,6 +302,46 @@ OPERATIONS = (
         body=bodies.Backfill,
         answers={200: bodies.Backfilled},
         idempotent=True,
+        names=NAMES,
+    ),
+    Operation(
+        method="GET",
+        path="/schedules/{schedule_id}",
+        name="describe_schedule",
+        summary="What a schedule is, what it will do next, and what it did last.",
+        perform=_describe,
+        answers={200: bodies.ScheduleDescription},
+    ),
+    Operation(
+        method="PUT",
+        path="/schedules/{schedule_id}",
+        name="update_schedule",
+        summary="Another schedule in its place. No time after the answer follows the old one.",
+        perform=_update,
+        body=bodies.ScheduleUpdate,
+        answers={200: bodies.ScheduleSaved},
+        idempotent=True,
+        conditional=True,
+        names=NAMES,
+    ),
+    Operation(
+        method="DELETE",
+        path="/schedules/{schedule_id}",
+        name="delete_schedule",
+        summary="End a schedule. What its times have begun goes on. One that is not there is gone.",
+        perform=_delete,
+        query=bodies.DeleteQuery,
+        answers={200: bodies.ScheduleSaved},
+        idempotent=True,
+    ),
+    Operation(
+        method="GET",
+        path="/schedules/{schedule_id}/slots",
+        name="list_slots",
+        summary="What became of each of its times, newest first.",
+        perform=_slots,
+        query=bodies.SlotsQuery,
+        answers={200: bodies.Slots},
         names=NAMES,
     ),
 )

@@ -13,8 +13,9 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def by_path() -> dict[str, dict[str, Operation]]:
-    """By path and method. Paths that end in a verb go first: `{id}` would match them too."""
+    """By path and method, in the order of the table, in which they are matched: what ends in a verb stands in it before
+    what ends in the id alone, which would match it too."""
     paths: dict[str, dict[str, Operation]] = {}
-    for operation in sorted(OPERATIONS, key=lambda one: "}:" not in one.path):
+    for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = operation
     return paths

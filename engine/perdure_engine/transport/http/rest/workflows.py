@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from perdure_engine.core import intents, replies
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.frontend.checks import uuid_bytes_or_none
@@ -34,7 +36,8 @@ async def _start(call: Call[Query, bodies.StartWorkflow]) -> Answer:
     body = bodies.WorkflowStarted(
         workflow_id=intent.workflow_id, run_id=uuid_text(begun.run_id), started=begun.started
     )
-    return Answer(201 if begun.started else 200, body)
+    headers = {"location": f"/workflows/{quote(intent.workflow_id, safe='')}"}
+    return Answer(201 if begun.started else 200, body, headers)
 
 
 async def _list(call: Call[bodies.ListQuery, None]) -> Answer:

@@ -6,7 +6,7 @@ import re
 from datetime import datetime, timedelta
 
 from perdure_engine.core import limits
-from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.errors import invalid
 from perdure_engine.core.schedules.model import (
     CalendarRange,
     CalendarSpec,
@@ -99,24 +99,3 @@ def _interval_ms(text: str) -> int:
     if not INTERVAL_MS_MIN <= every_ms <= limits.DURATION_MS_MAX:
         raise invalid("schedule", "is an interval under a second, or over ten years")
     return every_ms
-
-
-def of_job(rejected: Rejected) -> Rejected:
-    """What is wrong about the schedule of a recurring job, by the fields of the job."""
-    field = rejected.field
-    if field.startswith("schedule.action.job."):
-        told = field.removeprefix("schedule.action.job.")
-    elif field.startswith("schedule.spec.timezone"):
-        told = "timezone"
-    elif field.startswith("schedule."):
-        told = "schedule"
-    else:
-        return rejected
-    return Rejected(
-        rejected.code,
-        rejected.reason,
-        rejected.message.replace(field, told, 1),
-        field=told,
-        metadata=rejected.metadata,
-        retry_after_ms=rejected.retry_after_ms,
-    )
