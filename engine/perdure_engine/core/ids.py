@@ -73,6 +73,23 @@ def batch_request_id(namespace_id: bytes, job_id: str, run_id: bytes) -> bytes:
     return _version_8(digest.digest())
 
 
+def recurring_job_id(namespace_id: bytes, key: str) -> bytes:
+    """The id of a recurring job, which is a schedule: a repeat names the same. No shard has such a number as its first
+    32 bits would be, so that it is never taken for the id of a run."""
+    digest = hashlib.blake2b(
+        key.encode(), digest_size=16, key=namespace_id, person=b"perdure recurs"
+    ).digest()
+    return _version_8(bytes((digest[0] | 0x80,)) + digest[1:])
+
+
+def request_id_of(namespace_id: bytes, key: str) -> bytes:
+    """The request id of a call that its caller names by a key: a repeat is the same request."""
+    digest = hashlib.blake2b(
+        key.encode(), digest_size=16, key=namespace_id, person=b"perdure request"
+    )
+    return _version_8(digest.digest())
+
+
 def next_run_id(run_id: bytes, number: int) -> bytes:
     """The id of the run that follows `run_id`. `number` is a fresh one of the shard's: no two are the same."""
     digest = hashlib.blake2b(

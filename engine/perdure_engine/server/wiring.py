@@ -48,6 +48,7 @@ from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStoreConfig
 from perdure_engine.transport.grpc.peers import GrpcPeers
 from perdure_engine.transport.grpc.server import GrpcServer
+from perdure_engine.transport.http.rest.api import routes
 from perdure_engine.transport.http.server import HttpServer, application
 
 if TYPE_CHECKING:  # an extra has it
@@ -281,7 +282,13 @@ def _make_export(config: Config, foundation: Foundation, node_id: bytes) -> Metr
 
 async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:
     """HTTP before gRPC, and closed after it: while gRPC drains, health says so."""
-    app = application(node.ready, node.describe, parts.metrics)
+    app = application(
+        node.ready,
+        node.describe,
+        parts.metrics,
+        routes(parts.frontend, parts.metrics),
+        addresses.allowed_hosts(config.http.allowed_hosts, config.http.host),
+    )
     http = HttpServer(app, config.http.host, config.http.port)
     await lifecycle.begin("http", http.start, http.stop)
     node.http_address = addresses.join(config.http.host, http.port)
