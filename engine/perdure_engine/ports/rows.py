@@ -149,7 +149,7 @@ class JobRunRow(NamedTuple):
 
 
 class JobKeyRow(NamedTuple):
-    """Who holds a unique key. `until_us` None: as long as its scope says."""
+    """Who holds a unique key; NO_JOB: nobody, and the sweep deletes it. `until_us` None: as long as its scope says."""
 
     shard_id: int
     namespace_id: bytes
@@ -174,7 +174,8 @@ class JobBatchRow(NamedTuple):
 
 
 class ScheduleRow(NamedTuple):
-    """A schedule. `next_us` None: no slot is planned. Gone (deleted) rows are deleted, not kept."""
+    """A schedule. `next_us` None: no slot is planned. `gone`: it was deleted, and the sweep deletes its row; until
+    then an update can make it anew."""
 
     shard_id: int
     namespace_id: bytes
@@ -187,6 +188,7 @@ class ScheduleRow(NamedTuple):
     state: bytes
     conflict_token: int
     version: int
+    gone: bool = False
 
 
 class ScheduleSlotRow(NamedTuple):
@@ -204,6 +206,9 @@ class ScheduleSlotRow(NamedTuple):
     detail: str
     version: int
 
+
+NO_JOB = bytes(16)
+"""`job_id` of a key that nobody holds."""
 
 ROW_GONE = 9
 """`state` of a task or timer row whose reason is over; the sweep deletes it."""

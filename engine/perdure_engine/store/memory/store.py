@@ -9,6 +9,7 @@ import msgspec
 
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.filters import Group, Order
+from perdure_engine.ports.jobs import QueueLimitRow
 from perdure_engine.ports.rows import (
     CurrentRunRow,
     HistoryRow,
@@ -27,6 +28,7 @@ from perdure_engine.ports.store import (
     FenceLost,
     FenceState,
     HistoryPage,
+    JobRemoval,
     NamespaceRow,
     NodeRow,
     PageKey,
@@ -39,11 +41,18 @@ from perdure_engine.ports.store import (
     VisibilityFilter,
 )
 from perdure_engine.store.memory.audit import MemoryAudit, insert_audit
-from perdure_engine.store.memory.batch import apply_batch, apply_removal, apply_sweep
+from perdure_engine.store.memory.batch import (
+    apply_batch,
+    apply_job_removal,
+    apply_removal,
+    apply_sweep,
+)
 from perdure_engine.store.memory.batches import MemoryBatches
 from perdure_engine.store.memory.checks import UNIQUE_VIOLATION
 from perdure_engine.store.memory.faults import Faults, Moment
 from perdure_engine.store.memory.filters import listed
+from perdure_engine.store.memory.jobs import MemoryJobRetention, MemoryJobs
+from perdure_engine.store.memory.scheduling import MemorySchedules
 from perdure_engine.store.memory.tables import Tables
 
 _NEVER_US = 253_402_214_400_000_000  # 9999-12-31: when an open run closes, for the order
@@ -80,6 +89,13 @@ class MemoryCommits:
         apply_removal(self.tables, removal)
         now_us = self.clock()
         await self.faults.meet("remove_runs", Moment.AFTER)
+        return now_us
+
+    async def remove_jobs(self, removal: JobRemoval) -> int:
+        await self.faults.meet("remove_jobs", Moment.BEFORE)
+        apply_job_removal(self.tables, removal)
+        now_us = self.clock()
+        await self.faults.meet("remove_jobs", Moment.AFTER)
         return now_us
 
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:
@@ -320,6 +336,29 @@ class MemoryDeployments:
         return True
 
 
+class MemoryQueueLimits:
+    """`QueueLimitStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+
+    async def list_queue_limits(self) -> list[QueueLimitRow]:
+        await self.faults.meet("list_queue_limits", Moment.BEFORE)
+        return list(self.tables.queue_limits.values())
+
+    async def put_queue_limit(self, row: QueueLimitRow, audited: AuditRow | None = None) -> bool:
+        await self.faults.meet("put_queue_limit", Moment.BEFORE)
+        key = (row.namespace_id, row.queue)
+        stored = self.tables.queue_limits.get(key)
+        if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
+            return False
+        insert_audit(self.tables, audited)
+        token = row.conflict_token + 1
+        self.tables.queue_limits[key] = msgspec.structs.replace(row, conflict_token=token)
+        await self.faults.meet("put_queue_limit", Moment.AFTER)
+        return True
+
+
 class MemoryMembership:
     """`MembershipStore` in memory."""
 
@@ -399,6 +438,10 @@ class MemoryStore(
     MemoryAudit,
     MemoryBatches,
     MemoryDeployments,
+    MemoryJobs,
+    MemoryJobRetention,
+    MemorySchedules,
+    MemoryQueueLimits,
 ):
     """ports.store.Store over dicts.
 

@@ -8,10 +8,12 @@ from perdure_engine.ports.store import (
     Fence,
     FenceState,
     GuardFailed,
+    JobRemoval,
     OutcomeUnknown,
     Removal,
     Sweep,
 )
+from perdure_engine.store.sql import job_removal as job_removals
 from perdure_engine.store.sql import removal as removals
 from perdure_engine.store.sql import shard_fence, statement, tasks
 from perdure_engine.store.sql import sweep as sweeps
@@ -41,6 +43,11 @@ class SqlCommits:
     async def remove_runs(self, removal: Removal) -> int:
         values = removals.parameters(removal)
         rows = await self._access.write(removals.REMOVE, values, prepare=False)
+        return int(rows[0][0])
+
+    async def remove_jobs(self, removal: JobRemoval) -> int:
+        values = job_removals.parameters(removal)
+        rows = await self._access.write(job_removals.REMOVE, values, prepare=False)
         return int(rows[0][0])
 
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:

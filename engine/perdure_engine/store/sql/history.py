@@ -19,6 +19,7 @@ w_history as (
   join f on f.shard_id = u.shard_id and f.commit_seq > 0
   returning t.shard_id)""",
     complete="(select count(*) from w_history) = cardinality($15::int4[])",
+    first=15,
     columns=(Int4s, Uuids, Int8s, Int2s, Blobs),
 )
 

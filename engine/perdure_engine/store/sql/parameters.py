@@ -20,6 +20,7 @@ from psycopg.types.numeric import Int2, Int4, Int8
 
 __all__ = [
     "Blobs",
+    "Bools",
     "Column",
     "Instant",
     "Instants",
@@ -51,6 +52,8 @@ _instant = Struct("!q").pack
 _instant_back = Struct("!q").unpack
 _NULL = _length(-1)
 _SIXTEEN = _length(16)
+_TRUE = _length(1) + b"\x01"
+_FALSE = _length(1) + b"\x00"
 # dimensions, has nulls, element OID, length, lower bound
 _array_head = Struct("!iiiii").pack
 _empty_array = Struct("!iii").pack
@@ -86,8 +89,11 @@ class Texts(Column): ...
 class Blobs(Column): ...
 
 
+class Bools(Column): ...
+
+
 class Instants(Column):
-    """None is null: the one nullable column of a batch is a close time."""
+    """None is null: the nullable columns of a batch are times."""
 
 
 class _UuidDumper(Dumper):
@@ -218,6 +224,14 @@ class _TextsDumper(_ColumnDumper):
         return _length(len(raw)) + raw
 
 
+class _BoolsDumper(_ColumnDumper):
+    oid = 1000
+    element_oid = 16
+
+    def one(self, value: Any) -> bytes:
+        return _TRUE if value else _FALSE
+
+
 class _InstantsDumper(_ColumnDumper):
     oid = 1185
     element_oid = TIMESTAMPTZ_OID
@@ -253,6 +267,7 @@ _DUMPERS: tuple[tuple[type, type[Dumper]], ...] = (
     (Uuids, _UuidsDumper),
     (Texts, _TextsDumper),
     (Blobs, _BlobsDumper),
+    (Bools, _BoolsDumper),
     (Instants, _InstantsDumper),
 )
 

@@ -2,7 +2,7 @@
 
 Sent by the writer in the shard's turn: a table cannot be upserted and deleted from in one
 statement, and two sweeps of one range abort each other. Its guard raises (22012) when a row that is
-not gone was in a range, or a buffered event that its run has not consumed.
+not gone was in a range, a buffered event that its run has not consumed, or a key that a job holds.
 
 It is planned anew each time (not prepared): planned once on a young table, the deletes would go on
 reading all of it when it has grown.
@@ -14,8 +14,25 @@ from typing import Final, LiteralString
 
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.ports.store import Sweep
-from perdure_engine.store.sql import executions, inbox, shard_fence, shards, tasks, timers
-from perdure_engine.store.sql.parameters import Instants, Int4, Int4s, Int8s, Uuids
+from perdure_engine.store.sql import (
+    executions,
+    inbox,
+    job_keys,
+    schedules,
+    shard_fence,
+    shards,
+    tasks,
+    timers,
+)
+from perdure_engine.store.sql.parameters import (
+    Instants,
+    Int2s,
+    Int4,
+    Int4s,
+    Int8s,
+    Texts,
+    Uuids,
+)
 
 assert ROW_GONE == 9, "the text below says 9"
 
@@ -30,6 +47,10 @@ SWEEP: Final[LiteralString] = (
     + inbox.SWEEP
     + ",\n"
     + shards.MARK
+    + ",\n"
+    + job_keys.SWEEP
+    + ",\n"
+    + schedules.SWEEP
     + """
 select clock_timestamp() as db_now,
   case when (select g.held from g)
@@ -38,6 +59,12 @@ select clock_timestamp() as db_now,
         and (select count(*) from d_timers where d_timers.state <> 9) = 0
         and """
     + executions.NOT_CONSUMED
+    + """ = 0
+        and """
+    + job_keys.STILL_HELD
+    + """ = 0
+        and """
+    + schedules.NOT_GONE
     + """ = 0
       then 1 else 0 end)::numeric)::int8
     else """
@@ -68,6 +95,11 @@ def parameters(sweep: Sweep, task_keys: list[tuple[int, int]]) -> list[object]:
         Uuids([run_id for run_id, _ in sweep.inbox_keys]),
         Int8s([seq for _, seq in sweep.inbox_keys]),
         Instants([] if sweep.timer_range is None else [sweep.timer_range[1]]),
+        Uuids([namespace_id for namespace_id, _, _ in sweep.job_keys]),
+        Int2s([kind for _, kind, _ in sweep.job_keys]),
+        Texts([key for _, _, key in sweep.job_keys]),
+        Uuids([namespace_id for namespace_id, _ in sweep.schedules]),
+        Texts([schedule_id for _, schedule_id in sweep.schedules]),
     ]
 
 

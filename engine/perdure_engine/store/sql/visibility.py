@@ -56,6 +56,7 @@ w_visibility as (
     history_bytes = excluded.history_bytes, memo = excluded.memo, attrs = excluded.attrs
   returning t.shard_id)""",
     complete="(select count(*) from w_visibility) = cardinality($49::int4[])",
+    first=49,
     columns=(
         *(Int4s, Uuids, Uuids, Int2s, Texts, Texts, Texts),
         *(Int2s, Instants, Instants, Int8s, Int8s, Blobs, Texts),
