@@ -1,9 +1,9 @@
-"""Retention: runs that closed longer ago than their namespace keeps them are deleted.
+"""Retention: runs that closed longer ago than their namespace keeps them leave the tables.
 
-No row is written for it when a run closes, and no index is kept: once an hour the owner of a shard
-walks through the list rows of the shard by key, in pages, and hands what is too old to the shard.
-Rejected: a timer row for each closed run (a row more for each start and close, to be deleted a week
-later) and an index by close time (dearer still).
+They are deleted, or put into the archive first (`archiving`), as the installation and the namespace say. No row is
+written for it when a run closes, and no index is kept: once an hour the owner of a shard walks through the list rows of
+the shard by key, in pages, and hands what is too old to the shard. Rejected: a timer row for each closed run (a row
+more for each start and close, to be deleted a week later) and an index by close time (dearer still).
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from perdure_engine.history.removing import Leaving
+from perdure_engine.history.archiving import Archiving, Moving
+from perdure_engine.history.closed_runs import ClosedRuns, leaving
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
-from perdure_engine.ports.store import RetentionStore, StoreError
+from perdure_engine.ports.archive import Archive
+from perdure_engine.ports.store import ClosedRun, NamespaceRow, RetentionStore, StoreError
 
 ROWS_PER_PAGE = 1_000
 FIRST_PASS_AFTER_S = 60.0  # a process that has just started has more urgent things to do
 RETRY_S = 60.0  # after a pass that the database did not let end
+ARCHIVE_RETRY_S = 300.0  # after one in which the archive took nothing: each walks through all rows
 _BEFORE_ALL = bytes(16)
 
 
@@ -31,12 +34,14 @@ class Retention:
         store: RetentionStore,
         shards: Callable[[], Iterable[Shard]],
         others: Iterable[Callable[[], Awaitable[object]]] = (),
+        archive: Archive | None = None,
     ) -> None:
-        """`others`: what else is over its time, looked for after the runs."""
+        """`others`: what else is over its time, looked for after the runs. `archive` None: all is deleted."""
         self._rooms = rooms
         self._store = store
         self._shards = shards
         self._others = tuple(others)
+        self.archiving = Archiving(rooms, archive)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -60,6 +65,8 @@ class Retention:
                 for other in self._others:
                     await other()
                 pause_s = self._rooms.config.retention_pass_every_s
+                if self.archiving.failed:
+                    pause_s = min(pause_s, ARCHIVE_RETRY_S)
             except StoreError:
                 pause_s = RETRY_S
             except Exception as error:  # a bug: the next pass may do better, and somebody must hear
@@ -67,31 +74,38 @@ class Retention:
                 pause_s = RETRY_S
 
     async def run_once(self) -> int:
-        """One pass over the shards that are ours; how many runs were handed to them. Raises StoreError."""
-        retention_us = {
-            row.namespace_id: row.retention_ms * 1_000
-            for row in await self._store.list_namespaces()
-        }
-        handed = 0
-        for shard in list(self._shards()):
-            handed += await self._pass(shard, retention_us)
-        return handed
+        """One pass over the shards that are ours; how many runs left the tables. Raises StoreError."""
+        self.archiving.failed = False
+        namespaces = {row.namespace_id: row for row in await self._store.list_namespaces()}
+        return sum([await self._pass(shard, namespaces) for shard in list(self._shards())])
 
-    async def _pass(self, shard: Shard, retention_us: dict[bytes, int]) -> int:
-        handed = 0
+    async def _pass(self, shard: Shard, namespaces: dict[bytes, NamespaceRow]) -> int:
+        deleted = 0
+        moving = self._moving(shard)
         after: bytes | None = _BEFORE_ALL
         while after is not None and not shard.closed and not shard.leaving:
             page = await self._store.load_closed_runs(shard.shard_id, after, ROWS_PER_PAGE)
-            now_us = self._rooms.database_clock.low_us()
             for run in page.runs:
-                kept_us = retention_us.get(run.namespace_id)
-                if kept_us is not None and run.close_us + kept_us <= now_us:
-                    handed += 1
-                    shard.removing.add(
-                        Leaving(
-                            run.run_id, run.namespace_id, run.workflow_id, run.history_bytes, []
-                        )
-                    )
+                namespace = namespaces.get(run.namespace_id)
+                if namespace is None or not self._is_over(run, namespace):
+                    continue
+                if moving is not None and self.archiving.takes(namespace):
+                    await moving.add(run, namespace)
+                else:
+                    deleted += 1
+                    shard.removing.add(leaving(run))
             await shard.removing.wait_idle()  # one page at a time: memory and the shard stay free
             after = page.last_run_id
-        return handed
+        if moving is None:
+            return deleted
+        await moving.end(self._rooms.database_clock.low_us())
+        return deleted + moving.moved
+
+    def _moving(self, shard: Shard) -> Moving[ClosedRun] | None:
+        if self.archiving.archive is None:
+            return None
+        return Moving(self.archiving, shard, ClosedRuns(shard, self._store))
+
+    def _is_over(self, run: ClosedRun, namespace: NamespaceRow) -> bool:
+        now_us = self._rooms.database_clock.low_us()
+        return run.close_us + namespace.retention_ms * 1_000 <= now_us

@@ -245,6 +245,16 @@ class RunsFigures:
             "progress_cas_conflicts_total", "Progress of stale attempts that was refused."
         )
         self.runs_removed = Counter("runs_removed_total", "Runs deleted, by call or retention.")
+        self.archived = Counter("archived_total", "Runs put into the archive.", "kind")
+        self.archived_bytes = Counter("archived_bytes_total", "Of them, compressed.", "kind")
+        self.archive_failures = Counter(
+            "archive_failures_total", "Times the archive could not be written, or read.", "op"
+        )
+        self.archive_lag_seconds = Gauge(
+            "archive_lag_seconds",
+            "By how much the oldest run that waits for the archive is over its retention. Up to an "
+            "eighth of it, a day at most, is waiting for company.",
+        )
         self.invariant_violations = Counter(
             "invariant_violations_total",
             "Alarms: each is a defect of the engine or the data.",

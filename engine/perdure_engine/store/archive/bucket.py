@@ -37,13 +37,17 @@ class BucketObjects:
         await _in_time(obstore.put_async(self._store, name, content))
 
     async def get(self, name: str, start: int = 0, size: int | None = None) -> bytes:
-        if size is not None:
-            asked = obstore.get_range_async(self._store, name, start=start, length=size)
-            return bytes(await _in_time(asked))
-        return (await _in_time(self._whole(name)))[start:]
+        return await _in_time(self._get(name, start, size))
 
-    async def _whole(self, name: str) -> bytes:
-        return bytes(await (await obstore.get_async(self._store, name)).bytes_async())
+    async def _get(self, name: str, start: int, size: int | None) -> bytes:
+        try:
+            if size is not None:
+                asked = obstore.get_range_async(self._store, name, start=start, length=size)
+                return bytes(await asked)
+            whole = await obstore.get_async(self._store, name)
+            return bytes(await whole.bytes_async())[start:]
+        except FileNotFoundError as error:
+            raise Missing(_said(error)) from None
 
     async def contents(self, folder: str, after: str = "", limit: int | None = None) -> list[Found]:
         return (await _in_time(self._listed(folder, after, limit)))[:limit]
@@ -73,12 +77,12 @@ class BucketObjects:
 
 
 async def _in_time(asked: Awaitable[T]) -> T:
-    """Raises Missing, ArchiveUnavailable."""
+    """Raises ArchiveUnavailable, and Missing if that is what was raised."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await asked
-    except FileNotFoundError as error:
-        raise Missing(_said(error)) from None
+    except Missing:
+        raise
     except Exception as error:  # obstore raises whatever its stores raise
         raise ArchiveUnavailable(f"the archive's bucket: {_said(error)}") from None
 
