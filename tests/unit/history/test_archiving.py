@@ -177,6 +177,27 @@ async def test_a_put_that_fails_loses_nothing_and_is_repeated(room: Room) -> Non
             assert keeper.archiving.lag_us() == 0
 
 
+@in_room(seeds=(0,))
+async def test_a_put_that_landed_unheard_is_not_repeated_with_others(room: Room) -> None:
+    """Another parcel of the same day would hold its runs a second time."""
+    node, bucket = await room.node(1), Bucket()
+    keep_for(room, KEPT_S)
+    runs = await closed(room, node, "first", "second")
+    await pass_time(105)
+    bucket.lands, bucket.fails = True, [False, False, True]
+    keeper = retention(node, bucket)
+    runs += await closed(room, node, "third")
+    await pass_time(KEPT_S - 3)
+    assert await keeper.run_once() == 0
+    assert len(ids(await listed(room, bucket))) == 2
+    await pass_time(110)
+
+    assert await keeper.run_once() == 3
+
+    assert ids(await listed(room, bucket, limit=1)) == sorted(runs)
+    assert len(bucket.objects()) == 2
+
+
 @in_room(seeds=(0,), retention_pass_every_s=3_600.0)
 async def test_an_archive_that_is_away_holds_up_nobody_else(room: Room) -> None:
     """Workflows go on while a put hangs and after it failed; then it is tried again by itself."""
