@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +50,12 @@ def bucket(s3: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture(params=["memory", "folder", "bucket"])
-async def objects(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Objects]:
-    made: Objects
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
     if request.param == "memory":
-        made = MemoryObjects()
-    elif request.param == "folder":
-        made = FolderObjects(tmp_path / "archive")
-    else:
-        made = BucketObjects(request.getfixturevalue("bucket"))
-    yield made
-    await made.close()
+        return MemoryObjects()
+    if request.param == "folder":
+        return FolderObjects(tmp_path / "archive")
+    return BucketObjects(request.getfixturevalue("bucket"))
 
 
 async def test_what_is_put_is_there_whole_and_in_parts(objects: Objects) -> None:

@@ -14,6 +14,7 @@ from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.parking import Parking
 from perdure_engine.frontend.seal import Sealer
+from perdure_engine.ports.archive import Archive
 from perdure_engine.ports.audit import AuditStore, Ledger
 from perdure_engine.ports.batches import BatchStore
 from perdure_engine.ports.clock import IdSource
@@ -50,6 +51,7 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True):
     batches: BatchStore
     batch_begun: Callable[[], None]  # somebody is to look for a new batch operation at once
     deployments: Deployments
+    archive: Archive | None = None
     parking: Parking = msgspec.field(default_factory=Parking)
 
     def submit(self, intent: ClientIntent) -> asyncio.Future[Reply]:

@@ -145,7 +145,7 @@ class Moving(Generic[T]):
             archiving.failed = True
             begun.discard(shelf)  # some of it may lie there now
             self._left_us.append(pot.due_us)
-            archiving.rooms.metrics.archive_failures.inc("write")
+            archiving.rooms.metrics.archive_failures.inc()
             log.warning("the archive takes nothing now, and is tried again later: %s", error)
         else:
             if moved < len(items):

@@ -248,7 +248,7 @@ class RunsFigures:
         self.archived = Counter("archived_total", "Runs put into the archive.", "kind")
         self.archived_bytes = Counter("archived_bytes_total", "Of them, compressed.", "kind")
         self.archive_failures = Counter(
-            "archive_failures_total", "Times the archive could not be written, or read.", "op"
+            "archive_failures_total", "Times the archive did not take what it was given."
         )
         self.archive_lag_seconds = Gauge(
             "archive_lag_seconds",

@@ -79,6 +79,7 @@ def read_gauges(
     history: HistoryService,
     matcher: Matcher,
     db_now_us: Callable[[], int],
+    archive_lag_us: Callable[[], int],
 ) -> None:
     """Names the sources of all gauges. They are read when somebody looks, on the event loop."""
     described = _Described(matcher)
@@ -118,6 +119,7 @@ def read_gauges(
     )
     metrics.inbox_intents.read_number(lambda: sum(len(one.inbox) for one in history.shards()))
     metrics.queue_lag_seconds.read_from(timer_lag)
+    metrics.archive_lag_seconds.read_number(lambda: archive_lag_us() / US)
     metrics.clock_skew_seconds.read_number(lambda: time.time() - db_now_us() / US)
     metrics.tzdata_version_info.read_from(lambda: [((version("tzdata"),), 1.0)])
 

@@ -42,12 +42,15 @@ from perdure_engine.server.lifecycle import Lifecycle
 from perdure_engine.server.metering import MeasuredStore, read_gauges
 from perdure_engine.server.node import Node
 from perdure_engine.server.version import perdure_version
+from perdure_engine.store.archive.archive import ObjectArchive
+from perdure_engine.store.archive.opening import objects_at
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStoreConfig
 from perdure_engine.transport.grpc.peers import GrpcPeers
 from perdure_engine.transport.grpc.server import GrpcServer
 from perdure_engine.transport.http.server import HttpServer, application
+from perdure_engine.transport.json.form import ContractForm
 
 if TYPE_CHECKING:  # an extra has it
     from perdure_engine.transport.otlp.metrics import MetricsExport
@@ -225,6 +228,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     store.sample = rooms.database_clock.sample
     batches = Batches(rooms, store, history.shards, number_of_shards, filters.read_condition)
     ledger = InstallationLedger(store)
+    archive = _open_archive(config, clock)
     frontend = Frontend(
         history=history,
         matching=matcher,
@@ -242,15 +246,28 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         batches=store,
         batch_begun=batches.wake,
         deployments=deployments,
+        archive=archive,
     )
     controller = ShardController(history, directory, store, number_of_shards)
     expiry = Expiry(rooms, store, ledger, history.shards)
-    retention = Retention(rooms, store, history.shards, others=(expiry.run_once,))
-    read_gauges(metrics, history, matcher, rooms.database_clock.low_us)
+    retention = Retention(rooms, store, history.shards, (expiry.run_once,), archive)
+    read_gauges(metrics, history, matcher, rooms.database_clock.low_us, retention.archiving.lag_us)
     return Parts(
         *(lease, directory, writer, history, controller, retention, batches, matcher, frontend),
         *(metrics, peers, deployments),
     )
+
+
+def _open_archive(config: Config, clock: SystemClock) -> ObjectArchive | None:
+    if not config.archive.url:
+        return None
+    try:
+        objects = objects_at(config.archive.url)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "an archive in a bucket (archive.url) needs obstore: pip install 'perdure[s3]'"
+        ) from error
+    return ObjectArchive(objects, clock, ContractForm())
 
 
 def _make_export(config: Config, foundation: Foundation, node_id: bytes) -> MetricsExport:

@@ -26,6 +26,9 @@ class NamespaceInfo:
     """Closed runs are kept that long."""
     conflict_token: int
     """Changes with every update."""
+    archive: bool = True
+    """What is over its retention goes to the installation's archive, if it has one; else it is
+    deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,8 @@ class OperatorService:
         identity: str,
         reason: str,
         timeout_s: float,
+        *,
+        archive: bool,
     ) -> NamespaceInfo:
         request = namespace_pb.CreateNamespaceRequest(
             name=name,
@@ -83,6 +88,7 @@ class OperatorService:
             retention_ms=duration_to_ms(retention),
             identity=identity,
             reason=reason,
+            archive=archive,
         )
         try:
             response = await self._namespaces.CreateNamespace(request, timeout=timeout_s)
@@ -107,6 +113,8 @@ class OperatorService:
         identity: str,
         reason: str,
         timeout_s: float,
+        *,
+        archive: bool | None,
     ) -> NamespaceInfo:
         request = namespace_pb.UpdateNamespaceRequest(
             name=name,
@@ -115,6 +123,7 @@ class OperatorService:
             conflict_token=conflict_token,
             identity=identity,
             reason=reason,
+            archive=archive,
         )
         try:
             response = await self._namespaces.UpdateNamespace(request, timeout=timeout_s)
@@ -171,6 +180,7 @@ def _namespace(message: namespace_pb.NamespaceInfo) -> NamespaceInfo:
         description=message.description,
         retention=timedelta(milliseconds=message.retention_ms),
         conflict_token=message.conflict_token,
+        archive=message.archive,
     )
 
 

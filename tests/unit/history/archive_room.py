@@ -87,5 +87,3 @@ async def listed(room: Room, bucket: MemoryObjects, limit: int = 3) -> list[Visi
 
 def ids(rows: Sequence[VisibilityRow]) -> list[bytes]:
     return sorted([row.run_id for row in rows])
-
-

@@ -44,7 +44,7 @@ async def test_all_gauges_of_one_page_go_through_the_waiting_tasks_once() -> Non
     history: Any = NoShards()
     matcher.connect(history)
     metrics = Metrics()
-    read_gauges(metrics, history, matcher, lambda: 3_001_000)
+    read_gauges(metrics, history, matcher, lambda: 3_001_000, lambda: 0)
     gauges = (
         metrics.backlog_count,
         metrics.backlog_age_seconds,

@@ -50,9 +50,6 @@ class ObjectArchive:
         self._misses = Misses(clock)
         self._kept: tuple[tuple[bytes, str, bytes], float, ArchivedRun] | None = None
 
-    async def close(self) -> None:
-        await self._objects.close()
-
     # ---- writing
 
     async def written(self, shelf: Shelf) -> set[tuple[bytes, int]]:

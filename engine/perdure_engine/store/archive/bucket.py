@@ -72,9 +72,6 @@ class BucketObjects:
         if names:
             await _in_time(obstore.delete_async(self._store, names))
 
-    async def close(self) -> None:
-        """obstore keeps nothing that is to be closed."""
-
 
 async def _in_time(asked: Awaitable[T]) -> T:
     """Raises ArchiveUnavailable, and Missing if that is what was raised."""

@@ -55,9 +55,6 @@ class FolderObjects:
 
         await _beside(remove)
 
-    async def close(self) -> None:
-        """Nothing is open."""
-
     def _put(self, path: Path, content: bytes) -> None:
         made = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,3 @@ class MemoryObjects:
     async def delete(self, names: list[str]) -> None:
         for name in names:
             self.by_name.pop(name, None)
-
-    async def close(self) -> None:
-        """Nothing is open."""

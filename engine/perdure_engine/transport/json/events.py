@@ -17,6 +17,8 @@ from perdure_engine.ports.archive import ArchiveCorrupt
 from perdure_engine.transport.grpc.convert.events import ATTRIBUTES
 from perdure_engine.transport.json.fields import fields_to_json, message_from_json
 
+_TYPE_WITHIN = 200  # bytes: behind the number and the time
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 
@@ -55,9 +57,14 @@ def event_from_json(text: bytes) -> event_pb2.HistoryEvent:
             attributes = getattr(message, name)
             attributes.SetInParent()
             attributes.CopyFrom(message_from_json(type(attributes), value["attributes"]))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise ArchiveCorrupt(f"an event does not read back: {error!r}") from error
     return message
+
+
+def is_of_type(text: bytes, event_type: str) -> bool:
+    """Told without reading all of it: a history may be long. The type stands before anything of the user's."""
+    return text.find(b'"event_type":"%b"' % event_type.encode(), 0, _TYPE_WITHIN) >= 0
 
 
 def time_text(time_us: int) -> str:

@@ -304,6 +304,7 @@ def namespace_info(row: NamespaceRow) -> namespace_pb2.NamespaceInfo:
         description=row.description,
         retention_ms=row.retention_ms,
         conflict_token=row.conflict_token,
+        archive=row.archive,
     )
 
 
