@@ -56,7 +56,7 @@ class Retention:
             self._task = None
 
     async def _run(self) -> None:
-        pause_s = FIRST_PASS_AFTER_S
+        pause_s = min(FIRST_PASS_AFTER_S, self._rooms.config.retention_pass_every_s)
         while True:
             # not all processes at the same time
             await self._rooms.clock.sleep(pause_s * (0.75 + self._rooms.ids.jitter() / 2))
