@@ -19,6 +19,7 @@ from perdure_engine.core.decide.complete_workflow_task import suggest_continue_a
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import DescribeWorkflow, PutBackTask, SaveStart
+from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.lineage import writer_of
 from perdure_engine.core.replies import Reply
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
@@ -125,10 +126,10 @@ class _Touch(Item):
         intent = DescribeWorkflow(
             namespace_id=offer.namespace_id, workflow_id="", run_id=offer.run_id
         )
-        super().__init__(intent, started)  # type: ignore[arg-type]  # answered by this class only
+        super().__init__(intent, started)
         self._go_on = go_on
 
-    def answer(self, reply: Reply) -> None:
+    def answer(self, reply: Reply | JobReply) -> None:
         self._go_on()
 
     def refuse(self, error: Rejected) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from perdure_engine.core.audit import Head
+from perdure_engine.core.draft import as_it_is
 from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
 from perdure_engine.history.database_clock import DatabaseClock
 from perdure_engine.history.loading import CurrentLoader
@@ -15,6 +16,7 @@ from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.delivery import Delivery
+from perdure_engine.ports.jobs import JobStore
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import CommitStore, RunStore
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 
-class HistoryStore(CommitStore, RunStore, Protocol):
+class HistoryStore(CommitStore, RunStore, JobStore, Protocol):
     """What history needs of the store."""
 
     async def load_audit_heads(self, chains: list[int]) -> list[Head]:
@@ -52,6 +54,7 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     # halves never meet again: at W2 twice the statements, half as large (ADR 0010).
     writers: int = 1
     runs_cached_max: int = 10_000  # per process
+    jobs_cached_max: int = 20_000  # per process, besides those that workers have
     loads_in_flight_max: int = 16  # per shard
     lease_s: float = 8.0  # of a started task: three missed heartbeats and room; 10 s would miss W9
     start_save_after_s: float = 1.0
@@ -86,6 +89,7 @@ class Rooms:
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
         metrics: Metrics | None = None,
         routing: Routing | None = None,
+        json_payload: Callable[[bytes], bytes] = as_it_is,
     ) -> None:
         self.node_id = node_id  # whose fences these are
         self.store = store
@@ -99,6 +103,7 @@ class Rooms:
         self.run_limits = run_limits
         self.metrics = metrics or Metrics()
         self.routing = routing or NoRouting()
+        self.json_payload = json_payload  # Payloads of one JSON document; the transport knows how
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
         self.matching: Matching

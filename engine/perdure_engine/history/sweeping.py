@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from perdure_engine.core.draft import Draft
+from perdure_engine.core.tasks import TimerRecord
 from perdure_engine.history.run import Run
 from perdure_engine.ports.rows import TaskRow
 from perdure_engine.ports.store import Sweep
@@ -34,13 +36,21 @@ class Sweeping:
         for record in draft.gone_tasks:
             if record.version:
                 self._add_task(record.queue_no, record.task_id)
-        for timer in draft.gone_timers:
-            if timer.version and len(self._timers) < KEPT_MAX:
-                self._timers.append((timer.wake_us, timer.timer_id))
+        self._add_timers(draft.gone_timers)
         for seq in range(draft.inbox_done_before + 1, run.state.inbox_done + 1):
             if len(self._inbox) < KEPT_MAX:
                 self._inbox.append((run.state.run_id, seq))
         self._plan(soon=self._task_count >= KEYS_MAX)
+
+    def publish_timers(self, gone: Iterable[TimerRecord]) -> None:
+        """Timers of jobs."""
+        self._add_timers(gone)
+        self._plan(soon=len(self._timers) >= KEYS_MAX)
+
+    def _add_timers(self, gone: Iterable[TimerRecord]) -> None:
+        for timer in gone:
+            if timer.version and len(self._timers) < KEPT_MAX:
+                self._timers.append((timer.wake_us, timer.timer_id))
 
     def found(self, row: TaskRow) -> None:
         """A dead row of before the take-over."""
@@ -89,7 +99,8 @@ class Sweeping:
 
     def done(self) -> None:
         self.due = False
-        self._plan(soon=self._task_count >= KEYS_MAX or len(self._tasks) > QUEUES_MAX)
+        many = max(self._task_count, len(self._timers)) >= KEYS_MAX
+        self._plan(soon=many or len(self._tasks) > QUEUES_MAX)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from perdure_engine.core.errors import unavailable
 from perdure_engine.core.intents import StartWorkflow
+from perdure_engine.core.jobs.intents import CreateJobs
 from perdure_engine.history import metering
 from perdure_engine.history.refusals import run_id_in_use
 from perdure_engine.history.removing import Leaving
@@ -105,7 +106,7 @@ class Writer:
             if step.items or shard.chore_due or shard.needs_new_range:
                 shard.in_flight, shard.in_flight_since = True, now
                 steps.append(step)
-                room -= len(step.items)
+                room -= step.weight
             elif len(shard.inbox):
                 self._ready[shard.shard_id] = shard
             if suspect:
@@ -211,7 +212,6 @@ class Writer:
             self._rooms.metrics.fenced_writes.inc()
             await self._drop_lost(steps)
         except GuardFailed as error:
-            self._rooms.alarm("memory_and_database_differ", error=error)
             self._reload(steps, str(error))
         except BatchRefused as error:
             self._halve(steps, str(error))
@@ -263,6 +263,11 @@ class Writer:
 
     def _reload(self, steps: list[ShardStep], reason: str) -> None:
         """Memory was wrong, not the intents: they are decided again on reloaded state, if need be one by one."""
+        if _to_look_up(steps):
+            for step in steps:
+                step.shard.redo(step)
+            return
+        self._rooms.alarm("memory_and_database_differ", error=reason)
         if len(steps) > 1 or len(steps[0].items) > 1:
             self._halve(steps, reason)
             return
@@ -286,7 +291,7 @@ class Writer:
             steps[0].shard.grow_group()
             return
         for step in steps:
-            step.shard.shrink_group(len(step.items) if len(steps) == 1 else 2 * len(step.items))
+            step.shard.shrink_group(step.weight if len(steps) == 1 else 2 * step.weight)
             step.shard.redo(step)
 
     def _forget(self, steps: list[ShardStep]) -> None:
@@ -442,6 +447,17 @@ class Writer:
             self._rooms.database_clock.sample(database_us)
             shard.sweeping.deleted(sweep)
         shard.sweeping.done()
+
+
+def _to_look_up(steps: list[ShardStep]) -> bool:
+    """Jobs are made without a look whether they are there: for once in a while a call is repeated. Then the guard says
+    so, and those that were made this way are looked up before they are decided again. Whether there are any."""
+    found = False
+    for step in steps:
+        for item in step.items:
+            if type(item.intent) is CreateJobs and not item.look_up:
+                item.look_up = found = True
+    return found
 
 
 def _as_fence(stored: FenceState) -> Fence:

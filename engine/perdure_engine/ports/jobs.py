@@ -64,8 +64,8 @@ class JobStore(Protocol):
     async def load_keyed_jobs(
         self, shard_id: int, namespace_id: bytes, concurrency_key: str, limit: int
     ) -> list[JobRunRow]:
-        """Open jobs of a concurrency key: first those that may hold a place of it, ready ones before those in progress,
-        backing off and suspended; then pending ones that are not ready. Within each by (created, job id)."""
+        """Jobs of a concurrency key: first those that hold a place of it (ready or in progress), by (created, job id);
+        then those that wait for one (task id below 0), the longest wait first. No others, however many are not due."""
         ...
 
     async def load_job_keys(self, keys: list[tuple[int, bytes, int, str]]) -> list[JobKeyRow]:

@@ -216,6 +216,22 @@ class TimeFigures:
         self.tzdata_version_info = Gauge("tzdata_version_info", "The time zones in use.", "version")
 
 
+class JobsFigures:
+    """What became of jobs, and how punctual they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.job_created = Counter("job_created_total", "Job runs made.")
+        self.job_ended = Counter("job_ended_total", "Job runs that ended.", "status")
+        self.job_retries = Counter(
+            "job_retries_total", "Attempts of jobs that failed and are tried again."
+        )
+        self.job_start_delay_seconds = Histogram(
+            "job_start_delay_seconds", "From when attempts of jobs were due to their start.", AGE_S
+        )
+        self.jobs_in_memory = Gauge("jobs_in_memory", "Job runs that are cached.")
+
+
 class RunsFigures:
     """What became of runs, and what must never happen."""
 
@@ -263,7 +279,13 @@ class RunsFigures:
 
 
 class Metrics(
-    CallsFigures, MatchingFigures, ShardsFigures, DatabaseFigures, TimeFigures, RunsFigures
+    CallsFigures,
+    MatchingFigures,
+    ShardsFigures,
+    DatabaseFigures,
+    TimeFigures,
+    RunsFigures,
+    JobsFigures,
 ):
     """All that one engine process shows. Whoever measures is handed it whole."""
 

@@ -117,7 +117,8 @@ class SnapshotRow(NamedTuple):
 
 
 class JobRunRow(NamedTuple):
-    """A job run: its only row. `status` is `core.jobs.model.JobStatus`; `task_id` 0: no worker may have it now.
+    """A job run: its only row. `status` is `core.jobs.model.JobStatus`; `task_id` 0: no worker may have it now;
+    below 0: its time has come, and it waits for a place of its concurrency key.
 
     An update (version below 0) leaves what never changes as it is, whatever the row says: namespace, bucket, names,
     ids, keys, `created_us`, `spec`. Optional texts are '' when there is none.

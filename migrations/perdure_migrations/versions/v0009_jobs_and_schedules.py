@@ -47,7 +47,7 @@ create table if not exists job_runs (
   constraint job_runs_bucket check (bucket between 0 and 15),
   constraint job_runs_status check (status between 1 and 8),
   constraint job_runs_open check ((status between 1 and 3 or status = 8) = (closed_at is null)),
-  constraint job_runs_ready check (task_id >= 0 and (task_id = 0 or closed_at is null)),
+  constraint job_runs_ready check (task_id = 0 or closed_at is null),
   constraint job_runs_start check (attempt >= 0 and start_no >= 0),
   constraint job_runs_version check (version <> 0)
 )
@@ -56,17 +56,17 @@ JOB_RUNS_READY = """
 create index if not exists job_runs_ready on job_runs (shard_id, queue_no, task_id)
 where task_id > 0
 """
-# Of a concurrency key: the jobs that may hold a place of it, and those that wait for one. Apart, because thousands
-# may wait.
+# Of a concurrency key: the jobs that hold a place of it, and those that wait for one, in their order (the nearer the
+# task id is to 0, the longer). Apart, because thousands may wait; and what is not due yet is in neither.
 JOB_RUNS_HOLDING = """
 create index if not exists job_runs_holding
-on job_runs (shard_id, namespace_id, concurrency_key, status, created_at, job_id)
-where concurrency_key <> '' and closed_at is null and (status > 1 or task_id > 0)
+on job_runs (shard_id, namespace_id, concurrency_key, created_at, job_id)
+where concurrency_key <> '' and (status = 2 or task_id > 0)
 """
 JOB_RUNS_WAITING = """
 create index if not exists job_runs_waiting
-on job_runs (shard_id, namespace_id, concurrency_key, created_at, job_id)
-where concurrency_key <> '' and status = 1 and task_id = 0
+on job_runs (shard_id, namespace_id, concurrency_key, task_id desc)
+where concurrency_key <> '' and task_id < 0
 """
 JOB_RUNS_STARTED = """
 create index if not exists job_runs_started on job_runs (shard_id, job_id) where status = 2

@@ -93,7 +93,6 @@ def _job_run(row: JobRunRow) -> bool:
         0 <= row.bucket <= BUCKET_MAX
         and 1 <= row.status <= JOB_STATUS_MAX
         and (row.status in JOB_OPEN) == (row.closed_us is None)
-        and row.task_id >= 0
         and (row.task_id == 0 or row.closed_us is None)
         and row.attempt >= 0
         and row.start_no >= 0

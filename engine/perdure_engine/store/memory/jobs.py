@@ -14,7 +14,6 @@ from perdure_engine.ports.rows import JobBatchRow, JobKeyRow, JobRunRow, Schedul
 from perdure_engine.store.memory.faults import Faults, Moment
 from perdure_engine.store.memory.tables import Tables
 
-PENDING = 1
 IN_PROGRESS = 2
 
 
@@ -61,9 +60,12 @@ class MemoryJobs:
             for row in self.tables.job_runs.in_order(shard_id)
             if (row.namespace_id, row.concurrency_key) == (namespace_id, concurrency_key)
             and row.concurrency_key
-            and row.closed_us is None
         ]
-        return sorted(rows, key=_place)[:limit]
+        holding = [row for row in rows if row.status == IN_PROGRESS or row.task_id > 0]
+        waiting = [row for row in rows if row.task_id < 0]
+        holding.sort(key=lambda row: (row.created_us, row.job_id))
+        waiting.sort(key=lambda row: -row.task_id)
+        return [*holding, *waiting][:limit]
 
     async def load_job_keys(self, keys: list[tuple[int, bytes, int, str]]) -> list[JobKeyRow]:
         await self.faults.meet("load_job_keys", Moment.BEFORE)
@@ -97,7 +99,7 @@ class MemoryJobs:
         return sorted(Counter(row.status for row in self._jobs_matching(where)).items())
 
     def _ready(self, shard_id: int) -> list[JobRunRow]:
-        rows = [row for row in self.tables.job_runs.in_order(shard_id) if row.task_id]
+        rows = [row for row in self.tables.job_runs.in_order(shard_id) if row.task_id > 0]
         return sorted(rows, key=lambda row: (row.queue_no, row.task_id))
 
     def _jobs_matching(self, where: JobFilter) -> list[JobRunRow]:
@@ -136,11 +138,6 @@ class MemoryJobRetention:
         await self.faults.meet("load_slots", Moment.BEFORE)
         table = self.tables.schedule_slots
         return [row for row in table.in_order(shard_id) if table.key_of(row) > after][:limit]
-
-
-def _place(row: JobRunRow) -> tuple[bool, int, int, bytes]:
-    waits = row.status == PENDING and not row.task_id
-    return waits, row.status, row.created_us, row.job_id
 
 
 def _time(row: JobRunRow) -> tuple[int, bytes]:

@@ -110,15 +110,15 @@ READ_HOLDING: Final[LiteralString] = (
     _ROWS
     + """\
 where r.shard_id = $1::int4 and r.namespace_id = $2::uuid and r.concurrency_key = $3::text
-  and r.concurrency_key <> '' and r.closed_at is null and (r.status > 1 or r.task_id > 0)
-order by r.status, r.created_at, r.job_id limit $4::int8"""
+  and r.concurrency_key <> '' and (r.status = 2 or r.task_id > 0)
+order by r.created_at, r.job_id limit $4::int8"""
 )
 READ_WAITING: Final[LiteralString] = (
     _ROWS
     + """\
 where r.shard_id = $1::int4 and r.namespace_id = $2::uuid and r.concurrency_key = $3::text
-  and r.concurrency_key <> '' and r.status = 1 and r.task_id = 0
-order by r.created_at, r.job_id limit $4::int8"""
+  and r.concurrency_key <> '' and r.task_id < 0
+order by r.task_id desc limit $4::int8"""
 )
 
 # By key, open jobs and ended ones: what has ended is for the reader to see (store.sql.visibility says why).
