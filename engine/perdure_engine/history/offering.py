@@ -7,7 +7,7 @@ and a cursor says where the rest begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
@@ -42,6 +42,7 @@ class Book(msgspec.Struct, eq=False):
     cursor: int = 0  # task id of the last row known
     loading: bool = False
     missed: bool = False  # a task was not admitted while a page was being read
+    beyond: int = 0  # ready ones that are left to paging: how long the backlog is, without asking the database
 
 
 class Offering(Generic[R]):
@@ -79,6 +80,11 @@ class Offering(Generic[R]):
         for book in self._books.values():
             yield from book.offered.values()
 
+    @property
+    def books(self) -> Mapping[int, Book]:
+        """By queue number."""
+        return self._books
+
     def _book(self, queue_no: int) -> Book:
         book = self._books.get(queue_no)
         if book is None:
@@ -97,6 +103,8 @@ class Offering(Generic[R]):
         """No room for it now: the pages start before it, wherever the cursor had come to."""
         book.more = book.missed = True
         book.cursor = min(book.cursor, task_id - 1)
+        if task_id not in book.offered:
+            book.beyond += 1
 
     def _put(self, book: Book, offer: TaskOffer) -> None:
         book.offered[offer.task_id] = offer
@@ -109,8 +117,10 @@ class Offering(Generic[R]):
         book = self._books.get(queue_no)
         if book is None:
             return
-        book.offered.pop(task_id, None)
+        known = book.offered.pop(task_id, None)
         if book.more:
+            if known is None and task_id > book.cursor:
+                book.beyond -= 1  # it is over, and was never read
             self._next_page(queue_no, book)
 
     # ---- paging
@@ -153,8 +163,10 @@ class Offering(Generic[R]):
                 offer = self._offer_of_row(row)
                 if offer is not None:
                     offers.append(offer)
+        book.beyond = max(0, book.beyond - len(offers))
         if len(rows) < PAGE and not book.missed:
             book.more = False
+            book.beyond = 0  # whatever it was thought to be
         for offer in offers:
             book.offered[offer.task_id] = offer
         self._watch()

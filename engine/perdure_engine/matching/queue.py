@@ -400,11 +400,12 @@ class TaskQueue:
 
     def describe(self, kind: TaskKind) -> QueueInfo:
         now = self._loop.time()
-        tasks = [offer for offer in self._backlogs[kind] if offer.query_no == 0]
+        room = ROOM_OF[kind]
+        tasks = [o for o in self._backlogs[room] if o.query_no == 0 and o.kind is kind]
         return QueueInfo(
             backlog_count=len(tasks),
             oldest_ready_us=min((offer.ready_us for offer in tasks), default=0),
-            pollers=sum(until >= now for until in self._seen[kind].values()),
+            pollers=sum(until >= now for until in self._seen[room].values()),
         )
 
 

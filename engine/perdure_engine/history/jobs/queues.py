@@ -24,9 +24,11 @@ class JobQueues(Offering[JobRunRow]):
     def publish(self, ready: list[JobRun]) -> None:
         """Jobs that became ready, and are saved; those among them that are not any more are left out."""
         offers: list[TaskOffer] = []
+        flows = self._shard.rooms.flows
         for run in ready:
             task_id = run.task_id
             if task_id > 0 and run.handout is None:
+                flows.flow(run.queue_no, run.namespace_id, run.queue, TaskKind.JOB).added += 1
                 book = self._book_with_room(run.queue_no, task_id)
                 if book is not None:
                     offer = self._offer_of(run)
@@ -51,6 +53,11 @@ class JobQueues(Offering[JobRunRow]):
 
     def taken(self, run: JobRun) -> None:
         self._forget(run.queue_no, run.task_id)
+
+    def handed_out(self, run: JobRun) -> None:
+        self.taken(run)
+        flows = self._shard.rooms.flows
+        flows.flow(run.queue_no, run.namespace_id, run.queue, TaskKind.JOB).dispatched += 1
 
     def _offer_of(self, run: JobRun) -> TaskOffer:
         routing = self._shard.rooms.routing
