@@ -57,17 +57,13 @@ def create(
 
 
 def create_named(node: Node, *names: str, shard_id: int = 1, **fields: Any) -> asyncio.Future[Any]:
-    return create(
-        node, *[new_job(name, shard_id, **fields) for name in names], shard_id=shard_id
-    )
+    return create(node, *[new_job(name, shard_id, **fields) for name in names], shard_id=shard_id)
 
 
 async def poll(
     node: Node, worker: WorkerRef, most: int = 100, timeout_s: float = 0.5, queue: str = QUEUE
 ) -> list[HandedJobTask]:
-    answer = await node.polling(
-        worker, workflow=0, activity=most, timeout_s=timeout_s, queue=queue
-    )
+    answer = await node.polling(worker, workflow=0, activity=most, timeout_s=timeout_s, queue=queue)
     return answer.job_tasks
 
 
