@@ -31,6 +31,8 @@ from perdure._client.handle import WorkflowHandle
 from perdure._client.history import WorkflowHistory
 from perdure._client.interceptors import *  # noqa: F403 - public, all of it
 from perdure._client.interceptors import Interceptor, StartWorkflowInput
+from perdure._client.job_handle import JobHandle
+from perdure._client.jobs import CreateJobOptions, Jobs
 from perdure._client.lists import ClientLists, WorkflowExecutionAsyncIterator
 from perdure._client.operator import Operator
 from perdure._client.options import NO_ARGUMENT, StartOptions, arguments
@@ -45,6 +47,7 @@ from perdure._client.plugins import (
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import startable_workflow, workflow_definition
+from perdure._jobs import JobStatus
 from perdure._versioning import WorkflowVersioningInfo
 from perdure._wire.audit_service import AuditEntry, AuditHead, AuditVerification, BrokenChain
 from perdure._wire.batch_service import (
@@ -56,6 +59,7 @@ from perdure._wire.calls import NO_HEADER
 from perdure._wire.connection import Connection
 from perdure._wire.explanation import WaitKind, WaitReason
 from perdure._wire.history import HistoryEvent
+from perdure._wire.job_info import JobBatchInfo, JobCount, JobDescription, JobFailure, JobInfo
 from perdure._wire.operator_service import (
     ClusterInfo,
     NamespaceInfo,
@@ -86,6 +90,11 @@ from perdure.common import QueryRejectCondition, WorkflowStatus
 from perdure.converter import DataConverter
 from perdure.errors import (
     AsyncActivityCancelledError,
+    JobCancelledError,
+    JobError,
+    JobFailedError,
+    JobSkippedError,
+    JobsRefusedError,
     RPCError,
     RPCStatusCode,
     RPCTimeoutOrCancelledError,
@@ -112,8 +121,22 @@ __all__ = [
     "ClientConfig",
     "ClusterInfo",
     "ConnectConfig",
+    "CreateJobOptions",
     "EntityHandle",
     "HistoryEvent",
+    "JobBatchInfo",
+    "JobCancelledError",
+    "JobCount",
+    "JobDescription",
+    "JobError",
+    "JobFailedError",
+    "JobFailure",
+    "JobHandle",
+    "JobInfo",
+    "JobSkippedError",
+    "JobStatus",
+    "Jobs",
+    "JobsRefusedError",
     "NamespaceInfo",
     "NodeInfo",
     "Operator",
@@ -229,6 +252,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
         core.query_reject_condition = config["default_workflow_query_reject_condition"]
         bind_interceptors(core, config["interceptors"])
         self._operator = Operator(core)
+        self._jobs = Jobs(core)
 
     @classmethod
     async def connect(
@@ -322,6 +346,11 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
     def operator(self) -> Operator:
         """Namespaces, task queues, the cluster."""
         return self._operator
+
+    @property
+    def jobs(self) -> Jobs:
+        """Functions that run once each, now or at a time, without a workflow behind them."""
+        return self._jobs
 
     @overload
     async def start_workflow(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NewType
 
@@ -111,6 +112,21 @@ def job_id_of(
         person=b"perdure job",
     ).digest()
     return _version_8(shard_id.to_bytes(4, "big") + digest)
+
+
+def job_ids_of(namespace_id: bytes, request_id: bytes) -> Callable[[int, int], bytes]:
+    """`job_id_of` for jobs of one call that have no idempotency key, by shard and index: what is the same for all of
+    them is hashed once."""
+    begun = hashlib.blake2b(
+        digest_size=12, key=namespace_id, salt=request_id[:16], person=b"perdure job"
+    )
+
+    def job_id(shard_id: int, index: int) -> bytes:
+        digest = begun.copy()
+        digest.update(index.to_bytes(8, "big"))
+        return _version_8(shard_id.to_bytes(4, "big") + digest.digest())
+
+    return job_id
 
 
 def shard_of_job(job_id: bytes) -> int:

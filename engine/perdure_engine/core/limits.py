@@ -36,6 +36,13 @@ ACTIVITY_VERSION_MAX = 1_000_000  # versions count up; what is beyond is a time 
 TASK_TIMEOUT_MS_DEFAULT = 10_000
 TASK_TIMEOUT_MS_MAX = 120_000
 
+JOBS_OF_CALL_MAX = 10_000
+JOBS_TOGETHER = 256  # jobs of a call without keys: so many go to one shard, in one statement
+JOB_RESULTS_OF_CALL_MAX = 1_000
+JOB_PLACES_MAX = 100_000  # of one concurrency key: more is as good as any
+JOB_RATE_MAX = 1_000_000.0  # starts in a second: more than an installation can do
+JOB_FAILURES_BYTES_MAX = 1024 * 1024  # that a description shows: the last ones, and one in any case
+
 BATCH_CALLS_MAX = 2_000  # calls of one BatchCall
 POLL_TASKS_MAX = 1_000  # tasks of one kind that one poll may ask for
 POLL_TIMEOUT_MS_MAX = 60_000

@@ -18,8 +18,10 @@ from perdure_engine.ports.archive import Archive
 from perdure_engine.ports.audit import AuditStore, Ledger
 from perdure_engine.ports.batches import BatchStore
 from perdure_engine.ports.clock import IdSource
+from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.history import History
+from perdure_engine.ports.jobs import JobStore, QueueLimitStore
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.membership import Membership
 from perdure_engine.ports.store import MembershipStore, VisibilityStore
@@ -51,6 +53,9 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True):
     batches: BatchStore
     batch_begun: Callable[[], None]  # somebody is to look for a new batch operation at once
     deployments: Deployments
+    jobs: JobStore
+    queue_limits: QueueLimitStore
+    codec: Codec
     archive: Archive | None = None
     parking: Parking = msgspec.field(default_factory=Parking)
 

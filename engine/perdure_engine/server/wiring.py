@@ -204,10 +204,11 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     directory = NodeDirectory(lease, store, clock)
     cron = CronSpecs()
     deployments = Deployments(store)
+    codec = MsgpackCodec()
     rooms = Rooms(
         node_id=identity.node_id,
         store=store,
-        codec=MsgpackCodec(),
+        codec=codec,
         clock=clock,
         ids=ids,
         lease_valid=lease.lease_valid,
@@ -246,6 +247,9 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         batches=store,
         batch_begun=batches.wake,
         deployments=deployments,
+        jobs=store,
+        queue_limits=store,
+        codec=codec,
         archive=archive,
     )
     controller = ShardController(history, directory, store, number_of_shards)

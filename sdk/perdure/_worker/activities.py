@@ -29,7 +29,7 @@ from perdure._wire.completions import (
     activity_failure,
     activity_success,
 )
-from perdure._wire.tasks import ActivityTask, PolledActivityTask
+from perdure._wire.tasks import ActivityTask, PolledAttempt
 from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
 from perdure._worker.completions import Completions
 from perdure._worker.heartbeat import SHORT_TIMEOUT_S
@@ -111,7 +111,7 @@ class Activities:
         self._all_ended = asyncio.Event()
         self._all_ended.set()
 
-    def take(self, polled: PolledActivityTask) -> None:
+    def take(self, polled: PolledAttempt) -> None:
         if self._given_up:
             # It came with the answer to a completion. The farewell hands it out again.
             self._slots.release()
@@ -124,7 +124,7 @@ class Activities:
         self._all_ended.clear()
         attempt.start(self._run(attempt, polled))
 
-    def refuse(self, polled: PolledActivityTask, error: Exception) -> None:
+    def refuse(self, polled: PolledAttempt, error: Exception) -> None:
         """An attempt that cannot be run, because its input cannot be decoded: it fails."""
         if self._given_up:
             self._slots.release()
@@ -167,7 +167,7 @@ class Activities:
         if self._processes is not None:
             self._processes.close()
 
-    async def _run(self, attempt: Attempt, polled: PolledActivityTask) -> None:
+    async def _run(self, attempt: Attempt, polled: PolledAttempt) -> None:
         # What escapes here (SystemExit, KeyboardInterrupt) ends the process, on purpose.
         completion: Completion | None = None
         try:
@@ -182,7 +182,7 @@ class Activities:
         if completion is not None:
             self._completions.submit(completion, partial(self._settled, attempt, completion))
 
-    async def _outcome(self, attempt: Attempt, polled: PolledActivityTask) -> Completion | None:
+    async def _outcome(self, attempt: Attempt, polled: PolledAttempt) -> Completion | None:
         """None: nothing to report."""
         token = polled.token
         completion: Completion | None
@@ -233,7 +233,7 @@ class Activities:
             return self._failure(attempt, stopped)
         return None
 
-    async def _call(self, attempt: Attempt, polled: PolledActivityTask) -> Any:
+    async def _call(self, attempt: Attempt, polled: PolledAttempt) -> Any:
         definition = self._definition_of(polled)
         task = polled.read()
         attempt.task = task
@@ -294,16 +294,18 @@ class Activities:
             call = partial(inside, thread_cancel.call, function, args)
         return await asyncio.get_running_loop().run_in_executor(executor, call)
 
-    def _definition_of(self, polled: PolledActivityTask) -> ActivityDefinition:
-        name, version = polled.activity_type, polled.version or 1
+    def _definition_of(self, polled: PolledAttempt) -> ActivityDefinition:
+        name, version = polled.activity_type, polled.version
         definition = self._definitions.get(name)
-        if definition is not None and definition.version != version:
-            definition = self._versions.get((name, version))
-        elif definition is None:
+        if definition is None:
             definition = self._dynamic
+        elif version is not None and definition.version != version:
+            definition = self._versions.get((name, version))
         if definition is None:
             known = sorted(self._definitions) + [f"{a} version {b}" for a, b in self._versions]
-            what = f"activity {name!r}" + (f" version {version}" if version > 1 else "")
+            what = f"activity {name!r}"
+            if version is not None and version > 1:
+                what += f" version {version}"
             raise ApplicationError(
                 f"{what} is not registered here; known: {', '.join(known) or 'none'}",
                 type="NotFoundError",

@@ -31,6 +31,8 @@ class WorkloadId(StrEnum):
     W1 = "W1"
     W2 = "W2"
     W3 = "W3"
+    W4 = "W4"
+    W5 = "W5"
     W6 = "W6"
     W7 = "W7"
     W8 = "W8"
@@ -45,8 +47,8 @@ Workload = Annotated[
     typer.Argument(
         case_sensitive=False,
         show_default=False,
-        help="W1 one activity, W2 ten in a row, W3 an idle system, W6 signals, W7 sleepers, "
-        "W8 a cold worker, W9 kill -9, W10 fan-out, W11 updates, W12 fan-out by map.",
+        help="W1 one activity, W2 ten in a row, W3 an idle system, W4 jobs, W5 jobs due at once, "
+        "W6 signals, W7 sleepers, W8 a cold worker, W9 kill -9, W10 fan-out, W11 updates, W12 fan-out by map.",
     ),
 ]
 N = Annotated[

@@ -167,6 +167,9 @@ async def _start_rooms(
         batches=store,
         batch_begun=batches.wake,
         deployments=deployments,
+        jobs=store,
+        queue_limits=store,
+        codec=rooms.codec,
     )
     server = GrpcServer(frontend, LISTENER)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perdure.bench.bed import Bed
 from perdure.bench.report import Measured
 from perdure.bench.workloads.fan_out import w10, w12
+from perdure.bench.workloads.jobs import w4, w5
 from perdure.bench.workloads.kills import w9
 from perdure.bench.workloads.resume import w8
 from perdure.bench.workloads.signals import w6
@@ -36,6 +37,8 @@ def workloads(window_s: float) -> Mapping[str, Workload]:
         "W1": Workload(w1, 10_000, 256),
         "W2": Workload(w2, 2_000, 64),
         "W3": Workload(w3, 500, 1),
+        "W4": Workload(w4, 20_000, 1),
+        "W5": Workload(w5, 2_000, 1),
         "W6": Workload(w6, 4_000, 16),
         "W7": Workload(w7_for_window, 10_000, 256),
         "W8": Workload(w8, 2_000, 1),
