@@ -140,6 +140,9 @@ class QueueFacts(msgspec.Struct, frozen=True):
     dispatch_rate: float
 
 
+NO_FACTS = QueueFacts(0, 0, 0.0, 0.0)
+
+
 class History(Protocol):
     """All shards of this process.
 

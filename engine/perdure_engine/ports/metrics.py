@@ -144,9 +144,19 @@ class MatchingFigures:
             AGE_S,
         )
         queue = ("task_queue", "task_kind")
-        self.backlog_count = Gauge("backlog_count", "Ready tasks in this node's memory.", *queue)
+        self.backlog_count = Gauge(
+            "backlog_count",
+            "Ready tasks of this node's shards that no worker has, in memory and saved.",
+            *queue,
+        )
         self.backlog_age_seconds = Gauge(
             "backlog_age_seconds", "Age of the oldest of them.", *queue
+        )
+        self.queue_add_rate = Gauge(
+            "queue_add_rate", "Tasks a second that become ready, over about a minute.", *queue
+        )
+        self.queue_dispatch_rate = Gauge(
+            "queue_dispatch_rate", "Tasks a second that workers get, over about a minute.", *queue
         )
         self.pollers = Gauge("pollers", "Workers that polled lately or hold tasks.", *queue)
         self.no_poller_tasks = Gauge("no_poller_tasks", "Ready tasks that no worker asks for.")

@@ -23,6 +23,7 @@ from perdure_engine.frontend.seal import Sealer, load_sealer
 from perdure_engine.history.batches import Batches
 from perdure_engine.history.controller import ShardController
 from perdure_engine.history.expiry import Expiry
+from perdure_engine.history.flows import Flows
 from perdure_engine.history.retention import Retention
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.service import HistoryService
@@ -122,6 +123,7 @@ class Parts(NamedTuple):
     metrics: Metrics
     peers: GrpcPeers
     deployments: Deployments
+    flows: Flows
 
 
 async def _start(
@@ -143,6 +145,7 @@ async def _start(
     await lifecycle.begin("writer", _at_once(parts.writer.start), parts.writer.stop)
     lifecycle.at_stop("peers", parts.peers.stop)
     lifecycle.at_stop("history", parts.history.stop)
+    await lifecycle.begin("flows", parts.flows.start, parts.flows.stop)
     await lifecycle.begin("deployments", parts.deployments.start, parts.deployments.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
@@ -258,7 +261,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     read_gauges(metrics, history, matcher, rooms.database_clock.low_us, retention.archiving.lag_us)
     return Parts(
         *(lease, directory, writer, history, controller, retention, batches, matcher, frontend),
-        *(metrics, peers, deployments),
+        *(metrics, peers, deployments, rooms.flows),
     )
 
 

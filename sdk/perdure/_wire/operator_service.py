@@ -56,12 +56,20 @@ class TaskQueueKindInfo:
     backlog_age: timedelta
     """Of the oldest task that waits."""
     pollers: int
+    """Workers that polled lately or hold tasks."""
+    add_rate: float = 0.0
+    """Tasks a second that become ready, averaged over about a minute."""
+    dispatch_rate: float = 0.0
+    """Tasks a second that workers get, averaged over about a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueInfo:
+    """Of the shards of the engine node that answers."""
+
     workflow: TaskQueueKindInfo
     activity: TaskQueueKindInfo
+    job: TaskQueueKindInfo
 
 
 class OperatorService:
@@ -170,7 +178,11 @@ class OperatorService:
             response = await self._operator.DescribeTaskQueue(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
-        return TaskQueueInfo(workflow=_kind(response.workflow), activity=_kind(response.activity))
+        return TaskQueueInfo(
+            workflow=_kind(response.workflow),
+            activity=_kind(response.activity),
+            job=_kind(response.job),
+        )
 
 
 def _namespace(message: namespace_pb.NamespaceInfo) -> NamespaceInfo:
@@ -189,4 +201,6 @@ def _kind(message: pb.TaskQueueKindInfo) -> TaskQueueKindInfo:
         backlog_count=message.backlog_count,
         backlog_age=timedelta(milliseconds=message.backlog_age_ms),
         pollers=message.pollers,
+        add_rate=message.add_rate,
+        dispatch_rate=message.dispatch_rate,
     )

@@ -332,4 +332,6 @@ def queue_kind(info: KindInfo) -> operator_service_pb2.TaskQueueKindInfo:
         backlog_count=info.backlog_count,
         backlog_age_ms=info.backlog_age_ms,
         pollers=info.pollers,
+        add_rate=info.add_rate,
+        dispatch_rate=info.dispatch_rate,
     )
