@@ -8,7 +8,13 @@ from contextlib import contextmanager
 
 from perdure_engine.core.errors import Code, Rejected, unavailable
 from perdure_engine.frontend.frontend import Frontend
-from perdure_engine.ports.archive import Archive, ArchiveCorrupt, ArchivedRun, ArchiveUnavailable
+from perdure_engine.ports.archive import (
+    Archive,
+    ArchiveCorrupt,
+    ArchivedJob,
+    ArchivedRun,
+    ArchiveUnavailable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +31,19 @@ async def archived_run(
     shard_id = frontend.shard_id(namespace_id, workflow_id)
     with refusals_of_archive():
         found = await frontend.archive.find_run(namespace_id, shard_id, workflow_id, run_id)
+    if found is None:
+        raise refusal
+    return found
+
+
+async def archived_job(
+    frontend: Frontend, refusal: Rejected, namespace_id: bytes, shard_id: int, job_id: bytes
+) -> ArchivedJob:
+    """As `archived_run`."""
+    if refusal.code is not Code.NOT_FOUND or frontend.archive is None:
+        raise refusal
+    with refusals_of_archive():
+        found = await frontend.archive.find_job(namespace_id, shard_id, job_id)
     if found is None:
         raise refusal
     return found

@@ -50,8 +50,8 @@ class Goods(Protocol[T]):
         """Read them and put them into the parcel. Returns those that are in it. Raises StoreError, ArchiveError."""
         ...
 
-    async def remove(self, items: list[T]) -> None:
-        """From the tables. Returns when that is done, or somebody else's to do."""
+    async def remove(self, items: list[T]) -> bool:
+        """From the tables. Returns when that is done, or somebody else's to do. False: some have stayed."""
         ...
 
 
@@ -138,8 +138,8 @@ class Moving(Generic[T]):
         try:
             items = pot.items
             if shelf not in begun:
-                items = await self._not_there(shelf, items)
                 begun.add(shelf)
+                items = await self._not_there(shelf, items)
             moved = await self._put(shelf, items)
         except ArchiveError as error:
             archiving.failed = True
@@ -156,7 +156,7 @@ class Moving(Generic[T]):
         there = await self._archive.written(shelf)
         done = [item for item in items if self._goods.key(item) in there]
         if done:
-            await self._goods.remove(done)
+            await self._remove(shelf, done)
             self.moved += len(done)
         return [item for item in items if self._goods.key(item) not in there]
 
@@ -175,11 +175,16 @@ class Moving(Generic[T]):
                 break
             metrics.archived_bytes.inc(self._goods.kind.value, by=await parcel.put())
             metrics.archived.inc(self._goods.kind.value, by=len(inside))
-            await self._goods.remove(inside)
+            await self._remove(shelf, inside)
             moved += len(inside)
             await clock.sleep(clock.monotonic() - began_s)
         self.moved += moved
         return moved
+
+    async def _remove(self, shelf: Shelf, items: list[T]) -> None:
+        """What stays is in both places, and must not be put a second time."""
+        if not await self._goods.remove(items):
+            self._archiving.begun[self._shard].discard(shelf)
 
     def _group(self, items: list[T]) -> list[T]:
         """The first of them: as many as are read at once."""

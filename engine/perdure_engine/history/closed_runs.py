@@ -58,11 +58,12 @@ class ClosedRuns:
                 inside.append(run)
         return inside
 
-    async def remove(self, items: list[ClosedRun]) -> None:
+    async def remove(self, items: list[ClosedRun]) -> bool:
         removing = self._shard.removing
         for run in items:
             removing.add(leaving(run))
         await removing.wait_idle()
+        return True  # a run that has closed stays closed
 
     async def _page(self, rows: list[HistoryRow]) -> AsyncIterator[list[Event]]:
         yield decode_history(rows, self._shard.rooms.codec)

@@ -1,4 +1,4 @@
-"""Retention: runs that closed longer ago than their namespace keeps them leave the tables.
+"""Retention: runs and jobs that ended longer ago than their namespace keeps them leave the tables.
 
 They are deleted, or put into the archive first (`archiving`), as the installation and the namespace say. No row is
 written for it when a run closes, and no index is kept: once an hour the owner of a shard walks through the list rows of
@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from perdure_engine.history.archiving import Archiving, Moving
 from perdure_engine.history.closed_runs import ClosedRuns, leaving
+from perdure_engine.history.jobs.retention import JobsPass
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
 from perdure_engine.ports.archive import Archive
+from perdure_engine.ports.jobs import JobRetentionStore
 from perdure_engine.ports.store import ClosedRun, NamespaceRow, RetentionStore, StoreError
 
 ROWS_PER_PAGE = 1_000
@@ -25,13 +28,17 @@ ARCHIVE_RETRY_S = 300.0  # after one in which the archive took nothing: each wal
 _BEFORE_ALL = bytes(16)
 
 
+class AllRetentionStore(RetentionStore, JobRetentionStore, Protocol):
+    """What retention reads of runs and of jobs."""
+
+
 class Retention:
     """Start it after the controller, stop it before."""
 
     def __init__(
         self,
         rooms: Rooms,
-        store: RetentionStore,
+        store: AllRetentionStore,
         shards: Callable[[], Iterable[Shard]],
         others: Iterable[Callable[[], Awaitable[object]]] = (),
         archive: Archive | None = None,
@@ -42,6 +49,9 @@ class Retention:
         self._shards = shards
         self._others = tuple(others)
         self.archiving = Archiving(rooms, archive)
+        self._namespaces: dict[
+            bytes, NamespaceRow
+        ] = {}  # as the pass that is under way has read them
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -74,20 +84,24 @@ class Retention:
                 pause_s = RETRY_S
 
     async def run_once(self) -> int:
-        """One pass over the shards that are ours; how many runs left the tables. Raises StoreError."""
+        """One pass over the shards that are ours; how many runs and jobs left the tables. Raises StoreError."""
         self.archiving.failed = False
-        namespaces = {row.namespace_id: row for row in await self._store.list_namespaces()}
-        return sum([await self._pass(shard, namespaces) for shard in list(self._shards())])
+        self._namespaces = {row.namespace_id: row for row in await self._store.list_namespaces()}
+        left = 0
+        for shard in list(self._shards()):
+            left += await self._pass(shard)
+            left += await JobsPass(shard, self._store, self.archiving, self._is_over).run()
+        return left
 
-    async def _pass(self, shard: Shard, namespaces: dict[bytes, NamespaceRow]) -> int:
+    async def _pass(self, shard: Shard) -> int:
         deleted = 0
         moving = self._moving(shard)
         after: bytes | None = _BEFORE_ALL
         while after is not None and not shard.closed and not shard.leaving:
             page = await self._store.load_closed_runs(shard.shard_id, after, ROWS_PER_PAGE)
             for run in page.runs:
-                namespace = namespaces.get(run.namespace_id)
-                if namespace is None or not self._is_over(run, namespace):
+                namespace = self._is_over(run.namespace_id, run.close_us)
+                if namespace is None:
                     continue
                 if moving is not None and self.archiving.takes(namespace):
                     await moving.add(run, namespace)
@@ -106,6 +120,11 @@ class Retention:
             return None
         return Moving(self.archiving, shard, ClosedRuns(shard, self._store))
 
-    def _is_over(self, run: ClosedRun, namespace: NamespaceRow) -> bool:
-        now_us = self._rooms.database_clock.low_us()
-        return run.close_us + namespace.retention_ms * 1_000 <= now_us
+    def _is_over(self, namespace_id: bytes, ended_us: int) -> NamespaceRow | None:
+        """The namespace, if what ended in it then is over its retention. One that is not known keeps what it has: it
+        may have been made by another node a moment ago."""
+        namespace = self._namespaces.get(namespace_id)
+        if namespace is None:
+            return None
+        is_over = ended_us + namespace.retention_ms * 1_000 <= self._rooms.database_clock.low_us()
+        return namespace if is_over else None

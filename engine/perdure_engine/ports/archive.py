@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from perdure_engine.core.events import Event
+from perdure_engine.core.jobs.replies import JobDescription
+from perdure_engine.ports.jobs import JobFilter
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import VisibilityFilter
 
@@ -76,6 +78,26 @@ class ArchivedRuns(msgspec.Struct, frozen=True):
     end: ArchivePlace | None
 
 
+class ArchivedJob(msgspec.Struct, frozen=True):
+    """A job run, or what lists show of it, as JSON of the contract: JobDetails, or JobInfo."""
+
+    text: bytes
+
+
+class ArchivedJobFilter(msgspec.Struct, frozen=True):
+    """As ListJobs has it. `failure_type` "": any."""
+
+    where: JobFilter
+    failure_type: str = ""
+
+
+class ArchivedJobs(msgspec.Struct, frozen=True):
+    """As `ArchivedRuns`."""
+
+    rows: list[tuple[ArchivedJob, ArchivePlace]]
+    end: ArchivePlace | None
+
+
 class Parcel(Protocol):
     """Runs of one shelf on their way into the archive."""
 
@@ -87,6 +109,8 @@ class Parcel(Protocol):
     async def add_run(self, row: VisibilityRow, pages: AsyncIterator[Sequence[Event]]) -> None:
         """Whatever `pages` raises is raised, and the run is then not in the parcel."""
         ...
+
+    def add_job(self, job: JobDescription) -> None: ...
 
     async def put(self) -> int:
         """All of it, or as if nothing: what was put of a parcel that fails is not seen, and replaced when the same
@@ -116,8 +140,26 @@ class Archive(Protocol):
         """By the day of their close, the newest first; within a day in an order that stays the same."""
         ...
 
+    async def find_job(
+        self, namespace_id: bytes, shard_id: int, job_id: bytes
+    ) -> ArchivedJob | None:
+        """Its JobDetails."""
+        ...
+
+    async def list_jobs(
+        self, where: ArchivedJobFilter, past: ArchivePlace | None, limit: int
+    ) -> ArchivedJobs:
+        """Their JobInfos, in the order of `list_runs`."""
+        ...
+
 
 class ArchiveForm(Protocol):
-    """What an archived run looks like: the contract's own JSON, which the transport knows."""
+    """What archived runs look like: the contract's own JSON, which the transport knows."""
 
-    def event(self, event: Event) -> bytes: ...
+    def event(self, event: Event) -> bytes:
+        """As `perdure workflow show -o json` prints it."""
+        ...
+
+    def job(self, job: JobDescription) -> tuple[bytes, bytes]:
+        """Its JobInfo and its JobDetails."""
+        ...

@@ -239,6 +239,7 @@ class JobsFigures:
         self.job_start_delay_seconds = Histogram(
             "job_start_delay_seconds", "From when attempts of jobs were due to their start.", AGE_S
         )
+        self.jobs_removed = Counter("jobs_removed_total", "Job runs deleted by retention.")
         self.jobs_in_memory = Gauge("jobs_in_memory", "Job runs that are cached.")
 
 

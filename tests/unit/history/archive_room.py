@@ -13,15 +13,9 @@ from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import NamespaceRow, VisibilityFilter
 from perdure_engine.store.archive.archive import ObjectArchive
 from perdure_engine.store.archive.memory import MemoryObjects
-from perdure_engine.transport.json.events import event_json
+from perdure_engine.transport.json.form import ContractForm
 
 KEPT_S = 800  # retention of the room's namespace; an eighth of it is 100 s
-
-
-class Form:
-    """Implements ports.archive.ArchiveForm."""
-
-    event = staticmethod(event_json)
 
 
 class Bucket(MemoryObjects):
@@ -59,7 +53,7 @@ def keep_for(room: Room, seconds: int, *, archive: bool = True) -> None:
 
 
 def archive_in(room: Room, bucket: MemoryObjects) -> ObjectArchive:
-    return ObjectArchive(bucket, VirtualClock(room.loop), Form())
+    return ObjectArchive(bucket, VirtualClock(room.loop), ContractForm())
 
 
 def retention(node: Node, bucket: MemoryObjects) -> Retention:

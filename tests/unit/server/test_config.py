@@ -130,7 +130,14 @@ def test_an_archive_is_a_folder_or_a_bucket(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("/var/lib/perdure", "file://relative", "file:///", "s3://", "s3:///prefix", "gs://bucket"),
+        *(
+            "/var/lib/perdure",
+            "file://relative",
+            "file:///",
+            "s3://",
+            "s3:///prefix",
+            "gs://bucket",
+        ),
         *("s3://key:secret@bucket/prefix", "s3://bucket?secret=1", "file:///a#b", "s3://[bucket"),
     ],
 )

@@ -11,13 +11,14 @@ from perdure_engine.core.errors import Rejected
 from perdure_engine.core.jobs.decide import decide
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import DescribeJob, FireJobTimers, WaitJobs
-from perdure_engine.core.jobs.memory import JobMemory, RoomId
+from perdure_engine.core.jobs.memory import BatchId, JobMemory, RoomId
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.needs import Needs, missing
 from perdure_engine.history.jobs import rows
 from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.jobs.loading import JobLoading
 from perdure_engine.history.jobs.queues import JobQueues
+from perdure_engine.history.jobs.removing import JobRemoving
 from perdure_engine.history.jobs.waits import JobWaits
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.matching import TaskOffer
@@ -40,6 +41,7 @@ class Jobs:
         self.queues = JobQueues(self)
         self.leases = JobLeases(self)
         self.waits = JobWaits(self)
+        self.removing = JobRemoving(self)
         self.kept_max = shard.rooms.config.jobs_cached_max
         # those that a reload would bring back whole, the one used longest ago first
         self._idle: dict[bytes, JobRun] = {}
@@ -198,6 +200,28 @@ class Jobs:
             if not (room.places or room.waiting or room.more or room.rate_per_s):
                 self.forget_room((room.namespace_id, room.key))
 
+    def forget_removed(
+        self,
+        job_ids: list[bytes],
+        keys: list[tuple[bytes, int, str, bytes]],
+        batches: list[BatchId],
+    ) -> None:
+        """Their rows have been deleted: what a read that is under way brings of them is not taken."""
+        memory, loading = self.memory, self.loading
+        for job_id in job_ids:
+            memory.jobs.pop(job_id, None)
+            self._idle.pop(job_id, None)
+            loading.left(job_id, STALE)
+        for namespace_id, kind, key, job_id in keys:
+            key_id = (namespace_id, kind, key)
+            held = memory.keys.get(key_id)
+            if held is not None and held.job_id == job_id:
+                del memory.keys[key_id]
+                loading.left(key_id, STALE)
+        for batch_id in batches:
+            memory.batches.pop(batch_id, None)
+            loading.left(batch_id, STALE)
+
     def trim(self) -> None:
         """Forget what was used longest ago, but nothing of which memory holds more than the database, and nothing while
         somebody has come back from a read and not had a turn yet."""
@@ -231,6 +255,7 @@ class Jobs:
         """Forget everything. Returns who waits for something."""
         self.queues.stop()
         self.leases.stop()
+        self.removing.stop()
         waiting = self.loading.drain() + self.waits.drain()
         self.memory = JobMemory()
         self._idle.clear()

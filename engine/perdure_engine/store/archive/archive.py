@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from perdure_engine.core.ids import uuid_text
 from perdure_engine.ports.archive import (
     DAY_US,
     ArchiveCorrupt,
+    ArchivedJob,
+    ArchivedJobFilter,
+    ArchivedJobs,
     ArchivedRun,
     ArchivedRuns,
     ArchiveForm,
@@ -18,6 +22,7 @@ from perdure_engine.ports.archive import (
     Shelf,
 )
 from perdure_engine.ports.clock import Clock
+from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import VisibilityFilter
 from perdure_engine.store.archive import names, rows
 from perdure_engine.store.archive.id_index import Entry, IdIndex, id_key, workflow_key
@@ -37,6 +42,14 @@ BESIDE_THE_LOOP_MIN = 1024 * 1024  # compressed: from here on a thread reads it
 KEPT_S = (
     30.0  # the run that was read last: who reads a history asks for its pages one after the other
 )
+
+
+class Days(NamedTuple):
+    """The lists of one kind, from a day on."""
+
+    namespace_id: bytes
+    kind: Kind
+    first: int
 
 
 class ObjectArchive:
@@ -60,8 +73,7 @@ class ObjectArchive:
             if not name.startswith(prefix):
                 break
             for line in await self._lines(f"{folder}/{name}"):
-                row = rows.visibility_row(line, shelf.namespace_id, shelf.shard_id)
-                found.add((row.run_id, row.close_us or 0))
+                found.add(_key_of(shelf, line))
             await self._clock.sleep(0)
         return found
 
@@ -111,34 +123,80 @@ class ObjectArchive:
     async def list_runs(
         self, where: VisibilityFilter, past: ArchivePlace | None, limit: int
     ) -> ArchivedRuns:
-        return await self._answer(self._list_runs(where, past, limit))
+        def read(line: bytes, shard_id: int) -> tuple[bytes, VisibilityRow] | None:
+            row = rows.visibility_row(line, where.namespace_id, shard_id)
+            return (row.run_id, row) if listed(where, row) else None
 
-    async def _list_runs(
-        self, where: VisibilityFilter, past: ArchivePlace | None, limit: int
-    ) -> ArchivedRuns:
-        page = ArchivedRuns([], None)
-        seen: set[tuple[bytes, int | None]] = set()  # a run may lie there twice (ADR 19)
+        # what began then closed then, or later
+        days = Days(where.namespace_id, Kind.WORKFLOWS, where.start_min_us // DAY_US)
+        return ArchivedRuns(*await self._answer(self._page(days, past, limit, read)))
+
+    async def find_job(
+        self, namespace_id: bytes, shard_id: int, job_id: bytes
+    ) -> ArchivedJob | None:
+        asked = (namespace_id, job_id)
+        if self._misses.knows(asked):
+            return None
+        found = await self._answer(self._find_job(namespace_id, shard_id, job_id))
+        if found is None:
+            self._misses.add(asked)
+        return found
+
+    async def _find_job(
+        self, namespace_id: bytes, shard_id: int, job_id: bytes
+    ) -> ArchivedJob | None:
+        entry = await self._ids(namespace_id, Kind.JOBS, shard_id).newest(id_key(job_id))
+        if entry is None:
+            return None
+        wanted = (uuid_text(job_id), entry.close_us)
+
+        def read(line: bytes) -> ArchivedJob | None:
+            row = rows.job_line_row(line)
+            return ArchivedJob(line) if (row.job_id, row.close_time_us) == wanted else None
+
+        return await self._read(namespace_id, Kind.JOBS, shard_id, entry, read)
+
+    async def list_jobs(
+        self, where: ArchivedJobFilter, past: ArchivePlace | None, limit: int
+    ) -> ArchivedJobs:
+        def read(line: bytes, _: int) -> tuple[bytes, ArchivedJob] | None:
+            row = rows.job_row(line)
+            if not rows.job_listed(where, row):
+                return None
+            return rows.id_bytes(row.job_id), ArchivedJob(line)
+
+        days = Days(where.where.namespace_id, Kind.JOBS, where.where.from_us // DAY_US)
+        return ArchivedJobs(*await self._answer(self._page(days, past, limit, read)))
+
+    async def _page(
+        self,
+        days: Days,
+        past: ArchivePlace | None,
+        limit: int,
+        read: Callable[[bytes, int], tuple[bytes, T] | None],
+    ) -> tuple[list[tuple[T, ArchivePlace]], ArchivePlace | None]:
+        """`read` makes of a line its id and what is shown of it, or None. A place where to go on, or None."""
+        shown: list[tuple[T, ArchivePlace]] = []
+        seen: set[bytes] = set()  # a run may lie there twice (ADR 19)
         at: ArchivePlace | None = None
         looked = 0
-        from_day = where.start_min_us // DAY_US  # what began then closed then, or later
-        async for day, name, first in self._lists(
-            where.namespace_id, Kind.WORKFLOWS, from_day, past
-        ):
+        async for day, name, first in self._lists(days, past):
             if looked == OBJECTS_PER_PAGE_MAX:
-                return ArchivedRuns(page.rows, at)
+                return shown, at
             looked += 1
-            folder = names.index_folder(where.namespace_id, Kind.WORKFLOWS, day)
+            folder = names.index_folder(days.namespace_id, days.kind, day)
             shard_id = names.shard_of_name(name)
             lines = await self._lines(f"{folder}/{name}")
             for index in range(first, len(lines)):
-                row = rows.visibility_row(lines[index], where.namespace_id, shard_id)
                 at = ArchivePlace(day, name, index)
-                if listed(where, row) and (row.run_id, row.close_us) not in seen:
-                    seen.add((row.run_id, row.close_us))
-                    page.rows.append((row, at))
-                    if len(page.rows) == limit:
-                        return ArchivedRuns(page.rows, at)
-        return page
+                found = read(lines[index], shard_id)
+                if found is not None and found[0] not in seen:
+                    seen.add(found[0])
+                    shown.append((found[1], at))
+                    if len(shown) == limit:
+                        return shown, at
+            await self._clock.sleep(0)
+        return shown, None
 
     # ---- both
 
@@ -147,19 +205,19 @@ class ObjectArchive:
         return IdIndex(self._objects, self._clock, folder)
 
     async def _lists(
-        self, namespace_id: bytes, kind: Kind, from_day: int, past: ArchivePlace | None
+        self, days: Days, past: ArchivePlace | None
     ) -> AsyncIterator[tuple[int, str, int]]:
-        """The lists of a kind past a place: day, name, and the row to begin with."""
-        folders = await self._objects.folders(names.days_folder(namespace_id, kind))
-        days = [day for day in map(names.day_of_folder, folders) if day is not None]
-        for day in sorted(days, reverse=True):
-            if day < from_day or (past is not None and day > past.day):
+        """The lists past a place: day, name, and the row to begin with."""
+        folders = await self._objects.folders(names.days_folder(days.namespace_id, days.kind))
+        found = [day for day in map(names.day_of_folder, folders) if day is not None]
+        for day in sorted(found, reverse=True):
+            if day < days.first or (past is not None and day > past.day):
                 continue
             after = ""
             if past is not None and day == past.day:
                 after = past.name
                 yield day, past.name, past.index + 1
-            folder = names.index_folder(namespace_id, kind, day)
+            folder = names.index_folder(days.namespace_id, days.kind, day)
             async for name in self._names(folder, after):
                 yield day, name, 0
 
@@ -221,3 +279,12 @@ class ObjectArchive:
             raise ArchiveUnavailable(
                 f"the archive did not answer within {ANSWER_S:.0f} s"
             ) from None
+
+
+def _key_of(shelf: Shelf, line: bytes) -> tuple[bytes, int]:
+    """Id and close of a list's line."""
+    if shelf.kind is Kind.JOBS:
+        job = rows.job_row(line)
+        return rows.id_bytes(job.job_id), job.close_time_us
+    row = rows.visibility_row(line, shelf.namespace_id, shelf.shard_id)
+    return row.run_id, row.close_us or 0

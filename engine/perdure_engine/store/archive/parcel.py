@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from perdure_engine.core.events import Event
+from perdure_engine.core.jobs.replies import JobDescription
 from perdure_engine.ports.archive import ArchiveForm, Shelf
 from perdure_engine.ports.clock import Clock
 from perdure_engine.ports.rows import VisibilityRow
@@ -64,6 +65,12 @@ class ObjectParcel:
         self._add(
             row.run_id, row.close_us, listed, id_key(row.run_id), workflow_key(row.workflow_id)
         )
+
+    def add_job(self, job: JobDescription) -> None:
+        listed, details = self._form.job(job)
+        self._lines.add(details + b"\n")
+        info = job.info
+        self._add(info.job_id, info.closed_us, listed, id_key(info.job_id))
 
     def _add(self, id_: bytes, close_us: int, listed: bytes, *keys: bytes) -> None:
         self._runs.append((id_, close_us))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.jobs.model import JobStatus
 from perdure_engine.core.status import Status
-from perdure_engine.ports.archive import ArchiveCorrupt, ArchivedRun
+from perdure_engine.ports.archive import ArchiveCorrupt, ArchivedJobFilter, ArchivedRun
 from perdure_engine.ports.rows import VisibilityRow
 
 NO_ATTRIBUTES = "{}"
@@ -43,10 +44,33 @@ class RunEvents(msgspec.Struct, frozen=True):
     events: list[msgspec.Raw]
 
 
+class JobRow(msgspec.Struct, frozen=True):
+    """What lists go by of a job, by the names of the contract's JobInfo, whose JSON each line is."""
+
+    job_id: str
+    close_time_us: int
+    status: str
+    task_name: str = ""
+    task_queue: str = ""
+    user_id: str = ""
+    schedule_id: str = ""
+    batch_id: str = ""
+    scheduled_time_us: int = 0
+    failure_type: str = ""
+
+
+class JobHead(msgspec.Struct, frozen=True):
+    """The line of a job, JSON of the contract's JobDetails; all but its info passed over."""
+
+    info: JobRow
+
+
 encode = msgspec.json.Encoder().encode
 _decode_row = msgspec.json.Decoder(RunRow).decode
 _decode_head = msgspec.json.Decoder(RunHead).decode
 _decode_line = msgspec.json.Decoder(RunEvents).decode
+_decode_job = msgspec.json.Decoder(JobRow).decode
+_decode_job_head = msgspec.json.Decoder(JobHead).decode
 
 
 def run_row(row: VisibilityRow) -> RunRow:
@@ -90,10 +114,56 @@ def run_line(line: bytes, row: VisibilityRow) -> ArchivedRun:
         raise ArchiveCorrupt(f"an archived history does not read back: {error}") from error
 
 
+def job_row(line: bytes) -> JobRow:
+    """Raises ArchiveCorrupt."""
+    try:
+        return _decode_job(line)
+    except msgspec.DecodeError as error:
+        raise ArchiveCorrupt(f"an archived job does not read back: {error}") from error
+
+
+def job_line_row(line: bytes) -> JobRow:
+    """What stands at the head of a line. Raises ArchiveCorrupt."""
+    try:
+        return _decode_job_head(line).info
+    except msgspec.DecodeError as error:
+        raise ArchiveCorrupt(f"an archived job does not read back: {error}") from error
+
+
+def job_listed(asked: ArchivedJobFilter, row: JobRow) -> bool:
+    """Whether a list with this filter shows the job."""
+    where = asked.where
+    return (
+        where.user_id in ("", row.user_id)
+        and (not where.statuses or _job_status(row.status) in where.statuses)
+        and where.task_name in ("", row.task_name)
+        and where.queue in ("", row.task_queue)
+        and where.schedule_id in ("", row.schedule_id)
+        and where.batch_id in ("", row.batch_id)
+        and row.scheduled_time_us >= where.from_us
+        and (not where.to_us or row.scheduled_time_us < where.to_us)
+        and asked.failure_type in ("", row.failure_type)
+    )
+
+
+def _job_status(name: str) -> int:
+    """0: one that this version does not know."""
+    known = JobStatus.__members__.get(name.removeprefix("JOB_STATUS_"))
+    return 0 if known is None else int(known)
+
+
+def id_bytes(text: str) -> bytes:
+    """Of an id in canonical text. Raises ArchiveCorrupt."""
+    try:
+        return bytes.fromhex(text.replace("-", ""))
+    except ValueError as error:
+        raise ArchiveCorrupt(f"an archived id is none: {error}") from error
+
+
 def _visibility_row(row: RunRow, namespace_id: bytes, shard_id: int) -> VisibilityRow:
     return VisibilityRow(
         shard_id,
-        bytes.fromhex(row.run_id.replace("-", "")),
+        id_bytes(row.run_id),
         namespace_id,
         0,  # the bucket spreads an index of the tables, and is not kept
         row.workflow_id,

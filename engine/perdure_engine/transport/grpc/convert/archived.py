@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from perdure_api.v1 import event_pb2
+from perdure_api.v1 import job_service_pb2 as job_pb
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core import replies
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.jobs.replies import JobDescription
 from perdure_engine.frontend.archived import refusals_of_archive
-from perdure_engine.ports.archive import ArchivedRun
+from perdure_engine.ports.archive import ArchivedJob, ArchivedRun
 from perdure_engine.ports.rows import VisibilityRow
+from perdure_engine.transport.grpc.convert.job_replies import details_message
 from perdure_engine.transport.grpc.convert.replies import described as described_now
 from perdure_engine.transport.grpc.convert.replies import row_message
 from perdure_engine.transport.json.events import event_from_json, is_of_type
+from perdure_engine.transport.json.jobs import details_from_json, info_from_json
 
 
 def archived_row_message(row: VisibilityRow) -> pb.WorkflowInfo:
@@ -32,6 +36,20 @@ def described(reply: replies.Description | ArchivedRun) -> pb.DescribeWorkflowRe
         return described_now(reply)
     with refusals_of_archive():
         return _described(reply)
+
+
+def job_details(job: JobDescription | ArchivedJob, now_us: int) -> job_pb.JobDetails:
+    """Raises Rejected DATA_LOSS."""
+    if isinstance(job, JobDescription):
+        return details_message(job, now_us)
+    with refusals_of_archive():
+        return details_from_json(job.text)
+
+
+def job_infos(jobs: list[ArchivedJob]) -> list[job_pb.JobInfo]:
+    """Raises Rejected DATA_LOSS."""
+    with refusals_of_archive():
+        return [info_from_json(job.text) for job in jobs]
 
 
 def _described(run: ArchivedRun) -> pb.DescribeWorkflowResponse:
