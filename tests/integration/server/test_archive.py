@@ -18,9 +18,9 @@ from tests.integration.server.engine_process import EngineProcess
 from tests.integration.server.test_removal import rows_of
 from tests.waiting import wait_until
 
-from perdure import workflow
+from perdure import activity, workflow
 from perdure.client import Client, WorkflowExecution, WorkflowHistory
-from perdure.errors import RPCError, RPCStatusCode
+from perdure.errors import ApplicationError, JobFailedError, RPCError, RPCStatusCode
 from perdure.worker import Replayer, Worker
 
 QUICK: dict[str, object] = {"history.retention_pass_every_s": 0.1}
@@ -147,6 +147,59 @@ def objects(tmp_path: Path) -> list[Path]:
     """Of runs, without what lists and finds them."""
     paths = (tmp_path / "archive").glob("*/workflows/*-*-*/*.jsonl.zst")
     return sorted(paths)
+
+
+@activity.defn
+async def shout(text: str) -> str:
+    if text == "no":
+        raise ApplicationError("not that", type="Refused", non_retryable=True)
+    return text.upper()
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+async def test_a_job_is_read_in_the_archive_as_it_was_in_the_tables(
+    kind: str, database_dsn: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"file://{tmp_path}/archive"
+    if kind == "bucket":
+        url = request.getfixturevalue("bucket")
+    async with running_node(database_dsn, {**QUICK, "archive.url": url}) as node:
+        client = await Client.connect(node.address)
+        async with Worker(client, task_queue="loud", activities=[shout]):
+            done = await client.jobs.create(shout, "hello", queue="loud", user_id="ada")
+            assert await done.result() == "HELLO"
+            failed = await client.jobs.create(shout, "no", queue="loud")
+            with pytest.raises(JobFailedError):
+                await failed.result()
+        before = {job.id: await job.describe() for job in (done, failed)}
+        with psycopg.connect(database_dsn) as connection:
+            connection.execute("update job_runs set closed_at = closed_at - interval '9 days'")
+        await until(lambda: not jobs_in_tables(database_dsn), CALL_S, "the jobs have left")
+
+        for job in (done, failed):
+            after = await job.describe()
+            assert after.archived
+            differing = dict.fromkeys(("close_time", "archived"))
+            assert {**vars(after), **differing} == {**vars(before[job.id]), **differing}
+        assert [one async for one in client.jobs.list()] == []
+        found = [one async for one in client.jobs.list(archived=True, limit=10)]
+        assert sorted([one.id for one in found]) == sorted(before)
+        assert all([one.archived for one in found])
+        ada = [one.id async for one in client.jobs.list(archived=True, user_id="ada")]
+        assert ada == [done.id]
+        refused = client.jobs.list(archived=True, failure_type="Refused")
+        assert [one.failure_message async for one in refused] == ["not that"]
+        with pytest.raises(RPCError) as caught:
+            _ = [one async for one in client.jobs.list(archived=True, oldest_first=True)]
+        assert caught.value.status is RPCStatusCode.INVALID_ARGUMENT
+        await client.close()
+
+
+def jobs_in_tables(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        counted = connection.execute("select count(*) from job_runs").fetchone()
+    assert counted is not None
+    return int(counted[0])
 
 
 async def test_without_an_archive_old_runs_are_deleted_and_none_are_listed(
