@@ -1,7 +1,8 @@
 """What is over its retention, on its way into the archive: put there first, removed from the tables then.
 
-A parcel holds what one shard has closed on one day. It costs a few requests, so what is over its time waits for
-company: until there are many, or the first of them has waited for an eighth of its retention (a day at most).
+A parcel holds what one shard has closed on one day. It costs a few requests, so where passes come often what is over
+its time waits for company: until there are many, or the first of them has waited for an eighth of its retention (a day
+at most).
 
 Nothing here is on anybody's way. A pass takes its portions one after the other and lets as much time go by between two
 as the last one took; an object store that is slow, or away, holds up this pass alone, and what could not be put stays
@@ -27,10 +28,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PORTION_MAX = 2_000  # of one shelf: the ids that a pass collects before it moves them
-WAIT_SHARE = 8  # of the retention: what is over it waits an eighth longer at most
-WAIT_US_MAX = DAY_US
 READ_AT_ONCE_MAX = 100  # runs whose rows are read together
 READ_BYTES_MAX = 2 * 1024 * 1024  # of them; what is larger is read alone
+
+
+def lateness_us(retention_us: int) -> int:
+    """How much longer than asked for what has ended may stay. To look more often costs: each look goes through all."""
+    return min(retention_us // 8, DAY_US)
 
 
 class Goods(Protocol[T]):
@@ -69,6 +73,7 @@ class Archiving:
     def __init__(self, rooms: Rooms, archive: Archive | None) -> None:
         self.rooms = rooms
         self.archive = archive
+        self.pass_every_us = 0
         self.failed = False  # during the pass that is under way: nothing more is put in it
         self.begun: WeakKeyDictionary[Shard, set[Shelf]] = WeakKeyDictionary()
         self._due_us: WeakKeyDictionary[Shard, dict[Kind, int]] = WeakKeyDictionary()
@@ -112,7 +117,7 @@ class Moving(Generic[T]):
         shelf = Shelf(
             namespace.namespace_id, self._goods.kind, close_us // DAY_US, self._shard.shard_id
         )
-        ready_us = due_us + min(retention_us // WAIT_SHARE, WAIT_US_MAX)
+        ready_us = due_us + lateness_us(retention_us) - self._archiving.pass_every_us
         pot = self._pots.setdefault(shelf, Pot([], due_us, ready_us))
         pot.items.append(item)
         pot.due_us, pot.ready_us = min(pot.due_us, due_us), min(pot.ready_us, ready_us)

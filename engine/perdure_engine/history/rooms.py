@@ -68,7 +68,8 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     window_load_every_s: float = 60.0
     timers_in_memory_max: int = 200_000  # per shard
     fires_per_s_max: int = 20_000  # per shard: a mass wake-up is drained, not stampeded
-    retention_pass_every_s: float = 3_600.0  # between two passes over the closed runs of all shards
+    # Between two passes over what has ended in all shards, at most: they come as often as the shortest retention asks.
+    retention_pass_every_s: float = 86_400.0
     sweep_every_s: float = 30.0  # or as soon as a statement's worth of dead rows has come together
 
 

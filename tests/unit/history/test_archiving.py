@@ -84,7 +84,7 @@ async def test_a_run_is_moved_with_its_row_and_its_whole_history(room: Room) -> 
     assert node.rooms.metrics.archived.value("workflows") == 1
 
 
-@in_room(seeds=(0,))
+@in_room(seeds=(0,), retention_pass_every_s=0.001)
 async def test_what_is_over_its_time_waits_for_company(room: Room) -> None:
     """A parcel of one is dear: a pass an hour would make as many as there are runs."""
     node, bucket = await room.node(1), Bucket()
@@ -105,7 +105,7 @@ async def test_what_is_over_its_time_waits_for_company(room: Room) -> None:
     assert in_tables(room) == []
 
 
-@in_room(seeds=(0,))
+@in_room(seeds=(0,), retention_pass_every_s=0.001)
 async def test_many_do_not_wait_and_go_in_several_parcels(room: Room) -> None:
     node, bucket = await room.node(1), Bucket()
     keep_for(room, KEPT_S)
@@ -178,7 +178,7 @@ async def test_a_put_that_fails_loses_nothing_and_is_repeated(room: Room) -> Non
             assert keeper.archiving.lag_us() == 0
 
 
-@in_room(seeds=(0,))
+@in_room(seeds=(0,), retention_pass_every_s=0.001)
 async def test_a_put_that_landed_unheard_is_not_repeated_with_others(room: Room) -> None:
     """Another parcel of the same day would hold its runs a second time."""
     node, bucket = await room.node(1), Bucket()
@@ -305,6 +305,19 @@ async def test_a_database_that_is_away_during_a_pass_loses_nothing(room: Room) -
 
     assert await retention(node, bucket).run_once() == 2
     assert ids(await listed(room, bucket)) == sorted(runs)
+
+
+@in_room(seeds=(0,))
+async def test_passes_are_rarer_where_all_is_kept_for_long(room: Room) -> None:
+    """Each pass looks at every row: what is kept for a week must not be looked at each hour."""
+    node, bucket = await room.node(1), Bucket()
+    keep_for(room, 8_000)  # an eighth of it is 1,000 s
+    keeper = retention(node, bucket)
+    await keeper.start()
+    await pass_time(4_500)
+    looks = node.holds.calls.count("load_closed_runs")
+    assert 4 <= looks <= 7
+    await keeper.stop()
 
 
 @in_room(seeds=(0,))
