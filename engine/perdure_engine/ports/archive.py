@@ -60,8 +60,11 @@ class ArchivedRun(msgspec.Struct, frozen=True):
     events: list[bytes]
 
 
+WHOLE = -1
+
+
 class ArchivePlace(msgspec.Struct, frozen=True, array_like=True):
-    """The last row of a page."""
+    """The last row of a page: the object that it is in, and its index there; WHOLE: the page ends with the object."""
 
     day: int
     name: str

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.ports.archive import (
     DAY_US,
+    WHOLE,
     ArchiveCorrupt,
     ArchivedJob,
     ArchivedJobFilter,
@@ -187,8 +188,9 @@ class ObjectArchive:
             folder = names.index_folder(days.namespace_id, days.kind, day)
             shard_id = names.shard_of_name(name)
             lines = await self._lines(f"{folder}/{name}")
+            at = end = ArchivePlace(day, name, WHOLE)
             for index in range(first, len(lines)):
-                at = ArchivePlace(day, name, index)
+                at = ArchivePlace(day, name, index) if index + 1 < len(lines) else end
                 found = read(lines[index], shard_id)
                 if found is not None and found[0] not in seen:
                     seen.add(found[0])
@@ -216,7 +218,8 @@ class ObjectArchive:
             after = ""
             if past is not None and day == past.day:
                 after = past.name
-                yield day, past.name, past.index + 1
+                if past.index != WHOLE:
+                    yield day, past.name, past.index + 1
             folder = names.index_folder(days.namespace_id, days.kind, day)
             async for name in self._names(folder, after):
                 yield day, name, 0
