@@ -23,16 +23,20 @@ RETRY_AFTER_MS = 1_000
 
 
 class Room:
-    """What is left of a batch."""
+    """What is left of a batch. `exact`: an item that does not fit is left out, unless it is the first; else the last
+    one may be larger than what is left."""
 
-    __slots__ = ("bytes", "weight")
+    __slots__ = ("bytes", "exact", "weight")
 
-    def __init__(self, weight: int, bytes_max: int) -> None:
+    def __init__(self, weight: int, bytes_max: int, *, exact: bool) -> None:
         self.weight = weight
         self.bytes = bytes_max
+        self.exact = exact
 
-    def takes_more(self, taken: list[Item]) -> bool:
-        return self.weight > 0 and (self.bytes > 0 or not taken)
+    def takes(self, item: Item, taken: list[Item]) -> bool:
+        if not taken:
+            return True
+        return self.bytes > 0 and self.weight >= (item.weight if self.exact else 1)
 
     def take(self, item: Item, taken: list[Item]) -> None:
         self.weight -= item.weight
@@ -79,13 +83,15 @@ class Inbox:
         self._count += len(items)
         self._weight += sum([item.weight for item in items])
 
-    def take(self, weight: int, bytes_max: int = BATCH_BYTES_MAX) -> list[Item]:
+    def take(
+        self, weight: int, bytes_max: int = BATCH_BYTES_MAX, *, exact: bool = False
+    ) -> list[Item]:
         """Items of together about so much weight and so many bytes; the first goes whatever it has of them."""
         if self._weight <= weight and not self._again and sum(self._bytes) < bytes_max:
             return self._take_all()  # nobody competes: the common case of a shard with little to do
         taken: list[Item] = []
-        room = Room(weight, bytes_max)
-        while self._again and room.takes_more(taken):
+        room = Room(weight, bytes_max, exact=exact)
+        while self._again and room.takes(self._again[0], taken):
             room.take(self._again.popleft(), taken)
         whole = sum(LANE_SHARES)
         for lane_no, share in enumerate(LANE_SHARES):
@@ -109,7 +115,7 @@ class Inbox:
     def _move(self, lane_no: int, quota: int, room: Room, taken: list[Item]) -> None:
         """Take from a lane, at most about `quota` of weight."""
         lane = self._lanes[lane_no]
-        while lane and quota > 0 and room.takes_more(taken):
+        while lane and quota > 0 and room.takes(lane[0], taken):
             item = lane.popleft()
             self._bytes[lane_no] -= item.size
             quota -= item.weight

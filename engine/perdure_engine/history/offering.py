@@ -85,6 +85,10 @@ class Offering(Generic[R]):
         """By queue number."""
         return self._books
 
+    def waiting(self, queue_no: int, book: Book) -> int:
+        """How many of the queue's tasks are ready and not handed out, in memory and beyond."""
+        return len(book.offered) + max(0, book.beyond)
+
     def _book(self, queue_no: int) -> Book:
         book = self._books.get(queue_no)
         if book is None:
@@ -117,11 +121,15 @@ class Offering(Generic[R]):
         book = self._books.get(queue_no)
         if book is None:
             return
-        known = book.offered.pop(task_id, None)
+        if book.offered.pop(task_id, None) is None:
+            self._gone_unread(book, task_id)
         if book.more:
-            if known is None and task_id > book.cursor:
-                book.beyond -= 1  # it is over, and was never read
             self._next_page(queue_no, book)
+
+    def _gone_unread(self, book: Book, task_id: int) -> None:
+        """It is over. Did it lie where pages have not come to yet?"""
+        if book.more and task_id > book.cursor:
+            book.beyond -= 1
 
     # ---- paging
 
@@ -163,7 +171,7 @@ class Offering(Generic[R]):
                 offer = self._offer_of_row(row)
                 if offer is not None:
                     offers.append(offer)
-        book.beyond = max(0, book.beyond - len(offers))
+        book.beyond -= len(offers)
         if len(rows) < PAGE and not book.missed:
             book.more = False
             book.beyond = 0  # whatever it was thought to be
@@ -185,6 +193,10 @@ class Offering(Generic[R]):
         offer = self._offer_of_row(row) if book is not None else None
         if book is not None and offer is not None:
             self._put(book, offer)
+
+    def is_full(self, queue_no: int) -> bool:
+        """Whether further rows of the queue are left to paging."""
+        return self._book(queue_no).more
 
     def hold_back(self, seconds: float) -> None:
         """Ready rows of before may be running, their start unsaved: give their workers time to claim them."""
@@ -243,6 +255,9 @@ class Offering(Generic[R]):
         self._soon = False
         self.offer_all()
         # queue names come from callers: empty books are dropped
-        self._books = {no: book for no, book in self._books.items() if book.offered or book.more}
-        if any(book.offered or book.more for book in self._books.values()):
+        self._books = {no: book for no, book in self._books.items() if not self._is_empty(no, book)}
+        if self._books:
             self._watch()
+
+    def _is_empty(self, queue_no: int, book: Book) -> bool:
+        return not (book.offered or book.more)

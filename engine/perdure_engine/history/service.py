@@ -23,6 +23,7 @@ from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.history import handout, queue_facts, reading
 from perdure_engine.history.jobs.handout import start_job
 from perdure_engine.history.jobs.handout import undo as undo_job
+from perdure_engine.history.jobs.take_over import find_jobs
 from perdure_engine.history.refusals import moved
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
@@ -302,7 +303,7 @@ class HistoryService:
         return shard
 
     async def _scan(self, shard: Shard) -> None:
-        """Read the shard's task rows once, in pages: ready ones are offered, started ones wait to be claimed."""
+        """Read the shard's tasks and jobs once, in pages: ready ones are offered, started ones wait to be claimed."""
         first_number = shard.fence.range_id << 24  # rows from here on are our own
         until = self._rooms.clock.monotonic() + self._rooms.config.adopt_started_s
         after = (-1, -1)
@@ -319,6 +320,7 @@ class HistoryService:
                 shard.outbox.begin()  # messages come first
             if len(rows) < SCAN_PAGE:
                 shard.queues.offer_all()
+                await find_jobs(shard.jobs, until)
                 return
             after = (rows[-1].queue_no, rows[-1].task_id)
 
@@ -386,7 +388,6 @@ class HistoryService:
         share = self._rooms.config.runs_cached_max // max(1, len(self._shards))
         for shard in self._shards.values():
             shard.runs_max = max(min(RUNS_PER_SHARD_MIN, self._rooms.config.runs_cached_max), share)
-            shard.jobs.kept_max = self._rooms.config.jobs_cached_max // len(self._shards)
 
     def shards(self) -> list[Shard]:
         """Those that are served now."""

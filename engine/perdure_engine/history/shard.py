@@ -187,7 +187,9 @@ class Shard:
         step = ShardStep(self)
         env = self._env
         env.now_us, env.timer_mark_us = now_us, self.timers.mark_us
-        items = self.inbox.take(min(weight, self.group_max))
+        # while a culprit is looked for, a group is not larger than was meant
+        exact = self.group_max < self.rooms.config.group_intents_max
+        items = self.inbox.take(min(weight, self.group_max), exact=exact)
         counted = len(items) > RUN_INTENTS_PER_BATCH_MAX  # else no run can have too many
         taken: dict[bytes, int] = {}
         too_many: list[Item] = []
@@ -270,15 +272,17 @@ class Shard:
     def _give_up_or_again(self, item: Item, reason: str, why: str) -> None:
         """A caller hears INTERNAL. The shard's own work has nobody who would repeat it: it is tried again. Of a list
         one job is to blame: it is looked for."""
-        halves = split(item)
-        if halves:
-            self.put_again(halves)
+        if split(item, self._put_parts):
             return
         item.tries += 1
         if item.future is None and item.tries < TRIES_MAX:
             self.put_again([item])
         else:
             self._refuse_internal(item, reason, why)
+
+    def _put_parts(self, parts: list[Item]) -> None:
+        self.put_again(parts)
+        self.work_waits()
 
     def _refuse_internal(self, item: Item, reason: str, why: str) -> None:
         error_id = self.rooms.ids.new_id().hex()

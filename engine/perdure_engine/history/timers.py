@@ -39,9 +39,8 @@ MARK_BEHIND_US = 10_000_000  # the mark stays so far behind database time (desig
 
 FIRE_AGAIN_S = 30.0  # a timer whose run could not be loaded
 
-JOBS_FIRING_MAX = (
-    1_000  # fired and not decided yet: a mass wake-up of jobs leaves room in the statements
-)
+# Fired and not decided yet: a mass wake-up of jobs leaves half of each statement to others.
+JOBS_FIRING_MAX = 500
 JOBS_TOGETHER = 250  # in one intent
 JOB_TIMERS = (TimerKind.JOB_DUE, TimerKind.JOB_EXPIRY)
 

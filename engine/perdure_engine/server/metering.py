@@ -125,6 +125,9 @@ def read_gauges(
     metrics.no_poller_tasks.read_number(unasked)
     metrics.shards_owned.read_number(lambda: len(history.owned()))
     metrics.runs_in_memory.read_number(lambda: sum(len(one.runs) for one in history.shards()))
+    metrics.jobs_in_memory.read_number(
+        lambda: sum(len(one.jobs.memory.jobs) for one in history.shards())
+    )
     metrics.runs_quarantined.read_number(
         lambda: sum(len(one.quarantined) for one in history.shards())
     )

@@ -10,7 +10,14 @@ from perdure_engine.core.draft import Env
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.jobs.decide import decide
 from perdure_engine.core.jobs.draft import JobDraft
-from perdure_engine.core.jobs.intents import DescribeJob, FireJobTimers, WaitJobs
+from perdure_engine.core.jobs.intents import (
+    CancelJob,
+    DescribeJob,
+    FireJobTimers,
+    RedriveJob,
+    RescheduleJob,
+    WaitJobs,
+)
 from perdure_engine.core.jobs.memory import BatchId, JobMemory, RoomId
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.needs import Needs, missing
@@ -27,6 +34,7 @@ from perdure_engine.ports.store import Batch
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
+OF_ONE_JOB = frozenset((DescribeJob, CancelJob, RescheduleJob, RedriveJob))
 STALE = 1 << 62  # a version that no row has: what was read of it is not taken
 KEYS_KEPT_MAX = 10_000
 BATCHES_KEPT_MAX = 1_000
@@ -42,9 +50,8 @@ class Jobs:
         self.leases = JobLeases(self)
         self.waits = JobWaits(self)
         self.removing = JobRemoving(self)
-        self.kept_max = shard.rooms.config.jobs_cached_max
-        # those that a reload would bring back whole, the one used longest ago first
-        self._idle: dict[bytes, JobRun] = {}
+        self._cache = shard.rooms.job_cache
+        self._cache.owners[shard.shard_id] = self
         self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
         self._to_load: dict[int, TaskOffer] = {}  # met a job that was not in memory
         self._step_over: asyncio.Future[None] | None = None
@@ -69,7 +76,7 @@ class Jobs:
         if type(intent) is FireJobTimers:
             step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
         try:
-            if type(intent) is DescribeJob:
+            if type(intent) in OF_ONE_JOB:
                 self.shard.quarantined.require_not_in(intent.job_id)
             reply = decide(draft, intent)
         except Rejected as refusal:
@@ -88,12 +95,13 @@ class Jobs:
 
     def publish(self, draft: JobDraft) -> None:
         rows.saved(draft)
-        leases, idle = self.leases, self._idle
+        self._measure(draft)
         for start_no in draft.released:
-            leases.drop(start_no)
-        for job_id, run in draft.jobs.items():
+            self.leases.drop(start_no)
+        unused = self._cache.unused
+        for run in draft.jobs.values():
             if run.handout is None:
-                idle[job_id] = run
+                unused(run)
         if draft.withdrawn:
             self.queues.withdraw(draft.withdrawn)
         if draft.ready:
@@ -107,6 +115,18 @@ class Jobs:
         self._forget_empty(draft)
         self.trim()
 
+    def _measure(self, draft: JobDraft) -> None:
+        metrics = self.shard.rooms.metrics
+        created = sum([run.version == 1 for run in draft.jobs.values()])
+        if created:
+            metrics.job_created.inc(by=created)
+        if draft.ended:
+            ended = [run.status for run in draft.ended]
+            for status in set(ended):
+                metrics.job_ended.inc(status.name, by=ended.count(status))
+        if draft.retries:
+            metrics.job_retries.inc(by=draft.retries)
+
     def evict(self, draft: JobDraft) -> None:
         """The step was not saved: forget all that it touched. Hand-outs are kept aside, who waits waits on."""
         memory, loading = self.memory, self.loading
@@ -114,7 +134,7 @@ class Jobs:
         self.leases.keep_aside(job_ids)
         for job_id in job_ids:
             run = memory.jobs.pop(job_id, None)
-            self._idle.pop(job_id, None)
+            self._cache.gone(job_id)
             if run is not None:
                 run.busy = False
                 loading.left(job_id, run.version)
@@ -177,13 +197,18 @@ class Jobs:
         self.memory.jobs[run.job_id] = run
         self.leases.loaded(run)
         if run.handout is None:
-            self._idle[run.job_id] = run
+            self.unused(run)
 
     def in_use(self, run: JobRun) -> None:
-        self._idle.pop(run.job_id, None)
+        self._cache.in_use(run)
 
     def unused(self, run: JobRun) -> None:
-        self._idle[run.job_id] = run
+        self._cache.unused(run)
+
+    def drop(self, run: JobRun) -> None:
+        """It need not be in memory before its queue has come to it."""
+        self._cache.gone(run.job_id)
+        self.forget(run)
 
     def forget_room(self, room_id: RoomId) -> None:
         room = self.memory.rooms.pop(room_id, None)
@@ -192,7 +217,7 @@ class Jobs:
         self.loading.left(room_id, STALE)
         for run in (*room.places.values(), *room.waiting.values()):
             if run.handout is None and self.memory.jobs.get(run.job_id) is run:
-                self._idle[run.job_id] = run
+                self.unused(run)
 
     def _forget_empty(self, draft: JobDraft) -> None:
         """Concurrency keys that nobody has a place of. Those with a rate stay for a while, or it would not hold."""
@@ -210,7 +235,7 @@ class Jobs:
         memory, loading = self.memory, self.loading
         for job_id in job_ids:
             memory.jobs.pop(job_id, None)
-            self._idle.pop(job_id, None)
+            self._cache.gone(job_id)
             loading.left(job_id, STALE)
         for namespace_id, kind, key, job_id in keys:
             key_id = (namespace_id, kind, key)
@@ -223,19 +248,11 @@ class Jobs:
             loading.left(batch_id, STALE)
 
     def trim(self) -> None:
-        """Forget what was used longest ago, but nothing of which memory holds more than the database, and nothing while
-        somebody has come back from a read and not had a turn yet."""
-        if self.loading.came_back:
+        """Forget what was used longest ago, but nothing of which memory holds more than the database."""
+        self._cache.trim()
+        if not self.may_forget():
             return
-        idle, memory, loading = self._idle, self.memory, self.loading
-        for _ in range(len(idle) - self.kept_max):
-            job_id, run = next(iter(idle.items()))
-            del idle[job_id]
-            if run.busy or run.handout is not None or self._has_room(run):
-                continue  # it is among the idle ones again when that is over
-            if memory.jobs.get(job_id) is run:
-                del memory.jobs[job_id]
-                loading.left(job_id, run.version)
+        memory, loading = self.memory, self.loading
         for _ in range(len(memory.rooms) - ROOMS_KEPT_MAX):
             self.forget_room(next(iter(memory.rooms)))
         for _ in range(len(memory.keys) - KEYS_KEPT_MAX):
@@ -244,6 +261,19 @@ class Jobs:
         for _ in range(len(memory.batches) - BATCHES_KEPT_MAX):
             batch_id = next(iter(memory.batches))
             loading.left(batch_id, memory.batches.pop(batch_id).version)
+
+    def may_forget(self) -> bool:
+        """Not while somebody has come back from a read and not had a turn yet."""
+        return not self.loading.came_back
+
+    def forget(self, run: JobRun) -> None:
+        """Unless memory holds more than the database; when that is over, it is unused again."""
+        jobs = self.memory.jobs
+        if run.busy or run.handout is not None or self._has_room(run):
+            return
+        if jobs.get(run.job_id) is run:
+            del jobs[run.job_id]
+            self.loading.left(run.job_id, run.version)
 
     def _has_room(self, run: JobRun) -> bool:
         key = run.spec.concurrency
@@ -258,5 +288,6 @@ class Jobs:
         self.removing.stop()
         waiting = self.loading.drain() + self.waits.drain()
         self.memory = JobMemory()
-        self._idle.clear()
+        if self._cache.owners.get(self.shard.shard_id) is self:
+            del self._cache.owners[self.shard.shard_id]
         return waiting

@@ -124,7 +124,9 @@ def cancel(node: Node, name: str, shard_id: int = 1, **fields: Any) -> asyncio.F
     return _operate(job.CancelJob, node, name, shard_id, fields)
 
 
-def reschedule(node: Node, name: str, due_us: int, shard_id: int = 1, **fields: Any) -> Any:
+def reschedule(
+    node: Node, name: str, due_us: int, shard_id: int = 1, **fields: Any
+) -> asyncio.Future[Any]:
     return _operate(job.RescheduleJob, node, name, shard_id, fields | {"due_us": due_us})
 
 
@@ -132,7 +134,9 @@ def redrive(node: Node, name: str, shard_id: int = 1, **fields: Any) -> asyncio.
     return _operate(job.RedriveJob, node, name, shard_id, fields)
 
 
-def _operate(kind: Any, node: Node, name: str, shard_id: int, fields: dict[str, Any]) -> Any:
+def _operate(
+    kind: Any, node: Node, name: str, shard_id: int, fields: dict[str, Any]
+) -> asyncio.Future[Any]:
     request_id = fields.pop("request_id", None) or node.room.ids.new_id()
     intent = kind(
         namespace_id=NAMESPACE, job_id=id_of(name, shard_id), request_id=request_id, **fields
