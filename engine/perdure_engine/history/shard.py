@@ -161,7 +161,7 @@ class Shard:
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        return self.sweeping.due or self.removing.due
+        return self.sweeping.due or self.removing.due or self.jobs.removing.due
 
     @property
     def lease_books(self) -> tuple[LeaseBook, JobLeases]:

@@ -277,6 +277,7 @@ def namespace_info(row: NamespaceRow) -> namespace_pb2.NamespaceInfo:
         description=row.description,
         retention_ms=row.retention_ms,
         conflict_token=row.conflict_token,
+        archive=row.archive,
     )
 
 
@@ -304,4 +305,6 @@ def queue_kind(info: KindInfo) -> operator_service_pb2.TaskQueueKindInfo:
         backlog_count=info.backlog_count,
         backlog_age_ms=info.backlog_age_ms,
         pollers=info.pollers,
+        add_rate=info.add_rate,
+        dispatch_rate=info.dispatch_rate,
     )
