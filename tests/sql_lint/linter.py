@@ -40,9 +40,11 @@ SCHEMA: Final = frozenset(
 
 TYPES: Final = frozenset(
     {"int2", "int4", "int8", "text", "bytea", "uuid", "bool", "timestamptz", "jsonb", "numeric"}
-    | {"interval"}
+    | {"interval", "float8"}
 )
-ARRAY_TYPES: Final = frozenset({"int2", "int4", "int8", "text", "bytea", "uuid", "timestamptz"})
+ARRAY_TYPES: Final = frozenset(
+    {"int2", "int4", "int8", "text", "bytea", "uuid", "timestamptz", "bool"}
+)
 FUNCTIONS: Final = frozenset(
     {
         *("cardinality", "clock_timestamp", "concat", "count", "div", "gen_random_uuid"),
@@ -71,6 +73,7 @@ NAMES_REFUSED: Final = frozenset({"family", "none", "tracing"}) | keywords.RESER
 # Tables whose rows belong to no shard.
 UNSHARDED: Final = frozenset(
     {"namespaces", "nodes", "token_keys", "migration_lock", "batch_operations", "deployments"}
+    | {"queue_limits"}
 )
 
 

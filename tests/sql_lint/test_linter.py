@@ -38,7 +38,7 @@ BAD = {
     "select $1::int4, $1::int8": "$1 is int4 and int8",
     "select $2::int4": "placeholders are not numbered from 1 on",
     "select $1::int": None,  # the parser spells it int4: a type of PostgreSQL's own making
-    "select $1::float8": "the type float8 is not allowed",
+    "select $1::float4": "the type float4 is not allowed",
     "select $1::jsonb[]": "the type jsonb[] is not allowed",
     "select $1::text[][]": "the type text[][] is not allowed",
     "select pg_advisory_lock(1)": "the function pg_advisory_lock is not allowed",

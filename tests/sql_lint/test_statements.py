@@ -101,5 +101,5 @@ def test_a_table_is_named_in_its_own_module_only() -> None:
         for table in named.findall(path.read_text(encoding="utf-8"))
     }
 
-    assert len(tables) == 18
+    assert len(tables) == 24
     assert {(module, table) for module, table in found if module != table} == set()

@@ -37,11 +37,16 @@ def no_cron(schedule: str, after_us: int) -> int:
     return 0
 
 
+def as_it_is(json: bytes) -> bytes:
+    """Where nobody reads payloads."""
+    return json
+
+
 class Env(msgspec.Struct):
     """What a decision may know of the world: brought in, so that core stays pure.
 
     `new_number` gives task, timer and start numbers (ids.SEQUENCE_BITS). `next_fire_us` says when a cron schedule
-    fires next after an instant; 0: never again.
+    fires next after an instant; 0: never again. `json_payload` makes Payloads of one JSON document.
     """
 
     now_us: int
@@ -49,6 +54,7 @@ class Env(msgspec.Struct):
     limits: RunLimits
     timer_mark_us: int = 0  # no timer may wake before it: what lies there is swept
     next_fire_us: Callable[[str, int], int] = no_cron
+    json_payload: Callable[[bytes], bytes] = as_it_is
 
 
 class Draft:

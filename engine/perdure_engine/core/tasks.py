@@ -18,7 +18,14 @@ class TaskKind(enum.IntEnum):
 
 
 WORKER_KINDS = (TaskKind.WORKFLOW, TaskKind.ACTIVITY)
-"""Those that matching pairs with polls."""
+"""Those that polls have room for; jobs take the room of activities."""
+
+ROOM_OF = {
+    TaskKind.WORKFLOW: TaskKind.WORKFLOW,
+    TaskKind.ACTIVITY: TaskKind.ACTIVITY,
+    TaskKind.JOB: TaskKind.ACTIVITY,
+}
+"""Which of a poll's rooms a worker's task takes."""
 
 MESSAGE_QUEUE_NO = -1
 """In the key of `tasks`, of all messages of a shard: no queue's hash is negative, and they come first."""

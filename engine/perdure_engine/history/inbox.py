@@ -22,6 +22,28 @@ from perdure_engine.history.work import (
 RETRY_AFTER_MS = 1_000
 
 
+class Room:
+    """What is left of a batch. `exact`: an item that does not fit is left out, unless it is the first; else the last
+    one may be larger than what is left."""
+
+    __slots__ = ("bytes", "exact", "weight")
+
+    def __init__(self, weight: int, bytes_max: int, *, exact: bool) -> None:
+        self.weight = weight
+        self.bytes = bytes_max
+        self.exact = exact
+
+    def takes(self, item: Item, taken: list[Item]) -> bool:
+        if not taken:
+            return True
+        return self.bytes > 0 and self.weight >= (item.weight if self.exact else 1)
+
+    def take(self, item: Item, taken: list[Item]) -> None:
+        self.weight -= item.weight
+        self.bytes -= item.size
+        taken.append(item)
+
+
 class Inbox:
     def __init__(self) -> None:
         self._lanes: list[deque[Item]] = [deque() for _ in range(LANES)]
@@ -29,6 +51,7 @@ class Inbox:
         # taken before, not decided for good: goes first, in its order
         self._again: deque[Item] = deque()
         self._count = 0  # of all items: asked for several times in each step of each shard
+        self._weight = 0  # likewise
 
     def __len__(self) -> int:
         return self._count
@@ -51,30 +74,32 @@ class Inbox:
         lane.append(item)
         self._bytes[lane_no] = size
         self._count += 1
+        self._weight += item.weight
         return True
 
     def put_again(self, items: list[Item]) -> None:
         """Items that were taken before go ahead of everything, in the order given."""
         self._again.extendleft(reversed(items))
         self._count += len(items)
+        self._weight += sum([item.weight for item in items])
 
-    def take(self, count: int, bytes_max: int = BATCH_BYTES_MAX) -> list[Item]:
-        """Up to `count` items of together about `bytes_max`; the first goes whatever its size."""
-        if self._count <= count and not self._again and sum(self._bytes) < bytes_max:
+    def take(
+        self, weight: int, bytes_max: int = BATCH_BYTES_MAX, *, exact: bool = False
+    ) -> list[Item]:
+        """Items of together about so much weight and so many bytes; the first goes whatever it has of them."""
+        if self._weight <= weight and not self._again and sum(self._bytes) < bytes_max:
             return self._take_all()  # nobody competes: the common case of a shard with little to do
         taken: list[Item] = []
-        room = bytes_max
-        while self._again and len(taken) < count and (room > 0 or not taken):
-            item = self._again.popleft()
-            room -= item.size
-            taken.append(item)
+        room = Room(weight, bytes_max, exact=exact)
+        while self._again and room.takes(self._again[0], taken):
+            room.take(self._again.popleft(), taken)
         whole = sum(LANE_SHARES)
         for lane_no, share in enumerate(LANE_SHARES):
-            quota = max(1, count * share // whole)
-            room = self._move(lane_no, min(quota, count - len(taken)), room, taken)
+            self._move(lane_no, max(1, weight * share // whole), room, taken)
         for lane_no in range(LANES):  # shares only count while the others have work
-            room = self._move(lane_no, count - len(taken), room, taken)
+            self._move(lane_no, room.weight, room, taken)
         self._count -= len(taken)
+        self._weight -= sum([item.weight for item in taken])
         return taken
 
     def _take_all(self) -> list[Item]:
@@ -84,20 +109,17 @@ class Inbox:
                 taken += lane
                 lane.clear()
                 self._bytes[lane_no] = 0
-        self._count = 0
+        self._count = self._weight = 0
         return taken
 
-    def _move(self, lane_no: int, count: int, room: int, taken: list[Item]) -> int:
-        """Take from a lane; return the room that is left."""
+    def _move(self, lane_no: int, quota: int, room: Room, taken: list[Item]) -> None:
+        """Take from a lane, at most about `quota` of weight."""
         lane = self._lanes[lane_no]
-        for _ in range(min(count, len(lane))):
-            if room <= 0 and taken:
-                break
+        while lane and quota > 0 and room.takes(lane[0], taken):
             item = lane.popleft()
             self._bytes[lane_no] -= item.size
-            room -= item.size
-            taken.append(item)
-        return room
+            quota -= item.weight
+            room.take(item, taken)
 
     def drain(self) -> list[Item]:
-        return self.take(len(self), 1 << 62)
+        return self.take(self._weight, 1 << 62)

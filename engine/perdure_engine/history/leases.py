@@ -1,15 +1,8 @@
-"""Leases of started tasks, in the owner's memory (design §6).
-
-Renewals take effect on arrival, with no await and no commit. What is judged here only ever becomes an intent:
-the decision, and what is saved of it, is the shard's.
-"""
+"""Leases of started workflow tasks and activities (`judging` says what all leases have in common)."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from perdure_engine.core.decide.attempts import key_of, options_of, stops_for_pause
 from perdure_engine.core.draft import Draft
@@ -24,55 +17,21 @@ from perdure_engine.core.intents import (
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.history.judging import (
+    CANCEL,
+    LONG_AGO,
+    LOST,
+    PAUSED,
+    SAVE_RETRY_S,
+    Held,
+    Leases,
+)
 from perdure_engine.history.run import Run
 from perdure_engine.ports.history import HeldVerdict, WorkerRef
 
-if TYPE_CHECKING:
-    from perdure_engine.history.shard import Shard
 
-LOOP_LATE_S_MAX = 1.0  # a longer gap of our own: renewals may wait unread in the socket
-COMMIT_S_MAX = 2.0  # likewise
-SAVE_RETRY_S = 0.2
-SAVE_AGAIN_S = 5.0  # a start that could not be saved is tried again
-PROGRESS_EVERY_S = 30.0  # at most so often is a task's progress saved (B18)
-SUSPECT_LEASE_S = 4.0  # two heartbeats: what a worker keeps whose connection broke
-
-LOST = HeldVerdict(lost=True, cancel_requested=False)
-CANCEL = HeldVerdict(lost=False, cancel_requested=True)
-PAUSED = HeldVerdict(lost=False, cancel_requested=False, paused=True)
-
-
-class Held(msgspec.Struct, eq=False):
-    """One hand-out and what it is judged by. Seconds are monotonic, µs are the database's."""
-
-    run_id: bytes
-    key: int  # in RunState.tasks
-    handout: Handout
-    kind: TaskKind
-    scheduled_event_id: int
-    handed_at: float
-    deadline_us: int
-    heartbeat_us: int
-    progress_saved_at: float
-    token: TaskToken
-    details: bytes | None = None  # progress that is not saved yet
-    details_version: int = 0
-    save_told_at: float = -1e9  # when the shard was last asked to save the start
-    ending: bool = False  # an intent about it is under way
-
-
-class LeaseBook:
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
-        self._held: dict[int, Held] = {}  # by start number
-        self._by_worker: dict[bytes, dict[int, Held]] = {}
-        # (run, kind, Scheduled's event id) -> (until, start number)
-        self._orphans: dict[tuple[bytes, TaskKind, int], tuple[float, int]] = {}
-        self._judged_at = shard.rooms.clock.monotonic()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __len__(self) -> int:
-        return len(self._held)
+class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
+    """Orphans are named by run, kind and Scheduled's event id."""
 
     # ---- what changes the book
 
@@ -96,9 +55,7 @@ class LeaseBook:
             now,
             token,
         )
-        self._held[handout.start_no] = held
-        self._by_worker.setdefault(handout.worker_id, {})[handout.start_no] = held
-        self._watch()
+        self._hold(held)
 
     def publish(self, run: Run, draft: Draft) -> None:
         """Hand-outs that the batch ended are no longer held."""
@@ -107,17 +64,6 @@ class LeaseBook:
         for record in draft.tasks:
             if record.handout is None and record.start_no:
                 self.drop(record.start_no)
-
-    def drop(self, start_no: int) -> None:
-        held = self._held.pop(start_no, None)
-        if held is None:
-            return
-        worker_id = held.handout.worker_id
-        of_worker = self._by_worker.get(worker_id)
-        if of_worker is not None:
-            of_worker.pop(start_no, None)
-            if not of_worker:
-                del self._by_worker[worker_id]
 
     def of_run(self, run_id: bytes) -> dict[int, tuple[int, Handout]]:
         """The run's hand-outs by task key, with their attempt: what only a commit changes."""
@@ -133,7 +79,7 @@ class LeaseBook:
             record = run.state.tasks.get(held.key)
             if record is not None and record.handout is held.handout:
                 held.ending = False
-                held.save_told_at = -1e9
+                held.save_told_at = LONG_AGO
                 if held.details is not None:
                     self._remember(held, record)
             else:
@@ -157,7 +103,7 @@ class LeaseBook:
         )
         run = self._shard.runs.get(held.run_id)
         if details is not None:
-            self._progress(run, held, details, version)
+            self._progress(held, details, version)
         if run is None or held.kind is not TaskKind.ACTIVITY:
             return None
         activity = run.state.folded.activities.get(held.key)
@@ -167,51 +113,6 @@ class LeaseBook:
         if record is not None and record.aside is not None and activity is not None:
             return PAUSED if stops_for_pause(activity, record) and not run.busy else None
         return None
-
-    def _progress(self, run: Run | None, held: Held, details: bytes, version: int) -> None:
-        """Remember it at once; save it now and then. An attempt that ends saves what is remembered."""
-        held.handout.beat_us = self._shard.rooms.database_clock.low_us()
-        held.details, held.details_version = details, version
-        record = run.state.tasks.get(held.key) if run is not None else None
-        if record is not None and not self._remember(held, record):
-            return
-        now = self._shard.rooms.clock.monotonic()
-        if now - held.progress_saved_at >= PROGRESS_EVERY_S:
-            self._save_progress(held, details, now)
-
-    def _remember(self, held: Held, record: TaskRecord) -> bool:
-        """False: a checkpoint has saved newer progress than this."""
-        assert held.details is not None
-        if held.details_version and held.details_version <= record.progress_version:
-            self._shard.rooms.metrics.progress_cas_conflicts.inc()
-            held.details = None
-            return False
-        record.progress = held.details
-        return True
-
-    def _save_progress(self, held: Held, details: bytes, now: float) -> None:
-        held.progress_saved_at = now
-        held.details = None
-        self._shard.tell(SaveProgress(held.token, details, held.details_version))
-
-    def listed(self, worker_id: bytes, start_nos: set[int]) -> None:
-        """The worker said what it holds: whatever it was given but does not list, it never got."""
-        now = self._shard.rooms.clock.monotonic()
-        oldest = now - self._shard.rooms.config.unlisted_after_s
-        for start_no, held in list(self._by_worker.get(worker_id, {}).items()):
-            if start_no not in start_nos and held.handed_at < oldest and not held.ending:
-                self._put_back(held, worker_dead=False)
-
-    def suspect(self, worker_id: bytes) -> None:
-        """The worker's connection broke: if no heartbeat comes soon, it is dead."""
-        until = self._shard.rooms.clock.monotonic() + SUSPECT_LEASE_S
-        for held in self._by_worker.get(worker_id, {}).values():
-            held.handout.lease_until = min(held.handout.lease_until, until)
-
-    def release(self, worker_id: bytes) -> None:
-        """The worker said goodbye: what it still holds goes back."""
-        for held in list(self._by_worker.get(worker_id, {}).values()):
-            self._put_back(held, worker_dead=False)
 
     # ---- adoption (design §6, take-over)
 
@@ -281,90 +182,34 @@ class LeaseBook:
         self.hand_out(run, key, record, token)
         return True
 
-    # ---- judging
+    # ---- what it is asked by all leases
 
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _watch(self) -> None:
-        if self._timer is None and not self._shard.closed:
-            self._judged_at = self._shard.rooms.clock.monotonic()
-            every = self._shard.rooms.config.judge_every_s
-            self._timer = asyncio.get_running_loop().call_later(every, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        last = self._judged_at
-        self.judge(last)
-        if self._held or self._orphans:
-            self._watch()
-
-    def judge(self, last_judged_at: float) -> None:
-        """Look at every hand-out once. After a gap of our own nothing is judged before it is prolonged."""
-        shard = self._shard
-        now = shard.rooms.clock.monotonic()
-        late = now - last_judged_at - shard.rooms.config.judge_every_s > LOOP_LATE_S_MAX
-        if late or (shard.in_flight and now - shard.in_flight_since > COMMIT_S_MAX):
-            self.prolong()
-            return
-        now_us = shard.rooms.database_clock.low_us()
-        for held in list(self._held.values()):
-            if not held.ending:
-                self._judge_one(held, now, now_us)
-        for key, (until, start_no) in list(self._orphans.items()):
-            if now >= until:
-                del self._orphans[key]
-                run_id, kind, scheduled_event_id = key
-                if start_no in self._held:
-                    continue  # adopted before the scan had seen it
-                shard.tell(
-                    PutBackTask(run_id, kind, scheduled_event_id, start_no, worker_dead=True)
-                )
-
-    def prolong(self) -> None:
-        now = self._shard.rooms.clock.monotonic()
-        until = now + self._shard.rooms.config.lease_s
-        now_us = self._shard.rooms.database_clock.low_us()
-        for held in self._held.values():
-            held.handout.beat_us = max(held.handout.beat_us, now_us)
-            held.handout.lease_until = max(held.handout.lease_until, until)
-
-    def _judge_one(self, held: Held, now: float, now_us: int) -> None:
-        config = self._shard.rooms.config
-        handout = held.handout
-        if held.deadline_us and now_us >= held.deadline_us:
-            self._time_out(held, TimeoutType.START_TO_CLOSE)
-        elif (
-            held.heartbeat_us
-            and now_us - max(handout.beat_us, handout.started_us) >= held.heartbeat_us
-        ):
-            self._time_out(held, TimeoutType.HEARTBEAT)
-        elif now >= handout.lease_until:
-            self._put_back(held, worker_dead=True)
-        elif not handout.saved and now - held.handed_at >= config.start_save_after_s:
-            if now - held.save_told_at >= SAVE_AGAIN_S:
-                held.save_told_at = now
-                self._shard.tell(SaveStart(held.run_id, held.key, handout.start_no))
-        elif held.details is not None and now - held.progress_saved_at >= PROGRESS_EVERY_S:
-            self._save_progress(held, held.details, now)
+    def _progressing(self, held: Held) -> TaskRecord | None:
+        run = self._shard.runs.get(held.run_id)
+        return run.state.tasks.get(held.key) if run is not None else None
 
     def _time_out(self, held: Held, timeout_type: TimeoutType) -> None:
-        held.ending = True
+        start_no = held.handout.start_no
         self._shard.tell(
-            TimeOutTask(
-                held.run_id, held.kind, held.scheduled_event_id, held.handout.start_no, timeout_type
-            )
+            TimeOutTask(held.run_id, held.kind, held.scheduled_event_id, start_no, timeout_type)
         )
 
     def _put_back(self, held: Held, *, worker_dead: bool) -> None:
-        held.ending = True
+        start_no = held.handout.start_no
         self._shard.tell(
-            PutBackTask(
-                held.run_id, held.kind, held.scheduled_event_id, held.handout.start_no, worker_dead
-            )
+            PutBackTask(held.run_id, held.kind, held.scheduled_event_id, start_no, worker_dead)
         )
+
+    def _put_orphan_back(self, key: tuple[bytes, TaskKind, int], start_no: int) -> None:
+        self._shard.tell(PutBackTask(*key, start_no, worker_dead=True))
+
+    def _save_start(self, held: Held) -> None:
+        self._shard.tell(SaveStart(held.run_id, held.key, held.handout.start_no))
+
+    def _tell_progress(self, held: Held, details: bytes) -> None:
+        self._shard.tell(SaveProgress(held.token, details, held.details_version))
+
+    # ---- before a release
 
     async def save_all_starts(self) -> None:
         """Before a release: the next owner must know what may be running. Tried until the database has it."""

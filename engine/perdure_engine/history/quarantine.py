@@ -46,7 +46,10 @@ class Quarantine:
 
     def require_not_in(self, run_id: bytes) -> None:
         """Raises Rejected DATA_LOSS while the run is set aside."""
-        _, until = self._runs[run_id]
+        known = self._runs.get(run_id)
+        if known is None:
+            return
+        _, until = known
         if self._rooms.clock.monotonic() < until:
             raise self.refusal(run_id)
         del self._runs[run_id]

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from perdure_engine.core.audit import Head
+from perdure_engine.core.draft import as_it_is
 from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
 from perdure_engine.history.database_clock import DatabaseClock
+from perdure_engine.history.flows import Flows
+from perdure_engine.history.jobs.cache import JobCache
 from perdure_engine.history.loading import CurrentLoader
 from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.delivery import Delivery
+from perdure_engine.ports.jobs import JobStore, ScheduleStore
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.metrics import Metrics
+from perdure_engine.ports.schedules import ScheduleTimes
 from perdure_engine.ports.store import CommitStore, RunStore
 from perdure_engine.ports.versions import NoRouting, Routing
 
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 
-class HistoryStore(CommitStore, RunStore, Protocol):
+class HistoryStore(CommitStore, RunStore, JobStore, ScheduleStore, Protocol):
     """What history needs of the store."""
 
     async def load_audit_heads(self, chains: list[int]) -> list[Head]:
@@ -53,6 +58,7 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     writers: int = 1
     runs_cached_max: int = 10_000  # per process
     closed_runs_cached_max: int = 128  # per process, of those; at least one of each shard
+    jobs_cached_max: int = 20_000  # per process, besides those that workers have
     loads_in_flight_max: int = 16  # per shard
     lease_s: float = 8.0  # of a started task: three missed heartbeats and room; 10 s would miss W9
     start_save_after_s: float = 1.0
@@ -65,12 +71,13 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     window_load_every_s: float = 60.0
     timers_in_memory_max: int = 200_000  # per shard
     fires_per_s_max: int = 20_000  # per shard: a mass wake-up is drained, not stampeded
-    retention_pass_every_s: float = 3_600.0  # between two passes over the closed runs of all shards
+    # Between two passes over what has ended in all shards, at most: they come as often as the shortest retention asks.
+    retention_pass_every_s: float = 86_400.0
     sweep_every_s: float = 30.0  # or as soon as a statement's worth of dead rows has come together
 
 
 class Rooms:
-    """`matching`, `writer` and `delivery` are set once both sides exist: they know each other."""
+    """`matching`, `writer`, `delivery` and `local_shard` are set once both sides exist: they know each other."""
 
     def __init__(
         self,
@@ -84,9 +91,11 @@ class Rooms:
         alarm: Alarm,
         config: HistoryConfig,
         cron: Cron,
+        times: ScheduleTimes,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
         metrics: Metrics | None = None,
         routing: Routing | None = None,
+        json_payload: Callable[[bytes], bytes] = as_it_is,
     ) -> None:
         self.node_id = node_id  # whose fences these are
         self.store = store
@@ -97,11 +106,16 @@ class Rooms:
         self.alarm = alarm
         self.config = config
         self.cron = cron
+        self.times = times
         self.run_limits = run_limits
         self.metrics = metrics or Metrics()
         self.routing = routing or NoRouting()
+        self.json_payload = json_payload  # Payloads of one JSON document; the transport knows how
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
+        self.flows = Flows(clock)
+        self.job_cache = JobCache(config.jobs_cached_max)
         self.matching: Matching
         self.writer: Readiness
         self.delivery: Delivery  # history's own service
+        self.local_shard: Callable[[int], Shard | None]  # one that is served here; likewise

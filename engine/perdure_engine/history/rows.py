@@ -9,7 +9,7 @@ from perdure_engine.core.events import Event
 from perdure_engine.core.replies import RunInfo
 from perdure_engine.core.state import RunState, head_of
 from perdure_engine.core.status import Status
-from perdure_engine.core.tasks import TaskRecord
+from perdure_engine.core.tasks import TaskRecord, TimerRecord
 from perdure_engine.history.run import CurrentRun
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.rows import (
@@ -154,35 +154,36 @@ def _task_row(shard_id: int, run_id: bytes, record: TaskRecord, payload: bytes) 
 def _add_timers(batch: Batch, shard_id: int, draft: Draft) -> None:
     run_id = draft.state.run_id
     for timer in draft.timers:
-        if not timer.gone:
-            batch.timers.append(
-                TimerRow(
-                    shard_id,
-                    timer.wake_us,
-                    timer.timer_id,
-                    run_id,
-                    timer.kind,
-                    timer.reference,
-                    1,
-                    timer.due_us,
-                    1,
-                )
-            )
+        add_timer(batch, shard_id, run_id, timer)
     for timer in draft.gone_timers:
-        if timer.version:
-            batch.timers.append(
-                TimerRow(
-                    shard_id,
-                    timer.wake_us,
-                    timer.timer_id,
-                    run_id,
-                    timer.kind,
-                    timer.reference,
-                    ROW_GONE,
-                    timer.due_us,
-                    -timer.version,
-                )
-            )
+        add_gone_timer(batch, shard_id, run_id, timer)
+
+
+def add_timer(batch: Batch, shard_id: int, run_id: bytes, timer: TimerRecord) -> None:
+    """A new one, unless it was dropped in the batch that made it. `run_id`: or a job's id."""
+    if not timer.gone:
+        batch.timers.append(_timer_row(shard_id, run_id, timer, 1, 1))
+
+
+def add_gone_timer(batch: Batch, shard_id: int, run_id: bytes, timer: TimerRecord) -> None:
+    if timer.version:
+        batch.timers.append(_timer_row(shard_id, run_id, timer, ROW_GONE, -timer.version))
+
+
+def _timer_row(
+    shard_id: int, run_id: bytes, timer: TimerRecord, state: int, version: int
+) -> TimerRow:
+    return TimerRow(
+        shard_id,
+        timer.wake_us,
+        timer.timer_id,
+        run_id,
+        timer.kind,
+        timer.reference,
+        state,
+        timer.due_us,
+        version,
+    )
 
 
 def _visibility(shard_id: int, state: RunState) -> VisibilityRow:

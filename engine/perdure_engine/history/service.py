@@ -14,11 +14,17 @@ from perdure_engine.core.intents import (
     DescribeWorkflow,
     WorkerIntent,
 )
+from perdure_engine.core.jobs.intents import JobClientIntent, JobWorkerIntent
+from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import Description, QueryAnswer, Reply
+from perdure_engine.core.schedules.intents import ScheduleIntent, ScheduleReply
 from perdure_engine.core.status import Status
-from perdure_engine.core.tasks import MESSAGE_QUEUE_NO, TaskState
+from perdure_engine.core.tasks import MESSAGE_QUEUE_NO, TaskKind, TaskState
 from perdure_engine.core.tokens import QueryToken, TaskToken
-from perdure_engine.history import handout, reading
+from perdure_engine.history import handout, queue_facts, reading
+from perdure_engine.history.jobs.handout import start_job
+from perdure_engine.history.jobs.handout import undo as undo_job
+from perdure_engine.history.jobs.take_over import find_jobs
 from perdure_engine.history.refusals import moved
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
@@ -27,8 +33,11 @@ from perdure_engine.ports.delivery import Peers
 from perdure_engine.ports.history import (
     EventsPage,
     Handed,
+    HandedJobTask,
     HeldTask,
     HeldVerdict,
+    QueueFacts,
+    QueueName,
     StartOutcome,
     WorkerRef,
 )
@@ -70,6 +79,7 @@ class HistoryService:
         self._background: set[asyncio.Task[None]] = set()
         self.peers: Peers | None = None
         rooms.delivery = self
+        rooms.local_shard = self._local_shard
         rooms.routing.on_change(self.reroute)
 
     # ---- History
@@ -93,6 +103,18 @@ class HistoryService:
         shard = self._shards.get(shard_id)
         return _refused(shard_id) if shard is None else shard.submit(intent)
 
+    def submit_job(
+        self, shard_id: int, intent: JobClientIntent | JobWorkerIntent
+    ) -> asyncio.Future[JobReply]:
+        shard = self._shards.get(shard_id)
+        return _refused(shard_id) if shard is None else shard.submit_job(intent)
+
+    def submit_schedule(
+        self, shard_id: int, intent: ScheduleIntent
+    ) -> asyncio.Future[ScheduleReply]:
+        shard = self._shards.get(shard_id)
+        return _refused(shard_id) if shard is None else shard.submit_schedule(intent)
+
     def answer_query(self, token: QueryToken, answer: QueryAnswer) -> bool:
         shard = self._shards.get(token.shard_id)
         return shard is not None and shard.queries.answer(token, answer)
@@ -101,6 +123,8 @@ class HistoryService:
         shard = self._shards.get(offer.shard_id)
         if shard is None or shard.closed or shard.leaving:
             return None
+        if offer.kind is TaskKind.JOB:
+            return start_job(shard.jobs, offer, worker)
         return handout.start_task(shard, offer, worker)
 
     def undo_start(self, handed: Handed) -> None:
@@ -108,7 +132,11 @@ class HistoryService:
             handed.token.shard_id if handed.token is not None else getattr(handed, "shard_id", 0)
         )
         shard = self._shards.get(shard_id)
-        if shard is not None and not shard.closed:
+        if shard is None or shard.closed:
+            return
+        if isinstance(handed, HandedJobTask):
+            undo_job(shard.jobs, handed.token)
+        else:
             handout.undo(shard, handed)
 
     def heartbeat(self, worker: WorkerRef, held: list[HeldTask]) -> list[HeldVerdict | None]:
@@ -127,28 +155,40 @@ class HistoryService:
                 verdicts.append(None)
                 continue
             start_nos.add(token.start_no)
-            leases = self._shards[token.shard_id].leases
+            shard = self._shards[token.shard_id]
+            leases = shard.jobs.leases if token.kind is TaskKind.JOB else shard.leases
             verdicts.append(leases.renew(worker, token, task.details, task.progress_version))
         for shard_id, start_nos in listed.items():
-            self._shards[shard_id].leases.listed(worker.worker_id, start_nos)
+            for book in self._shards[shard_id].lease_books:
+                book.listed(worker.worker_id, start_nos)
         return verdicts
 
     def goodbye(self, worker: WorkerRef, released: list[TaskToken]) -> None:
         self._rooms.matching.forget_worker(worker.worker_id)
         for shard in self._shards.values():
-            shard.leases.release(worker.worker_id)
+            for book in shard.lease_books:
+                book.release(worker.worker_id)
             shard.queries.worker_gone(worker.worker_id)
 
     def poll_broken(self, worker_id: bytes) -> None:
         """A poll's connection broke: the worker may be dead, or its network. Its next heartbeat tells."""
         for shard in self._shards.values():
-            shard.leases.suspect(worker_id)
+            for book in shard.lease_books:
+                book.suspect(worker_id)
             shard.queries.worker_gone(worker_id)
 
     def refill(self, shard_id: int, queue_no: int) -> None:
         shard = self._shards.get(shard_id)
         if shard is not None:
             shard.queues.refill(queue_no)
+            shard.jobs.queues.refill(queue_no)
+
+    def queue_facts(self, name: QueueName) -> QueueFacts:
+        return queue_facts.facts_of(self._rooms, self.shards(), name)
+
+    def all_queue_facts(self) -> dict[QueueName, QueueFacts]:
+        """Of each queue that has tasks or flow."""
+        return queue_facts.facts_of_all(self._rooms, self.shards())
 
     async def read_events(
         self,
@@ -265,12 +305,14 @@ class HistoryService:
         self._shards[fence.shard_id] = shard
         if not clean:
             shard.queues.hold_back(self._rooms.config.adopt_ready_s)
+            shard.jobs.queues.hold_back(self._rooms.config.adopt_ready_s)
         shard.timers.start()
+        shard.schedules.start()
         self._beside(self._scan(shard))
         return shard
 
     async def _scan(self, shard: Shard) -> None:
-        """Read the shard's task rows once, in pages: ready ones are offered, started ones wait to be claimed."""
+        """Read the shard's tasks and jobs once, in pages: ready ones are offered, started ones wait to be claimed."""
         first_number = shard.fence.range_id << 24  # rows from here on are our own
         until = self._rooms.clock.monotonic() + self._rooms.config.adopt_started_s
         after = (-1, -1)
@@ -287,6 +329,7 @@ class HistoryService:
                 shard.outbox.begin()  # messages come first
             if len(rows) < SCAN_PAGE:
                 shard.queues.offer_all()
+                await find_jobs(shard.jobs, until)
                 return
             after = (rows[-1].queue_no, rows[-1].task_id)
 
@@ -322,7 +365,8 @@ class HistoryService:
     async def _drain(self, shard: Shard) -> None:
         """What was handed out is written down, what was taken in is decided; then nothing more comes in."""
         shard.leaving = True
-        await shard.leases.save_all_starts()
+        for book in shard.lease_books:
+            await book.save_all_starts()
         shard.draining = True
         while not shard.closed and (shard.in_flight or len(shard.inbox)):
             shard.work_waits()
@@ -361,10 +405,14 @@ class HistoryService:
         """Those that are served now."""
         return [shard for shard in self._shards.values() if not shard.closed]
 
+    def _local_shard(self, shard_id: int) -> Shard | None:
+        shard = self._shards.get(shard_id)
+        return None if shard is None or shard.closed else shard
+
     def reroute(self) -> None:
         """Versions of workers get other runs from now on."""
         for shard in self.shards():
-            shard.queues.reroute()
+            shard.reroute()
 
     def lapsed(self) -> None:
         for shard in self._shards.values():
@@ -379,7 +427,7 @@ class HistoryService:
         self._shards.clear()
 
 
-def _refused(shard_id: int) -> asyncio.Future[Reply]:
-    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+def _refused(shard_id: int) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.set_exception(moved(shard_id))
     return future

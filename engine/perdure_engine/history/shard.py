@@ -12,20 +12,30 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from functools import partial
+from typing import Any, get_args
 
 from perdure_engine.core import audit, intents
 from perdure_engine.core.decide import decide, start_workflow
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Code, Rejected, not_found
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
+from perdure_engine.core.jobs.intents import JobIntent, WaitJobs
+from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import Reply, Started
+from perdure_engine.core.schedules.intents import (
+    ScheduleIntent,
+    ScheduleReply,
+    ScheduleShardIntent,
+)
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
 from perdure_engine.history import later, rows
 from perdure_engine.history.addressing import address_of, require_same_workflow
 from perdure_engine.history.beginning import begin, follow, replaces
 from perdure_engine.history.inbox import Inbox
+from perdure_engine.history.jobs.jobs import Jobs
+from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.loading import Loading
 from perdure_engine.history.outbox import Outbox
@@ -38,12 +48,14 @@ from perdure_engine.history.removing import Removing
 from perdure_engine.history.resetting import Resetting
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.run import CurrentRun, Run
+from perdure_engine.history.schedules.schedules import Schedules
+from perdure_engine.history.splitting import split
 from perdure_engine.history.sweeping import Sweeping
 from perdure_engine.history.timers import ShardTimers
 from perdure_engine.history.trimming import trim
 from perdure_engine.history.updates import Updates
 from perdure_engine.history.waits import wait_without_turn, wake
-from perdure_engine.history.work import Item, ShardStep
+from perdure_engine.history.work import AnyIntent, Item, ShardStep
 from perdure_engine.ports.store import Batch, Fence
 
 # Left of the sequence when the shard asks for a new range: more than any batch takes.
@@ -84,8 +96,12 @@ class Shard:
         self.sweeping = Sweeping(self)
         self.removing = Removing(self)
         self.resetting = Resetting(self)
+        self.jobs = Jobs(self)
+        self.schedules = Schedules(self)
         next_fire_us = rooms.cron.next_fire_us
-        self._env = Env(0, self.new_number, rooms.run_limits, timer_mark_us, next_fire_us)
+        self._env = Env(
+            0, self.new_number, rooms.run_limits, timer_mark_us, next_fire_us, rooms.json_payload
+        )
 
     # ---- intake
 
@@ -94,15 +110,31 @@ class Shard:
         self.put(Item(intent, future))
         return future
 
-    def tell(self, intent: intents.Intent) -> None:
+    def submit_job(self, intent: JobIntent) -> asyncio.Future[JobReply]:
+        future: asyncio.Future[JobReply] = asyncio.get_running_loop().create_future()
+        self.put(Item(intent, future))
+        return future
+
+    def submit_schedule(self, intent: ScheduleIntent) -> asyncio.Future[ScheduleReply]:
+        future: asyncio.Future[ScheduleReply] = asyncio.get_running_loop().create_future()
+        self.put(Item(intent, future))
+        return future
+
+    def tell(self, intent: AnyIntent) -> None:
         """An intent of the shard's own: nobody waits for its answer."""
         self.put(Item(intent, None))
 
     def put(self, item: Item) -> None:
         if self.closed or self.draining:
             item.refuse(moved(self.shard_id))
-        elif not wait_without_turn(self.runs, item) and self.inbox.put(item):
+        elif not self._waits_without_turn(item) and self.inbox.put(item):
             self.work_waits()
+
+    def _waits_without_turn(self, item: Item) -> bool:
+        kind = type(item.intent)
+        if kind is intents.WaitResult:
+            return wait_without_turn(self.runs, item)
+        return kind is WaitJobs and self.jobs.waits.without_turn(item)
 
     def put_again(self, items: list[Item]) -> None:
         """Items that were taken before go first. On a shard that has closed meanwhile nothing waits."""
@@ -132,7 +164,18 @@ class Shard:
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        return self.sweeping.due or self.removing.due
+        return self.sweeping.due or self.removing.due or self.jobs.removing.due
+
+    @property
+    def lease_books(self) -> tuple[LeaseBook, JobLeases]:
+        return self.leases, self.jobs.leases
+
+    def reroute(self) -> None:
+        """Versions of workers get other work from now on: what nobody has taken goes to whoever gets it now."""
+        if self.queues.reroute() | self.jobs.queues.reroute():
+            self.rooms.matching.withdraw(self.shard_id)
+            self.queues.offer_all()
+            self.jobs.queues.offer_all()
 
     def new_range(self, fence: Fence, lapses: int) -> None:
         """The fence was bumped by ourselves: same memory, new numbers.
@@ -151,45 +194,73 @@ class Shard:
 
     # ---- decide
 
-    def decide(self, count: int, now_us: int) -> ShardStep:
-        """Take up to `count` intents and decide them. Nothing leaves here: answers wait in the step.
+    def decide(self, weight: int, now_us: int) -> ShardStep:
+        """Take intents of about so much weight and decide them. Nothing leaves here: answers wait in the step.
 
         `now_us`: the lower bound of database time that the decisions go by.
         """
         step = ShardStep(self)
         env = self._env
         env.now_us, env.timer_mark_us = now_us, self.timers.mark_us
-        items = self.inbox.take(min(count, self.group_max))
+        # while a culprit is looked for, a group is not larger than was meant
+        exact = self.group_max < self.rooms.config.group_intents_max
+        items = self.inbox.take(min(weight, self.group_max), exact=exact)
         counted = len(items) > RUN_INTENTS_PER_BATCH_MAX  # else no run can have too many
         taken: dict[bytes, int] = {}
         too_many: list[Item] = []
         for index, item in enumerate(items):
             try:
-                run = self._run_of(item)
-            except Rejected as refusal:  # an answer like any other: it leaves after the commit
-                step.items.append(item)
-                step.answers.append((item, refusal))
-                continue
-            if run is None:
-                continue
-            if counted and isinstance(run, Run):
-                run_id = run.state.run_id
-                taken[run_id] = taken.get(run_id, 0) + 1
-                if taken[run_id] > RUN_INTENTS_PER_BATCH_MAX:
+                if type(item.intent) in JOB_KINDS:
+                    self.jobs.decide(step, item, env)
+                elif type(item.intent) in SCHEDULE_KINDS:
+                    self.schedules.decide(step, item, env)
+                elif not self._decide_of_run(step, item, env, taken if counted else None):
                     too_many.append(item)
-                    continue
-            try:
-                self._decide_one(step, item, run, env)
-            except Exception as error:  # a bug: the run's memory can no longer be trusted
+            except Exception as error:  # a bug: what it touched can no longer be trusted
                 self.put_again(too_many + items[index + 1 :])
-                return self._spoiled(step, item, run, error)
+                return self._spoiled(step, item, error)
         if too_many:
             self.put_again(too_many)
+        if step.jobs is not None and step.jobs.ended and not self.schedules.hear_jobs(step, env):
+            self.redo(step)
+            return ShardStep(self)
+        self._mark_busy(step)
+        return step
+
+    def _mark_busy(self, step: ShardStep) -> None:
+        """What the step has changed is not shown before it is saved."""
         step.writes = bool(step.currents)
         for run, draft in step.drafts.values():
             if not draft.empty:
                 run.busy = step.writes = True
-        return step
+        if step.jobs is not None and not step.jobs.empty:
+            self.jobs.mark_busy(step.jobs)
+            step.writes = True
+        if step.schedules and self.schedules.changed(step):
+            step.writes = True
+
+    def _decide_of_run(
+        self, step: ShardStep, item: Item, env: Env, taken: dict[bytes, int] | None
+    ) -> bool:
+        """False: its run has had its share of the step. `taken`: how much each run has had; None: none has too much."""
+        try:
+            run = self._run_of(item)
+        except Rejected as refusal:  # an answer like any other: it leaves after the commit
+            step.items.append(item)
+            step.answers.append((item, refusal))
+            return True
+        if run is None:
+            return True
+        if taken is not None and isinstance(run, Run):
+            run_id = run.state.run_id
+            taken[run_id] = taken.get(run_id, 0) + 1
+            if taken[run_id] > RUN_INTENTS_PER_BATCH_MAX:
+                return False
+        try:
+            self._decide_one(step, item, run, env)
+        except Exception as error:
+            raise _Bug(run) from error
+        return True
 
     def _decide_one(self, step: ShardStep, item: Item, run: Run | CurrentRun, env: Env) -> None:
         step.items.append(item)
@@ -201,15 +272,15 @@ class Shard:
             if not isinstance(reply, _Later):
                 step.answers.append((item, reply))
 
-    def _spoiled(
-        self, step: ShardStep, item: Item, run: Run | CurrentRun, error: Exception
-    ) -> ShardStep:
+    def _spoiled(self, step: ShardStep, item: Item, error: Exception) -> ShardStep:
         """A decision raised what is not a refusal: all but its intent is decided again on reloaded state."""
-        step.items.remove(item)
-        if isinstance(run, Run):
-            self.evict(run)
-            self.quarantined.count_failure(run.state.run_id, repr(error))
-        self._give_up_or_again(item, "DECISION_FAILED", repr(error))
+        if item in step.items:
+            step.items.remove(item)
+        why = repr(error.__cause__ if isinstance(error, _Bug) else error)
+        if isinstance(error, _Bug) and isinstance(error.run, Run):
+            self.evict(error.run)
+            self.quarantined.count_failure(error.run.state.run_id, why)
+        self._give_up_or_again(item, "DECISION_FAILED", why)
         self.redo(step)
         return ShardStep(self)
 
@@ -221,12 +292,19 @@ class Shard:
         return [run_id for run_id, (_, draft) in step.drafts.items() if not draft.is_new]
 
     def _give_up_or_again(self, item: Item, reason: str, why: str) -> None:
-        """A caller hears INTERNAL. The shard's own work has nobody who would repeat it: it is tried again."""
+        """A caller hears INTERNAL. The shard's own work has nobody who would repeat it: it is tried again. Of a list
+        one job is to blame: it is looked for."""
+        if split(item, self._put_parts):
+            return
         item.tries += 1
         if item.future is None and item.tries < TRIES_MAX:
             self.put_again([item])
         else:
             self._refuse_internal(item, reason, why)
+
+    def _put_parts(self, parts: list[Item]) -> None:
+        self.put_again(parts)
+        self.work_waits()
 
     def _refuse_internal(self, item: Item, reason: str, why: str) -> None:
         error_id = self.rooms.ids.new_id().hex()
@@ -244,7 +322,7 @@ class Shard:
     def _reply(
         self, step: ShardStep, item: Item, run: Run | CurrentRun, env: Env
     ) -> Reply | _Later:
-        intent = item.intent
+        intent: Any = item.intent
         if isinstance(intent, intents.StartWorkflow):
             begun = self._start(step, intent, run, env)
             if intent.update is None:
@@ -375,6 +453,10 @@ class Shard:
                     )
         for key, current in step.currents.items():
             rows.add_current(batch, self.shard_id, key, current)
+        if step.jobs is not None:
+            self.jobs.rows_of(step.jobs, batch)
+        if step.schedules:
+            self.schedules.rows_of(step, batch)
 
     def _closed_current(self, step: ShardStep, state: RunState, key: tuple[bytes, str]) -> None:
         run = self.runs.get(state.run_id)
@@ -400,8 +482,12 @@ class Shard:
         for run, draft in step.drafts.values():
             if not draft.empty:
                 self._publish_run(run, draft)
+        if step.schedules:
+            self.schedules.publish(step)
         for action in step.after:
             action()
+        if step.jobs is not None:
+            self.jobs.publish(step.jobs)
         self.grow_group()
         trim(self)
 
@@ -432,7 +518,14 @@ class Shard:
             self.evict(run)
         for key in step.currents:
             self.currents.pop(key, None)
+        self._evict_others(step)
         self.put_again(step.items)
+
+    def _evict_others(self, step: ShardStep) -> None:
+        if step.jobs is not None:
+            self.jobs.evict(step.jobs)
+        if step.schedules:
+            self.schedules.evict(step)
 
     def evict(self, run: Run) -> None:
         """Drop a run from memory; who waits for it waits on through the inbox, its hand-outs are kept aside."""
@@ -456,6 +549,7 @@ class Shard:
             self.quarantined.count_failure(run_id, reason)
         for key in step.currents:
             self.currents.pop(key, None)
+        self._evict_others(step)
         for item in step.items:
             self._give_up_or_again(item, "WRITE_REFUSED", reason)
 
@@ -485,7 +579,8 @@ class Shard:
         self.sweeping.stop()
         self.rooms.matching.withdraw(self.shard_id)
         waiting = self.inbox.drain() + self.loading.drain() + self.removing.drain()
-        for item in waiting + self.resetting.drain():
+        waiting += self.resetting.drain() + self.jobs.close() + self.schedules.close()
+        for item in waiting:
             item.refuse(moved(self.shard_id))
         for run in self.runs.values():
             for item in run.take_waiters() + self.queries.take_back(run):
@@ -493,6 +588,18 @@ class Shard:
             run.free()
         self.runs.clear()
         self.currents.clear()
+
+
+JOB_KINDS = frozenset(get_args(JobIntent))
+SCHEDULE_KINDS = frozenset((*get_args(ScheduleIntent), *get_args(ScheduleShardIntent)))
+
+
+class _Bug(Exception):
+    """A decision about a run raised what is not a refusal; that is its cause."""
+
+    def __init__(self, run: Run | CurrentRun) -> None:
+        super().__init__()
+        self.run = run
 
 
 class _Later:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from itertools import chain
 
 from perdure_engine.core.tasks import TaskState
 from perdure_engine.history.shard import Shard
@@ -26,10 +27,10 @@ def stillness(shards: Iterable[Shard]) -> Stillness:
     for shard in shards:
         if _moves(shard):
             return Stillness.MOVING
-        if len(shard.leases) or _handed_over(shard):
+        if any(len(book) for book in shard.lease_books) or _handed_over(shard):
             found = Stillness.WORKING
             continue
-        for offer in shard.queues.offered():
+        for offer in chain(shard.queues.offered(), shard.jobs.queues.offered()):
             if shard.rooms.matching.has_pollers(
                 offer.namespace_id, offer.queue, offer.kind, offer.version
             ):
@@ -54,7 +55,9 @@ def _moves(shard: Shard) -> bool:
         or len(shard.inbox) > 0
         or shard.needs_new_range
         or shard.loading.busy
+        or shard.jobs.loading.busy
         or shard.resetting.busy
         or shard.timers.busy
         or shard.outbox.busy
+        or shard.schedules.at_work
     )

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.intents import FireTimer
-from perdure_engine.core.tasks import TimerKind
+from perdure_engine.core.jobs.intents import FireJobTimers
+from perdure_engine.core.tasks import TimerKind, TimerRecord
 from perdure_engine.history.run import Run
 from perdure_engine.history.work import Item
 from perdure_engine.ports.rows import ROW_GONE, TimerRow
@@ -34,6 +38,11 @@ EARLIEST_WAIT_S = 0.001
 MARK_BEHIND_US = 10_000_000  # the mark stays so far behind database time (design §5)
 
 FIRE_AGAIN_S = 30.0  # a timer whose run could not be loaded
+
+# Fired and not decided yet: a mass wake-up of jobs leaves half of each statement to others.
+JOBS_FIRING_MAX = 500
+JOBS_TOGETHER = 250  # in one intent
+JOB_TIMERS = (TimerKind.JOB_DUE, TimerKind.JOB_EXPIRY)
 
 Entry = tuple[int, int, TimerKind, int, bytes]  # wake_us, timer_id, kind, reference, run_id
 
@@ -53,12 +62,29 @@ class _Firing(Item):
         self._timers.refused(self._entry, error)
 
 
+class _FiringJobs(Item):
+    """Timers of jobs that are due, on their way through the inbox together."""
+
+    __slots__ = ("_entries", "_timers")
+
+    def __init__(self, timers: ShardTimers, shard_id: int, entries: list[Entry]) -> None:
+        due = [(kind, wake_us, timer_id, job_id) for wake_us, timer_id, kind, _, job_id in entries]
+        super().__init__(FireJobTimers(shard_id, due), None)
+        self._timers = timers
+        self._entries = entries
+
+    def refuse(self, error: Rejected) -> None:
+        self._timers.jobs_refused(self._entries, error)
+
+
 class ShardTimers:
     def __init__(self, shard: Shard, mark_us: int) -> None:
         self._shard = shard
         self._heap: list[Entry] = []
         self._known: set[tuple[int, int]] = set()  # keys on the heap
         self._firing: set[tuple[int, int]] = set()  # off the heap, their end not committed yet
+        self._jobs_firing = 0  # of them
+        self._jobs_due: deque[Entry] = deque()  # off the heap, and not fired yet
         self.mark_us = mark_us  # saved: no timer row that is not gone wakes before it
         # wake times below it are on the heap, or will be when a running read ends
         self.window_end_us = mark_us
@@ -78,9 +104,43 @@ class ShardTimers:
                     (timer.wake_us, timer.timer_id, timer.kind, timer.reference, run.state.run_id)
                 )
 
+    def publish_jobs(self, timers: Iterable[tuple[bytes, TimerRecord]]) -> None:
+        """New timers of jobs, with their ids."""
+        end_us = self.window_end_us
+        for job_id, timer in timers:
+            if not timer.gone and timer.wake_us < end_us:
+                self.add((timer.wake_us, timer.timer_id, timer.kind, 0, job_id))
+
+    def publish_schedule(self, uid: bytes, timer: TimerRecord | None) -> None:
+        """A schedule's new timer, if it has one."""
+        if timer is not None and timer.wake_us < self.window_end_us:
+            self.add((timer.wake_us, timer.timer_id, timer.kind, 0, uid))
+
+    def holds(self, wake_us: int, timer_id: int) -> bool:
+        """Whether a timer's row will be read, or it is in memory."""
+        key = (wake_us, timer_id)
+        return key > self._loaded_to or key in self._known or key in self._firing
+
     def fired(self, wake_us: int, timer_id: int) -> None:
         """What the timer asked for is saved, or it had nothing to ask for any more."""
         self._firing.discard((wake_us, timer_id))
+        self._measure(wake_us)
+
+    def jobs_fired(self, timers: Sequence[tuple[int, int, int, bytes]]) -> None:
+        """As `fired`, for all timers of an intent."""
+        for _, wake_us, timer_id, _ in timers:
+            self._firing.discard((wake_us, timer_id))
+            self._measure(wake_us)
+        self._jobs_firing -= len(timers)
+        self._fire_jobs()
+
+    def slots_fired(self, keys: Sequence[tuple[int, int]]) -> None:
+        """As `fired`, for timers of schedules."""
+        for wake_us, timer_id in keys:
+            self._firing.discard((wake_us, timer_id))
+            self._measure(wake_us)
+
+    def _measure(self, wake_us: int) -> None:
         rooms = self._shard.rooms
         late_us = rooms.database_clock.low_us() - wake_us
         if late_us < 0:
@@ -102,6 +162,8 @@ class ShardTimers:
         ends = [self.window_end_us, self._loaded_to[0], low_us - MARK_BEHIND_US]
         if self._heap:
             ends.append(self._heap[0][0])
+        if self._jobs_due:
+            ends.append(self._jobs_due[0][0])
         if self._firing:
             ends.append(min(wake_us for wake_us, _ in self._firing))
         return max(self.mark_us, min(ends))
@@ -111,6 +173,7 @@ class ShardTimers:
     def lag_us(self) -> int:
         """How long the oldest timer that should have fired is due."""
         due = [wake_us for wake_us, _ in self._firing]
+        due += [entry[0] for entry in islice(self._jobs_due, 1)]
         if self._heap:
             due.append(self._heap[0][0])
         return max(0, self._shard.rooms.database_clock.low_us() - min(due)) if due else 0
@@ -119,7 +182,7 @@ class ShardTimers:
     def busy(self) -> bool:
         """Timers are due, or fired and not decided yet."""
         due = bool(self._heap) and self._heap[0][0] <= self._shard.rooms.database_clock.low_us()
-        return due or bool(self._firing)
+        return due or bool(self._firing) or bool(self._jobs_due)
 
     def time_jumped(self) -> None:
         """The database's time went on without ours: the alarm would ring too late."""
@@ -153,18 +216,42 @@ class ShardTimers:
         """Hand what is due by the database's clock to the shard. True: more is due than the bucket allows."""
         low_us = self._shard.rooms.database_clock.low_us()
         allowed = self._take_tokens()
+        slots: list[tuple[bytes, int, int]] = []
+        more = False
         while self._heap and self._heap[0][0] <= low_us:
             if allowed <= 0:
-                return True
-            wake_us, timer_id, kind, reference, run_id = heapq.heappop(self._heap)
+                more = True
+                break
+            entry = heapq.heappop(self._heap)
+            wake_us, timer_id, kind, reference, run_id = entry
             self._known.discard((wake_us, timer_id))
-            if self._still_wanted(run_id, kind, reference, timer_id):
+            if kind in JOB_TIMERS:
+                self._jobs_due.append(entry)
+            elif kind is TimerKind.SCHEDULE_SLOT:
+                slots.append((run_id, wake_us, timer_id))
+            elif self._still_wanted(run_id, kind, reference, timer_id):
                 self._firing.add((wake_us, timer_id))
-                allowed -= 1
-                self._tokens -= 1
-                entry = (wake_us, timer_id, kind, reference, run_id)
                 self._shard.put(_Firing(self, entry))
-        return False
+            else:
+                continue
+            allowed -= 1
+            self._tokens -= 1
+        if slots:
+            self._firing.update([slot[1:] for slot in slots])
+            self._shard.schedules.due.come(slots)
+        self._fire_jobs()
+        return more
+
+    def _fire_jobs(self) -> None:
+        """As many as there is room for; the others have their turn when these have had theirs."""
+        shard_id = self._shard.shard_id
+        while self._jobs_due and self._jobs_firing < JOBS_FIRING_MAX:
+            entries = [
+                self._jobs_due.popleft() for _ in range(min(JOBS_TOGETHER, len(self._jobs_due)))
+            ]
+            self._jobs_firing += len(entries)
+            self._firing.update([entry[:2] for entry in entries])
+            self._shard.put(_FiringJobs(self, shard_id, entries))
 
     def refused(self, entry: Entry, error: Rejected) -> None:
         """Nothing was decided for the timer. It may be of a run that has been deleted: then its row
@@ -176,6 +263,11 @@ class ShardTimers:
             self._firing.discard(entry[:2])
             return
         asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, entry)
+
+    def jobs_refused(self, entries: list[Entry], error: Rejected) -> None:
+        self._jobs_firing -= len(entries)
+        for entry in entries:
+            self.refused(entry, error)
 
     def _fire_again(self, entry: Entry) -> None:
         self._firing.discard(entry[:2])

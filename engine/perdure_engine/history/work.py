@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from perdure_engine.core.audit import Head
 from perdure_engine.core.commands import (
@@ -39,7 +39,34 @@ from perdure_engine.core.intents import (
     UpdateWorkflow,
     WorkerIntent,
 )
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.intents import (
+    CompleteJobs,
+    CreateJobs,
+    FireJobTimers,
+    JobCompleted,
+    JobIntent,
+    JobShardIntent,
+    JobWorkerIntent,
+    PutBackJobs,
+    SaveJobProgress,
+    SaveJobStarts,
+)
+from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import Reply
+from perdure_engine.core.schedules.draft import ScheduleDraft
+from perdure_engine.core.schedules.intents import (
+    CreateSchedule,
+    FireSlots,
+    HearErrands,
+    HearJobs,
+    MendSchedules,
+    ScheduleIntent,
+    ScheduleReply,
+    ScheduleShardIntent,
+    UpdateSchedule,
+)
+from perdure_engine.core.schedules.model import JobAction
 
 if TYPE_CHECKING:
     from perdure_engine.history.resetting import Histories
@@ -56,14 +83,24 @@ BATCH_BYTES_MAX = (
 LANE_COUNTS_MAX = (1_000_000, 20_000, 20_000)
 LANE_BYTES_MAX = (1 << 62, 64 * 1024 * 1024, 64 * 1024 * 1024)
 
+JOB_BYTES = 300  # what a job weighs in memory besides its input
+JOBS_PER_INTENT = 8  # a statement takes so many jobs, which are one row each, for one intent of a run, which is many
+
 _LANE_OF: dict[type, int] = {
     **dict.fromkeys((*get_args(WorkerIntent), *get_args(ShardIntent)), LANE_FIRST),
+    **dict.fromkeys((*get_args(JobWorkerIntent), *get_args(JobShardIntent)), LANE_FIRST),
+    **dict.fromkeys(get_args(ScheduleShardIntent), LANE_FIRST),
     StartWorkflow: LANE_START,
+    CreateJobs: LANE_START,
     HeartbeatActivity: LANE_CLIENT,  # its number is not bounded by what was handed out (B40)
 }
 
 
-def size_of(intent: Intent) -> int:
+AnyIntent = Intent | JobIntent | ScheduleIntent | ScheduleShardIntent
+AnyReply = Reply | JobReply | ScheduleReply
+
+
+def size_of(intent: AnyIntent) -> int:
     """Bytes of the caller's that the intent holds in memory, roughly."""
     match intent:  # the most frequent first
         case CompleteWorkflowTask():
@@ -94,7 +131,45 @@ def size_of(intent: Intent) -> int:
         case ReportActivity(report=ActivityCompleted(result=result)):
             return len(result)
         case _:
+            return _job_bytes(intent)
+
+
+def _job_bytes(intent: AnyIntent) -> int:
+    match intent:
+        case CreateJobs(jobs=jobs):
+            return sum([len(job.spec.input) for job in jobs]) + JOB_BYTES * len(jobs)
+        case CompleteJobs(outcomes=outcomes):
+            return sum([len(one.result) for one in outcomes if type(one) is JobCompleted])
+        case SaveJobProgress(details=details):
+            return len(details)
+        case CreateSchedule(schedule=schedule) | UpdateSchedule(schedule=schedule):
+            action = schedule.action
+            return len(action.spec.input if isinstance(action, JobAction) else action.start.input)
+        case _:
             return 0
+
+
+def many_of(intent: AnyIntent) -> Sequence[Any]:
+    """The list in an intent that has one; else nothing."""
+    match intent:
+        case CreateJobs(jobs=many):
+            return many
+        case CompleteJobs(outcomes=many):
+            return many
+        case FireJobTimers(timers=many):
+            return many
+        case PutBackJobs(starts=many) | SaveJobStarts(starts=many):
+            return many
+        case FireSlots(timers=many):
+            return many
+        case HearErrands(heard=many):
+            return many
+        case HearJobs(ends=many):
+            return many
+        case MendSchedules(uids=many):
+            return many
+        case _:
+            return ()
 
 
 def _command_size(command: Command) -> int:
@@ -113,26 +188,34 @@ def _command_size(command: Command) -> int:
             return 0
 
 
-def lane_of(intent: Intent) -> int:
+def lane_of(intent: AnyIntent) -> int:
     return _LANE_OF.get(type(intent), LANE_CLIENT)
 
 
 class Item:
     """An intent and who waits for its answer (None: nobody)."""
 
-    __slots__ = ("future", "histories", "intent", "looked_up", "of_before", "size", "tries")
+    __slots__ = (
+        *("absent", "future", "histories", "intent", "look_up", "looked_up", "of_before", "size"),
+        *("tries", "weight"),
+    )
 
-    def __init__(self, intent: Intent, future: asyncio.Future[Reply] | None) -> None:
+    # `future`: of Reply for an intent of a run, of JobReply for one about jobs
+    def __init__(self, intent: AnyIntent, future: asyncio.Future[Any] | None) -> None:
         self.intent = intent
         self.future = future
         self.size = size_of(intent)
+        # how much of a statement it takes: that of an intent of a run is 1
+        self.weight = 1 + len(many_of(intent)) // JOBS_PER_INTENT if type(intent) in LISTS else 1
         # a start or a reset: the run it names does not exist; an update: no run before knows of it
         self.looked_up = False
         self.of_before = False  # an update: it is a repeat, of one that an earlier run had
         self.histories: Histories | None = None  # a reset: what has been read for it
+        self.absent: set[bytes] | frozenset[bytes] = NO_IDS  # jobs that there are none of
+        self.look_up = False  # a creation of jobs may be a repeat: some of them may be there
         self.tries = 0  # how often it was to blame for what the database or a decision refused
 
-    def answer(self, reply: Reply) -> None:
+    def answer(self, reply: AnyReply) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(reply)
 
@@ -141,12 +224,23 @@ class Item:
             self.future.set_exception(error)
 
 
+NO_IDS: frozenset[bytes] = frozenset()
+
+LISTS = frozenset(
+    (
+        *(CreateJobs, CompleteJobs, FireJobTimers, PutBackJobs, SaveJobStarts),
+        *(FireSlots, HearErrands, HearJobs, MendSchedules),
+    )
+)
+"""Intents that may be cut in two."""
+
+
 class ShardStep:
     """One shard's part of a step: what it took, what it decided, what it will say after the commit."""
 
     __slots__ = (
-        *("after", "answers", "audit_head", "currents", "drafts", "items", "over", "shard"),
-        "writes",
+        *("after", "answers", "audit_head", "currents", "drafts", "items", "jobs", "over"),
+        *("schedules", "shard", "writes"),
     )
 
     def __init__(self, shard: Shard) -> None:
@@ -154,8 +248,14 @@ class ShardStep:
         self.items: list[Item] = []  # decided, and answered after the commit
         self.drafts: dict[bytes, tuple[Run, Draft]] = {}
         self.currents: dict[tuple[bytes, str], CurrentRun] = {}
-        self.answers: list[tuple[Item, Reply | Rejected]] = []
+        self.jobs: JobDraft | None = None  # what it changes of jobs
+        self.schedules: dict[bytes, ScheduleDraft] = {}  # by uid
+        self.answers: list[tuple[Item, AnyReply | Rejected]] = []
         self.after: list[Callable[[], None]] = []
         self.writes = False  # something was decided that has to be saved
         self.over = False  # the shard has been freed
         self.audit_head: Head | None = None  # of the shard's chain, when the step adds to it
+
+    @property
+    def weight(self) -> int:
+        return sum([item.weight for item in self.items])

@@ -47,7 +47,8 @@ class Backlog:
         self.anybody: list[Waiting] = []
         self._sticky: dict[bytes, list[Waiting]] = {}
         self._keys: set[tuple[int, int]] = set()
-        self._refused: dict[int, int] = {}  # shard -> queue_no, oldest refusal first
+        # (shard, queue_no), oldest refusal first; jobs and activities of a queue have each their number
+        self._refused: dict[tuple[int, int], None] = {}
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -68,7 +69,7 @@ class Backlog:
         if key in self._keys:
             return False
         if len(self._keys) >= TASKS_PER_QUEUE_MAX:
-            self._refused.setdefault(offer.shard_id, offer.queue_no)
+            self._refused.setdefault((offer.shard_id, offer.queue_no))
             return False
         self._keys.add(key)
         self._arrivals += 1
@@ -124,7 +125,7 @@ class Backlog:
         return True
 
     def withdraw(self, shard_id: int) -> None:
-        self._refused.pop(shard_id, None)
+        self._refused = {key: None for key in self._refused if key[0] != shard_id}
         if not any(key[0] == shard_id for key in self._keys):
             return
         self._keys = {key for key in self._keys if key[0] != shard_id}
@@ -137,12 +138,12 @@ class Backlog:
         """(shard, queue_no) to be told that there is room: the longest refused first, each once."""
         if not self._refused or len(self._keys) >= REFILL_BELOW:
             return []
-        shards = list(self._refused.items())
+        refused = list(self._refused)
         if self._keys:
-            shards = shards[:REFILL_SHARDS_AT_ONCE]
-        for shard_id, _ in shards:
-            del self._refused[shard_id]
-        return shards
+            refused = refused[:REFILL_SHARDS_AT_ONCE]
+        for key in refused:
+            del self._refused[key]
+        return refused
 
     def _free(self, waiting: Waiting) -> None:
         heappush(self.anybody, waiting._replace(sticky_until=ANYBODY))

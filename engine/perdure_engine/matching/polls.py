@@ -7,7 +7,7 @@ from itertools import islice
 
 from perdure_engine.core.limits import BATCH_MESSAGE_BYTES_MAX, TASK_HISTORY_PAGE_BYTES_MAX
 from perdure_engine.core.tasks import TaskKind
-from perdure_engine.ports.history import Handed, HandedActivityTask
+from perdure_engine.ports.history import Handed, HandedActivityTask, HandedJobTask
 from perdure_engine.ports.matching import PollAnswer, PollRequest
 
 # A poll that holds this much takes no more: one further task of the usual largest size still fits
@@ -22,6 +22,9 @@ def estimated_bytes(handed: Handed) -> int:
         scheduled = handed.scheduled
         payload = len(scheduled.input) + len(scheduled.header) + len(handed.progress)
         return payload + TASK_BYTES_OVERHEAD
+    if isinstance(handed, HandedJobTask):
+        job = handed.job
+        return len(job.spec.input) + len(job.spec.header) + len(job.progress) + TASK_BYTES_OVERHEAD
     events = len(handed.events)
     share = handed.history_bytes * events // max(handed.started_event_id, events, 1)
     return min(share, TASK_HISTORY_PAGE_BYTES_MAX) + TASK_BYTES_OVERHEAD
@@ -55,7 +58,9 @@ class Poll:
         return self.room[kind] > 0 and not self.is_full
 
     def collect(self, handed: Handed) -> None:
-        if isinstance(handed, HandedActivityTask):
+        if isinstance(handed, HandedJobTask):
+            self.answer.job_tasks.append(handed)
+        elif isinstance(handed, HandedActivityTask):
             self.answer.activity_tasks.append(handed)
         else:
             self.answer.workflow_tasks.append(handed)
@@ -64,9 +69,10 @@ class Poll:
     def empty_out(self) -> list[Handed]:
         """Take everything back out of the answer."""
         answer = self.answer
-        handed: list[Handed] = [*answer.workflow_tasks, *answer.activity_tasks]
+        handed = answer.tasks
         answer.workflow_tasks.clear()
         answer.activity_tasks.clear()
+        answer.job_tasks.clear()
         return handed
 
 

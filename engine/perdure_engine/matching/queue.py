@@ -22,14 +22,14 @@ from typing import Protocol
 
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.limits import POLL_TIMEOUT_MS_MAX
-from perdure_engine.core.tasks import WORKER_KINDS, TaskKind
+from perdure_engine.core.tasks import ROOM_OF, WORKER_KINDS, TaskKind
 from perdure_engine.matching.backlog import ANYBODY, Backlog
 from perdure_engine.matching.polls import Poll, Waiters
 from perdure_engine.ports.history import Handed, StartOutcome, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
 from perdure_engine.ports.metrics import Metrics
 
-KIND_NAMES = {kind: kind.name.lower() for kind in WORKER_KINDS}
+KIND_NAMES = {kind: kind.name.lower() for kind in ROOM_OF}
 # What a worker's completions lead to is there when they are saved, and travels with their answer: a
 # poll's answer would cost both sides a call more. Its polls wait for that as long as one commit under
 # load takes; a completion that needs longer waits for something else.
@@ -77,7 +77,8 @@ class TaskQueue:
 
     def add(self, offer: TaskOffer, sticky: bool) -> None:
         until = self._loop.time() + STICKY_WAIT_S if sticky else ANYBODY
-        if not self._backlogs[offer.kind].add(offer, until):
+        room = ROOM_OF[offer.kind]
+        if not self._backlogs[room].add(offer, until):
             return
         counts, met = (
             self._metrics.task_offers.values,
@@ -86,13 +87,13 @@ class TaskQueue:
         counts[met] = counts.get(met, 0) + 1  # a closed set of labels: `inc` would only cap them
         if sticky and self._sticky_timer is None:
             self._sticky_timer = self._loop.call_at(until, self._expire_sticky)
-        if self._waiters[offer.kind]:
+        if self._waiters[room]:
             self._wake(self)
 
     def _met_by(self, offer: TaskOffer) -> str:
         if offer.sticky_worker_id in self._takers:
             return "completion"
-        return "poll" if self._waiters[offer.kind] else "nobody"
+        return "poll" if self._waiters[ROOM_OF[offer.kind]] else "nobody"
 
     def withdraw(self, shard_id: int) -> None:
         for backlog in self._backlogs.values():
@@ -188,8 +189,7 @@ class TaskQueue:
             return
         self._close(poll)
         answer = poll.answer
-        took = answer.workflow_tasks or answer.activity_tasks
-        self._metrics.poll_results.inc("tasks" if took else "empty")
+        self._metrics.poll_results.inc("empty" if answer.is_empty else "tasks")
         poll.answered.set_result(answer)
 
     def _close(self, poll: Poll) -> None:
@@ -199,8 +199,7 @@ class TaskQueue:
         self._filled.pop(poll, None)
         if poll.timer is not None:
             poll.timer.cancel()
-        took = bool(poll.answer.workflow_tasks or poll.answer.activity_tasks)
-        stays_s = max(poll.request.timeout_s, BUSY_WORKER_SEEN_S if took else 0.0)
+        stays_s = max(poll.request.timeout_s, 0.0 if poll.answer.is_empty else BUSY_WORKER_SEEN_S)
         seen_until = self._loop.time() + stays_s
         for kind, waiters in self._waiters.items():
             waiters.discard(poll)
@@ -309,11 +308,12 @@ class TaskQueue:
             return False
         if started is None:
             return False
-        self._use_room(poll, offer.kind)
+        room = ROOM_OF[offer.kind]
+        self._use_room(poll, room)
         if isinstance(started, asyncio.Future):
-            started.add_done_callback(partial(self._started, poll, offer.kind))
+            started.add_done_callback(partial(self._started, poll, room))
         else:
-            self._hand(poll, offer.kind, started)
+            self._hand(poll, room, started)
         return True
 
     def _started(self, poll: Poll, kind: TaskKind, future: asyncio.Future[Handed | None]) -> None:
@@ -396,15 +396,19 @@ class TaskQueue:
 
     def has_pollers(self, kind: TaskKind) -> bool:
         now = self._loop.time()
-        return any(until >= now for until in reversed(self._seen[kind].values()))
+        return any(until >= now for until in reversed(self._seen[ROOM_OF[kind]].values()))
+
+    def pollers(self, kind: TaskKind) -> int:
+        now = self._loop.time()
+        return sum([until >= now for until in self._seen[ROOM_OF[kind]].values()])
 
     def describe(self, kind: TaskKind) -> QueueInfo:
-        now = self._loop.time()
-        tasks = [offer for offer in self._backlogs[kind] if offer.query_no == 0]
+        room = ROOM_OF[kind]
+        tasks = [o for o in self._backlogs[room] if o.query_no == 0 and o.kind is kind]
         return QueueInfo(
             backlog_count=len(tasks),
             oldest_ready_us=min((offer.ready_us for offer in tasks), default=0),
-            pollers=sum(until >= now for until in self._seen[kind].values()),
+            pollers=self.pollers(kind),
         )
 
 

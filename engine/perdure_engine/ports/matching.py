@@ -10,6 +10,7 @@ from perdure_engine.core.tasks import TaskKind
 
 if TYPE_CHECKING:
     from perdure_engine.ports.history import (
+        Handed,
         HandedActivityTask,
         HandedJobTask,
         HandedWorkflowTask,
@@ -52,6 +53,14 @@ class PollAnswer(msgspec.Struct):
     workflow_tasks: list[HandedWorkflowTask]
     activity_tasks: list[HandedActivityTask]
     job_tasks: list[HandedJobTask] = []
+
+    @property
+    def tasks(self) -> list[Handed]:
+        return [*self.workflow_tasks, *self.activity_tasks, *self.job_tasks]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.workflow_tasks or self.activity_tasks or self.job_tasks)
 
 
 class Taker(Protocol):

@@ -117,7 +117,8 @@ class SnapshotRow(NamedTuple):
 
 
 class JobRunRow(NamedTuple):
-    """A job run: its only row. `status` is `core.jobs.model.JobStatus`; `task_id` 0: no worker may have it now.
+    """A job run: its only row. `status` is `core.jobs.model.JobStatus`; `task_id` 0: no worker may have it now;
+    below 0: its time has come, and it waits for a place of its concurrency key.
 
     An update (version below 0) leaves what never changes as it is, whatever the row says: namespace, bucket, names,
     ids, keys, `created_us`, `spec`. Optional texts are '' when there is none.
@@ -149,7 +150,7 @@ class JobRunRow(NamedTuple):
 
 
 class JobKeyRow(NamedTuple):
-    """Who holds a unique key. `until_us` None: as long as its scope says."""
+    """Who holds a unique key; NO_JOB: nobody, and the sweep deletes it. `until_us` None: as long as its scope says."""
 
     shard_id: int
     namespace_id: bytes
@@ -174,7 +175,8 @@ class JobBatchRow(NamedTuple):
 
 
 class ScheduleRow(NamedTuple):
-    """A schedule. `next_us` None: no slot is planned. Gone (deleted) rows are deleted, not kept."""
+    """A schedule. `next_us` None: no slot is planned. `gone`: it was deleted, and the sweep deletes its row; until
+    then an update can make it anew. `spec` b"" in an update: as it is stored."""
 
     shard_id: int
     namespace_id: bytes
@@ -187,6 +189,7 @@ class ScheduleRow(NamedTuple):
     state: bytes
     conflict_token: int
     version: int
+    gone: bool = False
 
 
 class ScheduleSlotRow(NamedTuple):
@@ -204,6 +207,9 @@ class ScheduleSlotRow(NamedTuple):
     detail: str
     version: int
 
+
+NO_JOB = bytes(16)
+"""`job_id` of a key that nobody holds."""
 
 ROW_GONE = 9
 """`state` of a task or timer row whose reason is over; the sweep deletes it."""

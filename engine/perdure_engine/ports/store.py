@@ -12,6 +12,10 @@ import msgspec
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.deployments import Deployment
 from perdure_engine.ports.filters import Expression, Group, Order
+from perdure_engine.ports.jobs import (
+    JobFilter as JobFilter,  # for those who know only this door
+)
+from perdure_engine.ports.jobs import JobRetentionStore, JobStore, QueueLimitStore, ScheduleStore
 from perdure_engine.ports.rows import (
     CurrentRunRow,
     ExecutionRow,
@@ -130,6 +134,9 @@ class Sweep(msgspec.Struct):
         tuple[int, int] | None
     )  # (from wake_us, to wake_us); its end becomes the saved mark
     inbox_keys: list[tuple[bytes, int]]  # (run_id, seq), at most 1,000
+    # (namespace_id, kind, key) that nobody holds, at most 1,000
+    job_keys: list[tuple[bytes, int, str]] = []
+    schedules: list[tuple[bytes, str]] = []  # (namespace_id, schedule_id), at most 1,000
 
 
 class Removal(msgspec.Struct):
@@ -145,6 +152,23 @@ class Removal(msgspec.Struct):
     run_ids: list[bytes]
     workflows: list[tuple[bytes, str]]  # namespace id and workflow id of each run
     audit: list[AuditRow] = []  # for those that somebody asked to delete
+
+
+class JobRemoval(msgspec.Struct):
+    """What is over its time of one shard's jobs and schedules, deleted by exact key under its fence (which advances
+    as in a commit). What is not there any more is no error.
+
+    A key goes when it names that job, and stays when it names another (or nobody: the sweep takes it).
+    `GuardFailed` when a job run is open, a batch has open jobs or is not sealed, or a slot is still to act.
+    """
+
+    batch_id: bytes
+    fence: Fence
+    job_ids: list[bytes]
+    keys: list[tuple[bytes, int, str, bytes]] = []  # (namespace_id, kind, key, job_id)
+    batches: list[tuple[bytes, str]] = []  # (namespace_id, batch_id)
+    # (namespace_id, schedule_id, nominal_us, origin)
+    slots: list[tuple[bytes, str, int, int]] = []
 
 
 class ClosedRun(msgspec.Struct, frozen=True):
@@ -206,6 +230,7 @@ class NamespaceRow(msgspec.Struct, frozen=True):
     description: str
     retention_ms: int
     conflict_token: int
+    archive: bool = True  # what is over its retention goes to the archive, if there is one
 
 
 class DeploymentRow(msgspec.Struct, frozen=True):
@@ -265,6 +290,10 @@ class CommitStore(Protocol):
         """Delete closed runs under the fence; return database time (µs). Raises as `commit`."""
         ...
 
+    async def remove_jobs(self, removal: JobRemoval) -> int:
+        """Delete what is over its time under the fence; return database time (µs). Raises as `commit`."""
+        ...
+
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:
         """Take the shards: range_id + 1, owner := new, where range and owner are as given.
 
@@ -318,107 +347,6 @@ class RunStore(Protocol):
         ...
 
 
-class JobFilter(msgspec.Struct, frozen=True):
-    """All conditions hold together; empty or 0 means "any". `scheduled_us` from inclusive, to exclusive."""
-
-    namespace_id: bytes
-    user_id: str = ""
-    statuses: tuple[int, ...] = ()
-    task_name: str = ""
-    queue: str = ""
-    schedule_id: str = ""
-    batch_id: str = ""
-    from_us: int = 0
-    to_us: int = 0
-
-
-class JobStore(Protocol):
-    """What shards and lists read of jobs. Rows come whole, as stored."""
-
-    async def load_jobs(self, shard_id: int, job_ids: list[bytes]) -> list[JobRunRow]:
-        """The rows that exist, in any order."""
-        ...
-
-    async def load_ready_jobs(
-        self, shard_id: int, queue_no: int, after_task_id: int, limit: int
-    ) -> list[JobRunRow]:
-        """Of one queue, task_id above `after_task_id`, in its order."""
-        ...
-
-    async def load_ready_jobs_of_shard(
-        self, shard_id: int, after: tuple[int, int], limit: int
-    ) -> list[JobRunRow]:
-        """Past (queue_no, task_id), in that order: what a new owner reads once, in pages."""
-        ...
-
-    async def load_started_jobs(
-        self, shard_id: int, after_job_id: bytes, limit: int
-    ) -> list[JobRunRow]:
-        """IN_PROGRESS, by job id."""
-        ...
-
-    async def load_keyed_jobs(
-        self, shard_id: int, namespace_id: bytes, concurrency_key: str, limit: int
-    ) -> list[JobRunRow]:
-        """Open jobs of a concurrency key: those that hold a place first, then by (created, job id)."""
-        ...
-
-    async def load_job_keys(self, keys: list[tuple[int, bytes, int, str]]) -> list[JobKeyRow]:
-        """The rows that exist of (shard_id, namespace_id, kind, key), in any order."""
-        ...
-
-    async def load_job_batch(
-        self, shard_id: int, namespace_id: bytes, batch_id: str
-    ) -> JobBatchRow | None: ...
-
-    async def list_jobs(
-        self,
-        where: JobFilter,
-        past: tuple[int, bytes] | None,
-        limit: int,
-        *,
-        oldest_first: bool = False,
-    ) -> list[JobRunRow]:
-        """By (scheduled, job id), strictly past the given one. `spec` and `result` may come empty."""
-        ...
-
-    async def count_jobs(self, where: JobFilter) -> list[tuple[int, int]]:
-        """How many have each status, in its order; none that no job has."""
-        ...
-
-
-class ScheduleStore(Protocol):
-    async def load_schedules(
-        self, shard_id: int, after: tuple[bytes, str] | None, limit: int
-    ) -> list[ScheduleRow]:
-        """Of one shard, by (namespace_id, schedule_id): what a new owner reads once, in pages."""
-        ...
-
-    async def load_schedule(
-        self, shard_id: int, namespace_id: bytes, schedule_id: str
-    ) -> ScheduleRow | None: ...
-
-    async def list_schedules(
-        self, namespace_id: bytes, id_prefix: str, user_id: str, after_id: str, limit: int
-    ) -> list[ScheduleRow]:
-        """Of all shards, by id."""
-        ...
-
-    async def list_slots(
-        self,
-        shard_id: int,
-        namespace_id: bytes,
-        schedule_id: str,
-        outcomes: tuple[int, ...],
-        from_us: int,
-        to_us: int,
-        past: tuple[int, int] | None,
-        limit: int,
-    ) -> list[ScheduleSlotRow]:
-        """Newest first by (nominal, origin), strictly past the given one; `to_us` 0: no end."""
-        ...
-
-
 class RetentionStore(Protocol):
     """What retention reads."""
 
@@ -426,6 +354,14 @@ class RetentionStore(Protocol):
 
     async def load_closed_runs(self, shard_id: int, after_run_id: bytes, limit: int) -> ClosedPage:
         """Look at up to `limit` runs of the shard past a run id, in the order of their ids."""
+        ...
+
+    async def load_listed_runs(self, shard_id: int, run_ids: list[bytes]) -> list[VisibilityRow]:
+        """The rows that exist, in any order."""
+        ...
+
+    async def load_histories(self, shard_id: int, run_ids: list[bytes]) -> list[HistoryRow]:
+        """All of them, run by run in any order, each run's rows in order. The caller knows that they are small."""
         ...
 
 
@@ -519,6 +455,8 @@ class Store(
     DeploymentStore,
     JobStore,
     ScheduleStore,
+    JobRetentionStore,
+    QueueLimitStore,
     Protocol,
 ):
     """All of it, as the composition root builds it."""

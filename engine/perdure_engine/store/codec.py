@@ -12,6 +12,9 @@ import msgspec
 import zstandard
 
 from perdure_engine.core.events import Event, InboxEvent
+from perdure_engine.core.jobs.memory import BatchState
+from perdure_engine.core.jobs.model import JobSpec, JobState
+from perdure_engine.core.schedules.model import Schedule, ScheduleState
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskPayload, TaskRecord, TaskState
 from perdure_engine.ports.codec import CorruptRow
@@ -37,6 +40,11 @@ class MsgpackCodec:
         self._head = msgspec.msgpack.Decoder(Head)
         self._task = msgspec.msgpack.Decoder(TaskPayload)
         self._folded = msgspec.msgpack.Decoder(Folded)
+        self._schedule = msgspec.msgpack.Decoder(Schedule)
+        self._schedule_state = msgspec.msgpack.Decoder(ScheduleState)
+        self._job_spec = msgspec.msgpack.Decoder(JobSpec)
+        self._job_state = msgspec.msgpack.Decoder(JobState)
+        self._job_batch = msgspec.msgpack.Decoder(BatchState)
         self._compress = zstandard.ZstdCompressor(level=3).compress
         self._decompress = zstandard.ZstdDecompressor().decompress
 
@@ -119,6 +127,36 @@ class MsgpackCodec:
 
     def decode_snapshot(self, payload: bytes) -> Folded:
         return self._unpack(self._folded, payload)
+
+    def encode_schedule(self, schedule: Schedule) -> bytes:
+        return self._pack(schedule)
+
+    def decode_schedule(self, payload: bytes) -> Schedule:
+        return self._unpack(self._schedule, payload)
+
+    def encode_schedule_state(self, state: ScheduleState) -> bytes:
+        return self._pack(state)
+
+    def decode_schedule_state(self, payload: bytes) -> ScheduleState:
+        return self._unpack(self._schedule_state, payload)
+
+    def encode_job_spec(self, spec: JobSpec) -> bytes:
+        return self._pack(spec)
+
+    def decode_job_spec(self, payload: bytes) -> JobSpec:
+        return self._unpack(self._job_spec, payload)
+
+    def encode_job_state(self, state: JobState) -> bytes:
+        return self._pack(state)
+
+    def decode_job_state(self, payload: bytes) -> JobState:
+        return self._unpack(self._job_state, payload)
+
+    def encode_job_batch(self, state: BatchState) -> bytes:
+        return self._pack(state)
+
+    def decode_job_batch(self, payload: bytes) -> BatchState:
+        return self._unpack(self._job_batch, payload)
 
     def _pack(self, value: object) -> bytes:
         packed = self._encode(value)

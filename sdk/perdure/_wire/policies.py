@@ -10,7 +10,7 @@ from perdure_api.v1 import common_pb2 as pb
 
 POLICIES_KNOWN_MAX = 128
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -30,11 +30,11 @@ def instant_to_us(instant: datetime | None) -> int:
         return 0
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
-    return (instant - _EPOCH) // _MICROSECOND
+    return (instant - EPOCH) // _MICROSECOND
 
 
 def instant_from_us(instant_us: int) -> datetime | None:
-    return _EPOCH + timedelta(microseconds=instant_us) if instant_us else None
+    return EPOCH + timedelta(microseconds=instant_us) if instant_us else None
 
 
 def retry_policy_to_message(policy: RetryPolicy | None) -> pb.RetryPolicy | None:

@@ -190,4 +190,9 @@ def _fill_completions(
     request.identity = identity.identity
     request.build_id = identity.build_id
     request.deployment_name = identity.deployment_name
-    request.completions.extend([completion.message for completion in completions])
+    for completion in completions:
+        content = completion.content
+        if isinstance(content, dict):
+            request.completions.add(**content)
+        else:
+            request.completions.append(content)

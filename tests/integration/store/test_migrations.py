@@ -164,4 +164,5 @@ def test_rows_that_change_keep_room_on_their_pages(database_dsn: str) -> None:
         "executions": ["fillfactor=50"],
         "visibility": ["fillfactor=90"],
         "visibility_attributes": ["fastupdate=off"],
+        "schedules": ["fillfactor=50"],
     }

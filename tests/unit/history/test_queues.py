@@ -16,7 +16,7 @@ from tests.unit.history.room import (
 from perdure_engine.core.intents import SaveStart
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.history.handout import undo
-from perdure_engine.history.queues import CREDIT
+from perdure_engine.history.offering import CREDIT
 from perdure_engine.ports.store import StoreUnavailable
 
 

@@ -9,15 +9,25 @@ is refused has left no trace: rows are staged first and stored last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from perdure_engine.ports.rows import ROW_GONE, InboxRow, TaskRow, TimerRow, VisibilityRow
+from perdure_engine.ports.rows import (
+    NO_JOB,
+    ROW_GONE,
+    InboxRow,
+    JobRunRow,
+    ScheduleRow,
+    TaskRow,
+    TimerRow,
+    VisibilityRow,
+)
 from perdure_engine.ports.store import (
     Batch,
     BatchRefused,
     Fence,
     FenceLost,
     GuardFailed,
+    JobRemoval,
     Removal,
     Sweep,
 )
@@ -32,6 +42,9 @@ from perdure_engine.store.memory.checks import (
 from perdure_engine.store.memory.tables import Table, Tables
 
 STATUS_OPEN = 1
+OUTCOMES_TO_ACT = (1, 7)  # core.schedules.model.SlotOutcome: FIRING, BUFFERED
+
+R = TypeVar("R")
 
 
 def apply_batch(tables: Tables, batch: Batch) -> None:
@@ -49,6 +62,11 @@ def apply_batch(tables: Tables, batch: Batch) -> None:
         ),
         _replaced(tables.snapshots, "snapshots", batch.snapshots, shards, None),
         _inserted(tables.audit, "audit", batch.audit, shards),
+        _versioned(tables.job_runs, "job_runs", batch.job_runs, shards, None, _changed_job),
+        _versioned(tables.job_keys, "job_keys", batch.job_keys, shards, None),
+        _versioned(tables.job_batches, "job_batches", batch.job_batches, shards, None),
+        _versioned(tables.schedules, "schedules", batch.schedules, shards, None, _changed_schedule),
+        _versioned(tables.schedule_slots, "schedule_slots", batch.schedule_slots, shards, None),
     ]
     staged: list[tuple[Table[Any], list[Any]]] = [stage() for stage in stages]
     for table, rows in staged:
@@ -71,12 +89,17 @@ def apply_sweep(tables: Tables, sweep: Sweep) -> None:
         head = tables.executions.get(shard_id, row.run_id)
         if head is not None and head.inbox_done < row.seq:
             raise GuardFailed("a buffered event that its run has not consumed")
-    for task in tasks:
-        tables.tasks.delete(task)
-    for timer in timers:
-        tables.timers.delete(timer)
-    for row in inbox:
-        tables.inbox.delete(row)
+    keys = _rows(tables.job_keys, shard_id, sweep.job_keys)
+    if any(key.job_id != NO_JOB for key in keys):
+        raise GuardFailed("a key that a job holds")
+    schedules = _rows(tables.schedules, shard_id, sweep.schedules)
+    if any(not schedule.gone for schedule in schedules):
+        raise GuardFailed("a schedule that is not gone")
+    _delete(tables.tasks, tasks)
+    _delete(tables.timers, timers)
+    _delete(tables.inbox, inbox)
+    _delete(tables.job_keys, keys)
+    _delete(tables.schedules, schedules)
     if sweep.timer_range is not None:
         shard = tables.shards[shard_id]
         mark_us = max(shard.timer_mark_us, sweep.timer_range[1])
@@ -104,6 +127,41 @@ def apply_removal(tables: Tables, removal: Removal) -> None:
         if current is not None and current.run_id == run_id:
             tables.current_runs.delete(current)
     _advance(tables, [removal.fence], removal.batch_id)
+
+
+def apply_job_removal(tables: Tables, removal: JobRemoval) -> None:
+    shard_id = removal.fence.shard_id
+    _held(tables, [removal.fence])
+    jobs = _rows(tables.job_runs, shard_id, removal.job_ids)
+    if any(job.closed_us is None for job in jobs):
+        raise GuardFailed("a job run that is open")
+    batches = _rows(tables.job_batches, shard_id, removal.batches)
+    if any(batch.open or not batch.sealed for batch in batches):
+        raise GuardFailed("a batch of jobs that has not ended")
+    slots = _rows(tables.schedule_slots, shard_id, removal.slots)
+    if any(slot.outcome in OUTCOMES_TO_ACT for slot in slots):
+        raise GuardFailed("a slot that has not acted yet")
+    keys = _rows(tables.job_keys, shard_id, [key[:3] for key in removal.keys])
+    named = set(removal.keys)
+    _delete(tables.job_runs, jobs)
+    _delete(
+        tables.job_keys,
+        [key for key in keys if (key.namespace_id, key.kind, key.key, key.job_id) in named],
+    )
+    _delete(tables.job_batches, batches)
+    _delete(tables.schedule_slots, slots)
+    _advance(tables, [removal.fence], removal.batch_id)
+
+
+def _rows(table: Table[R], shard_id: int, keys: Iterable[Any]) -> list[R]:
+    """Those that are there, each once."""
+    found = [table.get(shard_id, key) for key in dict.fromkeys(keys)]
+    return [row for row in found if row is not None]
+
+
+def _delete(table: Table[R], rows: list[R]) -> None:
+    for row in rows:
+        table.delete(row)
 
 
 def _remove_rows(tables: Tables, shard_id: int, run_ids: set[bytes]) -> None:
@@ -148,11 +206,19 @@ def _advance(tables: Tables, fences: Iterable[Fence], batch_id: bytes) -> None:
 
 Stage = Callable[[], tuple[Table[Any], list[Any]]]
 Same = Callable[[Any, Any], bool]
+Changed = Callable[[Any, Any], Any]
 
 
 def _versioned(
-    table: Table[Any], name: str, rows: list[Any], shards: set[int], same: Same | None
+    table: Table[Any],
+    name: str,
+    rows: list[Any],
+    shards: set[int],
+    same: Same | None,
+    changed: Changed | None = None,
 ) -> Stage:
+    """`changed`: what becomes of a stored row by an update, when not all of it is in the update."""
+
     def stage() -> tuple[Table[Any], list[Any]]:
         written: dict[Any, Any] = {}
         complete = True
@@ -166,7 +232,8 @@ def _versioned(
                 complete = complete and row.version > 0
             elif stored.version == -row.version:
                 _require_same(name, same, stored, row)
-                written[key] = row._replace(version=stored.version + 1)
+                after = changed(stored, row) if changed is not None else row
+                written[key] = after._replace(version=stored.version + 1)
             else:
                 complete = False
         if not complete or len(written) != len(rows):
@@ -251,6 +318,24 @@ def _same_listing(stored: VisibilityRow, row: VisibilityRow) -> bool:
         )
         == row
     )
+
+
+def _changed_job(stored: JobRunRow, row: JobRunRow) -> JobRunRow:
+    return stored._replace(
+        status=row.status,
+        attempt=row.attempt,
+        priority=row.priority,
+        scheduled_us=row.scheduled_us,
+        closed_us=row.closed_us,
+        task_id=row.task_id,
+        start_no=row.start_no,
+        state=row.state,
+        result=row.result,
+    )
+
+
+def _changed_schedule(stored: ScheduleRow, row: ScheduleRow) -> ScheduleRow:
+    return row if row.spec else row._replace(spec=stored.spec)
 
 
 def _listed(row: VisibilityRow) -> VisibilityRow:

@@ -9,8 +9,10 @@ import msgspec
 
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.filters import Group, Order
+from perdure_engine.ports.jobs import QueueLimitRow
 from perdure_engine.ports.rows import (
     CurrentRunRow,
+    HistoryRow,
     SnapshotRow,
     TaskRow,
     TimerRow,
@@ -26,6 +28,7 @@ from perdure_engine.ports.store import (
     FenceLost,
     FenceState,
     HistoryPage,
+    JobRemoval,
     NamespaceRow,
     NodeRow,
     PageKey,
@@ -38,11 +41,18 @@ from perdure_engine.ports.store import (
     VisibilityFilter,
 )
 from perdure_engine.store.memory.audit import MemoryAudit, insert_audit
-from perdure_engine.store.memory.batch import apply_batch, apply_removal, apply_sweep
+from perdure_engine.store.memory.batch import (
+    apply_batch,
+    apply_job_removal,
+    apply_removal,
+    apply_sweep,
+)
 from perdure_engine.store.memory.batches import MemoryBatches
 from perdure_engine.store.memory.checks import UNIQUE_VIOLATION
 from perdure_engine.store.memory.faults import Faults, Moment
 from perdure_engine.store.memory.filters import listed
+from perdure_engine.store.memory.jobs import MemoryJobRetention, MemoryJobs
+from perdure_engine.store.memory.scheduling import MemorySchedules
 from perdure_engine.store.memory.tables import Tables
 
 _NEVER_US = 253_402_214_400_000_000  # 9999-12-31: when an open run closes, for the order
@@ -79,6 +89,13 @@ class MemoryCommits:
         apply_removal(self.tables, removal)
         now_us = self.clock()
         await self.faults.meet("remove_runs", Moment.AFTER)
+        return now_us
+
+    async def remove_jobs(self, removal: JobRemoval) -> int:
+        await self.faults.meet("remove_jobs", Moment.BEFORE)
+        apply_job_removal(self.tables, removal)
+        now_us = self.clock()
+        await self.faults.meet("remove_jobs", Moment.AFTER)
         return now_us
 
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:
@@ -194,6 +211,17 @@ class MemoryRuns:
         ]
         return ClosedPage(closed, page[-1].run_id if len(page) == limit else None)
 
+    async def load_listed_runs(self, shard_id: int, run_ids: list[bytes]) -> list[VisibilityRow]:
+        await self.faults.meet("load_listed_runs", Moment.BEFORE)
+        rows = self.tables.visibility.in_order(shard_id)
+        return [row for row in rows if row.run_id in run_ids]
+
+    async def load_histories(self, shard_id: int, run_ids: list[bytes]) -> list[HistoryRow]:
+        await self.faults.meet("load_histories", Moment.BEFORE)
+        return [
+            row for run_id in run_ids for row in self.tables.history.in_order((shard_id, run_id))
+        ]
+
     def _snapshot(self, shard_id: int, run_id: bytes) -> list[SnapshotRow]:
         """Without the parts that a longer one before it may have left behind."""
         rows = self.tables.snapshots.in_order((shard_id, run_id))
@@ -278,12 +306,8 @@ class MemoryNamespaces:
         if stored is None or stored.conflict_token != row.conflict_token:
             return False
         insert_audit(self.tables, audited)
-        self.tables.namespaces[row.namespace_id] = NamespaceRow(
-            row.namespace_id,
-            row.name,
-            row.description,
-            row.retention_ms,
-            conflict_token=row.conflict_token + 1,
+        self.tables.namespaces[row.namespace_id] = msgspec.structs.replace(
+            row, conflict_token=row.conflict_token + 1
         )
         await self.faults.meet("update_namespace", Moment.AFTER)
         return True
@@ -309,6 +333,29 @@ class MemoryDeployments:
         token = row.conflict_token + 1
         self.tables.deployments[key] = msgspec.structs.replace(row, conflict_token=token)
         await self.faults.meet("put_deployment", Moment.AFTER)
+        return True
+
+
+class MemoryQueueLimits:
+    """`QueueLimitStore` in memory."""
+
+    tables: Tables
+    faults: Faults
+
+    async def list_queue_limits(self) -> list[QueueLimitRow]:
+        await self.faults.meet("list_queue_limits", Moment.BEFORE)
+        return list(self.tables.queue_limits.values())
+
+    async def put_queue_limit(self, row: QueueLimitRow, audited: AuditRow | None = None) -> bool:
+        await self.faults.meet("put_queue_limit", Moment.BEFORE)
+        key = (row.namespace_id, row.queue)
+        stored = self.tables.queue_limits.get(key)
+        if (stored.conflict_token if stored is not None else 0) != row.conflict_token:
+            return False
+        insert_audit(self.tables, audited)
+        token = row.conflict_token + 1
+        self.tables.queue_limits[key] = msgspec.structs.replace(row, conflict_token=token)
+        await self.faults.meet("put_queue_limit", Moment.AFTER)
         return True
 
 
@@ -391,6 +438,10 @@ class MemoryStore(
     MemoryAudit,
     MemoryBatches,
     MemoryDeployments,
+    MemoryJobs,
+    MemoryJobRetention,
+    MemorySchedules,
+    MemoryQueueLimits,
 ):
     """ports.store.Store over dicts.
 

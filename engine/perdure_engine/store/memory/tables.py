@@ -8,11 +8,17 @@ from typing import Any, Generic, TypeVar
 
 from perdure_engine.core.audit import AuditRow, Head
 from perdure_engine.ports.batches import BatchRow, PartRow
+from perdure_engine.ports.jobs import QueueLimitRow
 from perdure_engine.ports.rows import (
     CurrentRunRow,
     ExecutionRow,
     HistoryRow,
     InboxRow,
+    JobBatchRow,
+    JobKeyRow,
+    JobRunRow,
+    ScheduleRow,
+    ScheduleSlotRow,
     SnapshotRow,
     TaskRow,
     TimerRow,
@@ -83,6 +89,14 @@ class Tables:
         self.audit_begins: dict[int, Head] = {}
         self.batch_operations: dict[tuple[bytes, str], BatchRow] = {}
         self.batch_parts = Table[PartRow](_shard, attrgetter("namespace_id", "job_id"))
+        self.job_runs = Table[JobRunRow](_shard, attrgetter("job_id"))
+        self.job_keys = Table[JobKeyRow](_shard, attrgetter("namespace_id", "kind", "key"))
+        self.job_batches = Table[JobBatchRow](_shard, attrgetter("namespace_id", "batch_id"))
+        self.schedules = Table[ScheduleRow](_shard, attrgetter("namespace_id", "schedule_id"))
+        self.schedule_slots = Table[ScheduleSlotRow](
+            _shard, attrgetter("namespace_id", "schedule_id", "nominal_us", "origin")
+        )
+        self.queue_limits: dict[tuple[bytes, str], QueueLimitRow] = {}
         self.namespaces: dict[bytes, NamespaceRow] = {}
         self.deployments: dict[tuple[bytes, str], DeploymentRow] = {}
         self.nodes: dict[bytes, NodeRow] = {}

@@ -6,6 +6,7 @@ the front, when they are over their time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, LiteralString
 
 from perdure_engine.core.audit import AuditRow, entry_of
@@ -46,7 +47,9 @@ w_audit as (
   join f on f.shard_id = u.shard_id and f.commit_seq > 0
   returning t.shard_id)""",
     complete="(select count(*) from w_audit) = cardinality($68::int4[])",
+    first=68,
     columns=COLUMNS,
+    pack=lambda rows: rows_parameters(rows),
 )
 
 # In the removal: the same with its own numbers.
@@ -164,7 +167,7 @@ _LAST_US: Final = 253_402_214_400_000_000  # 9999-12-31
 _LAST: Final = (_LAST_US, 2**31 - 1, 2**63 - 1)
 
 
-def rows_parameters(rows: list[AuditRow]) -> list[object]:
+def rows_parameters(rows: Sequence[AuditRow]) -> list[object]:
     if not rows:
         return [column() for column in COLUMNS]
     columns = (*zip(*rows, strict=True), [_readable(row) for row in rows])
@@ -193,7 +196,8 @@ def list_statement(
     time_us, chain, seq = before or _LAST
     values: list[object] = [
         Instant(where.time_min_us),
-        Instant(where.time_max_us or _LAST_US),
+        # the scan begins where the page does (store.sql.job_runs says why)
+        Instant(min(where.time_max_us or _LAST_US, time_us + 1)),
         Instant(time_us),
         Int4(chain),
         Int8(seq),

@@ -8,10 +8,12 @@ from perdure_engine.ports.store import (
     Fence,
     FenceState,
     GuardFailed,
+    JobRemoval,
     OutcomeUnknown,
     Removal,
     Sweep,
 )
+from perdure_engine.store.sql import job_removal as job_removals
 from perdure_engine.store.sql import removal as removals
 from perdure_engine.store.sql import shard_fence, statement, tasks
 from perdure_engine.store.sql import sweep as sweeps
@@ -34,13 +36,18 @@ class SqlCommits:
         if sweep.task_ranges:
             values = sweeps.range_parameters(sweep)
             task_keys = task_keys + await self._access.read(tasks.READ_RANGES, values)
-        values = sweeps.parameters(sweep, task_keys)
-        rows = await self._access.write(sweeps.SWEEP, values, prepare=False)
+        text, values = sweeps.statement(sweep, task_keys)
+        rows = await self._access.write(text, values, prepare=False)
         return int(rows[0][0])
 
     async def remove_runs(self, removal: Removal) -> int:
         values = removals.parameters(removal)
         rows = await self._access.write(removals.REMOVE, values, prepare=False)
+        return int(rows[0][0])
+
+    async def remove_jobs(self, removal: JobRemoval) -> int:
+        values = job_removals.parameters(removal)
+        rows = await self._access.write(job_removals.REMOVE, values, prepare=False)
         return int(rows[0][0])
 
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:

@@ -24,6 +24,7 @@ w_current_runs as (
     complete="""\
 (select count(*) from w_current_runs where w_current_runs.version > 0)
           = cardinality($48::int8[])""",
+    first=43,
     columns=(Int4s, Uuids, Texts, Uuids, Int2s, Int8s),
 )
 

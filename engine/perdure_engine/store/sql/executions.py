@@ -27,6 +27,7 @@ w_executions as (
   returning t.version)""",
     complete="""\
 (select count(*) from w_executions where w_executions.version > 0) = cardinality($14::int8[])""",
+    first=6,
     columns=(Int4s, Uuids, Uuids, Texts, Int2s, Int8s, Int8s, Blobs, Int8s),
 )
 

@@ -19,6 +19,7 @@ w_inbox as (
   join f on f.shard_id = u.shard_id and f.commit_seq > 0
   returning t.shard_id)""",
     complete="(select count(*) from w_inbox) = cardinality($20::int4[])",
+    first=20,
     columns=(Int4s, Uuids, Int8s, Blobs),
 )
 

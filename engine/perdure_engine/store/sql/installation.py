@@ -1,8 +1,10 @@
-"""What belongs to no shard's batch: namespaces, nodes, who serves which shard, token keys."""
+"""What belongs to no shard's batch: namespaces, deployments, queue limits, nodes, who serves which
+shard, token keys."""
 
 from __future__ import annotations
 
 from perdure_engine.core.audit import AuditRow
+from perdure_engine.ports.jobs import QueueLimitRow
 from perdure_engine.ports.store import (
     DeploymentRow,
     FenceLost,
@@ -12,7 +14,14 @@ from perdure_engine.ports.store import (
     ShardRow,
     TokenKeyRow,
 )
-from perdure_engine.store.sql import deployments, namespaces, nodes, shards, token_keys
+from perdure_engine.store.sql import (
+    deployments,
+    namespaces,
+    nodes,
+    queue_limits,
+    shards,
+    token_keys,
+)
 from perdure_engine.store.sql.access import Access
 from perdure_engine.store.sql.parameters import Int4, Int8, Uuid
 
@@ -51,6 +60,23 @@ class SqlDeployments:
         try:
             return bool(await self._access.write_repeatedly(text, values))
         except GuardFailed:  # there is no such deployment
+            return False
+
+
+class SqlQueueLimits:
+    """`QueueLimitStore` on SQL."""
+
+    _access: Access
+
+    async def list_queue_limits(self) -> list[QueueLimitRow]:
+        return [QueueLimitRow(*row) for row in await self._access.read(queue_limits.LIST)]
+
+    async def put_queue_limit(self, row: QueueLimitRow, audited: AuditRow | None = None) -> bool:
+        text = queue_limits.UPDATE if row.conflict_token else queue_limits.CREATE
+        values = queue_limits.parameters(row, audited)
+        try:
+            return bool(await self._access.write_repeatedly(text, values))
+        except GuardFailed:  # there is no such limit
             return False
 
 

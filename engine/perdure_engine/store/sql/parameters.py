@@ -20,6 +20,7 @@ from psycopg.types.numeric import Int2, Int4, Int8
 
 __all__ = [
     "Blobs",
+    "Bools",
     "Column",
     "Instant",
     "Instants",
@@ -51,6 +52,8 @@ _instant = Struct("!q").pack
 _instant_back = Struct("!q").unpack
 _NULL = _length(-1)
 _SIXTEEN = _length(16)
+_TRUE = _length(1) + b"\x01"
+_FALSE = _length(1) + b"\x00"
 # dimensions, has nulls, element OID, length, lower bound
 _array_head = Struct("!iiiii").pack
 _empty_array = Struct("!iii").pack
@@ -86,8 +89,11 @@ class Texts(Column): ...
 class Blobs(Column): ...
 
 
+class Bools(Column): ...
+
+
 class Instants(Column):
-    """None is null: the one nullable column of a batch is a close time."""
+    """None is null: the nullable columns of a batch are times."""
 
 
 class _UuidDumper(Dumper):
@@ -122,8 +128,12 @@ class _ColumnDumper(Dumper):
     def dump(self, obj: list[object]) -> Buffer:
         if not obj:
             return self.empty
-        if len(obj) == 1 and obj[0] is not None:
-            return self.head_of_one + self.one(obj[0])
+        first = obj[0]
+        if len(obj) == 1 and first is not None:
+            return self.head_of_one + self.one(first)
+        if obj[-1] == first and obj.count(first) == len(obj):  # a namespace, a queue, …
+            value = _NULL if first is None else self.one(first)
+            return _array_head(1, first is None, self.element_oid, len(obj), 1) + value * len(obj)
         if None not in obj:
             return _array_head(1, 0, self.element_oid, len(obj), 1) + self.packed(obj)
         values = [_NULL if value is None else self.one(value) for value in obj]
@@ -218,6 +228,14 @@ class _TextsDumper(_ColumnDumper):
         return _length(len(raw)) + raw
 
 
+class _BoolsDumper(_ColumnDumper):
+    oid = 1000
+    element_oid = 16
+
+    def one(self, value: Any) -> bytes:
+        return _TRUE if value else _FALSE
+
+
 class _InstantsDumper(_ColumnDumper):
     oid = 1185
     element_oid = TIMESTAMPTZ_OID
@@ -253,6 +271,7 @@ _DUMPERS: tuple[tuple[type, type[Dumper]], ...] = (
     (Uuids, _UuidsDumper),
     (Texts, _TextsDumper),
     (Blobs, _BlobsDumper),
+    (Bools, _BoolsDumper),
     (Instants, _InstantsDumper),
 )
 

@@ -26,6 +26,8 @@ f as (
 g as (
   select count(*) = cardinality($1::int4[]) as held from f where f.commit_seq > 0)"""
 
+ADVANCE_PARAMETERS: Final = 5
+
 # What the statement answers when a fence is lost: a text that is no number (22P02). It must raise:
 # the fences that did hold would otherwise stay advanced under our batch id with nothing written,
 # and the bump would take that for saved.

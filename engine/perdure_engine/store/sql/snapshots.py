@@ -22,6 +22,7 @@ w_snapshots as (
     payload = excluded.payload
   returning t.shard_id)""",
     complete="(select count(*) from w_snapshots) = cardinality($63::int4[])",
+    first=63,
     columns=(Int4s, Uuids, Int2s, Int8s, Blobs),
 )
 

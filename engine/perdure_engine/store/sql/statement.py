@@ -14,14 +14,15 @@ parts:
   version above 0) than were sent: memory and database differ.
 
 The forms differ by the tables they carry: executor start-up costs 25-40 µs for each CTE, whether it
-has rows or not. Each form is a prefix of the longest, so that a table's placeholders have the same
-numbers in all of them and its text stands, written out, in its own module.
+has rows or not. A table's text stands, written out, in its own module, with the numbers that its
+placeholders have in the longest form. A form that leaves out tables before it moves them down
+(`_moved`); those of the workflow engine are prefixes of the longest and move nothing.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Final, LiteralString
+from typing import Final, LiteralString
 
 from perdure_engine.ports.store import Batch
 from perdure_engine.store.sql import (
@@ -30,6 +31,11 @@ from perdure_engine.store.sql import (
     executions,
     history,
     inbox,
+    job_batches,
+    job_keys,
+    job_runs,
+    schedule_slots,
+    schedules,
     shard_fence,
     snapshots,
     tasks,
@@ -48,6 +54,16 @@ _STEP_TABLES: Final = (
 _START_CLOSE_TABLES: Final = (*_STEP_TABLES, current_runs.BATCH, visibility.BATCH)
 _EVERYTHING_TABLES: Final = (*_START_CLOSE_TABLES, snapshots.BATCH)
 _AUDITED_TABLES: Final = (*_EVERYTHING_TABLES, audit.BATCH)
+_MIXED_TABLES: Final = (
+    *_AUDITED_TABLES,
+    job_runs.BATCH,
+    job_keys.BATCH,
+    job_batches.BATCH,
+    schedules.BATCH,
+    schedule_slots.BATCH,
+)
+_JOB_RUNS_TABLES: Final = (job_runs.BATCH,)
+_JOBS_TABLES: Final = (timers.BATCH, job_runs.BATCH, job_keys.BATCH)
 
 
 class Form:
@@ -56,27 +72,24 @@ class Form:
     def __init__(self, tables: tuple[BatchTable, ...]) -> None:
         self.text: Final = _text(tables)
         self._tables: Final = [
-            (attrgetter(table.name), table.columns, [column() for column in table.columns])
-            for table in tables
+            (attrgetter(table.name), table.parameters, table.parameters([])) for table in tables
         ]
 
     def parameters(self, batch: Batch) -> list[object]:
         parameters = shard_fence.advance_parameters(batch.fences, batch.batch_id)
-        rows: list[tuple[Any, ...]]
-        for rows_of, columns, no_rows in self._tables:
-            if rows := rows_of(batch):
-                parameters += [
-                    column(values)
-                    for column, values in zip(columns, zip(*rows, strict=True), strict=True)
-                ]
-            else:
-                parameters += no_rows
+        for rows_of, parameters_of, no_rows in self._tables:
+            rows = rows_of(batch)
+            parameters += parameters_of(rows) if rows else no_rows
         return parameters
 
 
 def _text(tables: tuple[BatchTable, ...]) -> LiteralString:
-    writes = ",\n".join([table.write for table in tables])
-    complete = "\n        and ".join([table.complete for table in tables])
+    texts, number = [], shard_fence.ADVANCE_PARAMETERS + 1
+    for table in tables:
+        texts.append([_moved(text, table, number) for text in (table.write, table.complete)])
+        number += table.width
+    writes = ",\n".join([write for write, _ in texts])
+    complete = "\n        and ".join([complete for _, complete in texts])
     # clock_timestamp() is a lower bound of database time when the answer arrives.
     return (
         "with " + shard_fence.ADVANCE + ",\n" + writes + "\n"
@@ -89,28 +102,52 @@ def _text(tables: tuple[BatchTable, ...]) -> LiteralString:
     )
 
 
-class _AuditedForm(Form):
-    """Its last table's rows get a column that is made of them here."""
+def _moved(text: LiteralString, table: BatchTable, to: int) -> LiteralString:
+    """A table's text with its placeholders from number `to` on. Only ever down: in this order none that was moved
+    is moved again.
+    """
+    first = table.first
+    assert to <= first
+    for number in range(table.width):
+        text = text.replace(_placeholder(first + number), _placeholder(to + number))
+    return text
 
-    def parameters(self, batch: Batch) -> list[object]:
-        return EVERYTHING.parameters(batch) + audit.rows_parameters(batch.audit)
 
+def _placeholder(number: int) -> LiteralString:
+    """With the beginning of its cast, which follows each of them: $1 is not the beginning of $10."""
+    return "$" + "".join([_DIGITS[int(digit)] for digit in str(number)]) + "::"
+
+
+# Literals, so that a text made of them is one to the type checker too.
+_DIGITS: Final[tuple[LiteralString, ...]] = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 
 STEP: Final = Form(_STEP_TABLES)
 START_CLOSE: Final = Form(_START_CLOSE_TABLES)
 EVERYTHING: Final = Form(_EVERYTHING_TABLES)
-AUDITED: Final = _AuditedForm(_AUDITED_TABLES)
+AUDITED: Final = Form(_AUDITED_TABLES)
+JOB_RUNS: Final = Form(_JOB_RUNS_TABLES)
+JOBS: Final = Form(_JOBS_TABLES)
+MIXED: Final = Form(_MIXED_TABLES)
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "batch.step": STEP.text,
     "batch.start_close": START_CLOSE.text,
     "batch.everything": EVERYTHING.text,
     "batch.audited": AUDITED.text,
+    "batch.job_runs": JOB_RUNS.text,
+    "batch.jobs": JOBS.text,
+    "batch.mixed": MIXED.text,
 }
 
 
 def form_of(batch: Batch) -> Form:
     """The shortest form that carries the batch."""
+    if batch.job_batches or batch.schedules or batch.schedule_slots:
+        return MIXED
+    if batch.job_runs or batch.job_keys:
+        if _has_runs(batch):
+            return MIXED
+        return JOBS if batch.timers or batch.job_keys else JOB_RUNS
     if batch.audit:
         return AUDITED
     if batch.snapshots:
@@ -118,3 +155,17 @@ def form_of(batch: Batch) -> Form:
     if batch.current_runs or batch.visibility:
         return START_CLOSE
     return STEP
+
+
+def _has_runs(batch: Batch) -> bool:
+    """Rows that the forms for jobs do not carry."""
+    return bool(
+        batch.executions
+        or batch.history
+        or batch.inbox
+        or batch.tasks
+        or batch.current_runs
+        or batch.visibility
+        or batch.snapshots
+        or batch.audit
+    )

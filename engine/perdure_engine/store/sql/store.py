@@ -14,10 +14,17 @@ from perdure_engine.store.sql.auditing import SqlAudit
 from perdure_engine.store.sql.batching import SqlBatches
 from perdure_engine.store.sql.commits import SqlCommits
 from perdure_engine.store.sql.connection import Connect, Session, connect
-from perdure_engine.store.sql.installation import SqlDeployments, SqlMembership, SqlNamespaces
+from perdure_engine.store.sql.installation import (
+    SqlDeployments,
+    SqlMembership,
+    SqlNamespaces,
+    SqlQueueLimits,
+)
+from perdure_engine.store.sql.jobs import SqlJobRetention, SqlJobs
 from perdure_engine.store.sql.lists import SqlLists
 from perdure_engine.store.sql.pool import SessionPool
 from perdure_engine.store.sql.runs import SqlRuns
+from perdure_engine.store.sql.scheduling import SqlSchedules
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +50,10 @@ class SqlStore(
     SqlAudit,
     SqlBatches,
     SqlDeployments,
+    SqlJobs,
+    SqlJobRetention,
+    SqlSchedules,
+    SqlQueueLimits,
 ):
     """ports.store.Store on SQL.
 

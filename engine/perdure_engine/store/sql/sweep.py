@@ -2,7 +2,7 @@
 
 Sent by the writer in the shard's turn: a table cannot be upserted and deleted from in one
 statement, and two sweeps of one range abort each other. Its guard raises (22012) when a row that is
-not gone was in a range, or a buffered event that its run has not consumed.
+not gone was in a range, a buffered event that its run has not consumed, or a key that a job holds.
 
 It is planned anew each time (not prepared): planned once on a young table, the deletes would go on
 reading all of it when it has grown.
@@ -14,12 +14,29 @@ from typing import Final, LiteralString
 
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.ports.store import Sweep
-from perdure_engine.store.sql import executions, inbox, shard_fence, shards, tasks, timers
-from perdure_engine.store.sql.parameters import Instants, Int4, Int4s, Int8s, Uuids
+from perdure_engine.store.sql import (
+    executions,
+    inbox,
+    job_keys,
+    schedules,
+    shard_fence,
+    shards,
+    tasks,
+    timers,
+)
+from perdure_engine.store.sql.parameters import (
+    Instants,
+    Int2s,
+    Int4,
+    Int4s,
+    Int8s,
+    Texts,
+    Uuids,
+)
 
 assert ROW_GONE == 9, "the text below says 9"
 
-SWEEP: Final[LiteralString] = (
+_DELETES: Final[LiteralString] = (
     "with "
     + shard_fence.ADVANCE
     + ",\n"
@@ -30,7 +47,9 @@ SWEEP: Final[LiteralString] = (
     + inbox.SWEEP
     + ",\n"
     + shards.MARK
-    + """
+)
+_DEAD: Final[LiteralString] = (
+    """
 select clock_timestamp() as db_now,
   case when (select g.held from g)
     then div(1::numeric, (case
@@ -38,7 +57,10 @@ select clock_timestamp() as db_now,
         and (select count(*) from d_timers where d_timers.state <> 9) = 0
         and """
     + executions.NOT_CONSUMED
-    + """ = 0
+    + " = 0"
+)
+_END: Final[LiteralString] = (
+    """
       then 1 else 0 end)::numeric)::int8
     else """
     + shard_fence.LOST
@@ -46,18 +68,41 @@ select clock_timestamp() as db_now,
   end as guard"""
 )
 
-STATEMENTS: Final[dict[str, LiteralString]] = {"sweep": SWEEP}
+SWEEP: Final[LiteralString] = _DELETES + _DEAD + _END
+
+# Keys and schedules end seldom: the sweep of what ends with every task does without them.
+SWEEP_WITH_JOBS: Final[LiteralString] = (
+    _DELETES
+    + ",\n"
+    + job_keys.SWEEP
+    + ",\n"
+    + schedules.SWEEP
+    + _DEAD
+    + """
+        and """
+    + job_keys.STILL_HELD
+    + """ = 0
+        and """
+    + schedules.NOT_GONE
+    + " = 0"
+    + _END
+)
+
+STATEMENTS: Final[dict[str, LiteralString]] = {
+    "sweep": SWEEP,
+    "sweep.with_jobs": SWEEP_WITH_JOBS,
+}
 
 _INT8_MIN: Final = -(2**63)
 _INT8_MAX: Final = 2**63 - 1
 
 
-def parameters(sweep: Sweep, task_keys: list[tuple[int, int]]) -> list[object]:
+def statement(sweep: Sweep, task_keys: list[tuple[int, int]]) -> tuple[LiteralString, list[object]]:
     """`task_keys`: those of the sweep, and of the rows in its ranges."""
     timer_ranges = [(wake, wake + 1, timer_id, timer_id) for wake, timer_id in sweep.timer_keys]
     if sweep.timer_range is not None:
         timer_ranges.append((*sweep.timer_range, _INT8_MIN, _INT8_MAX))
-    return [
+    values = [
         *shard_fence.advance_parameters([sweep.fence], sweep.batch_id),
         Int4s(list(dict.fromkeys(queue_no for queue_no, _ in task_keys))),
         Int8s([task_id for _, task_id in task_keys]),
@@ -68,6 +113,16 @@ def parameters(sweep: Sweep, task_keys: list[tuple[int, int]]) -> list[object]:
         Uuids([run_id for run_id, _ in sweep.inbox_keys]),
         Int8s([seq for _, seq in sweep.inbox_keys]),
         Instants([] if sweep.timer_range is None else [sweep.timer_range[1]]),
+    ]
+    if not sweep.job_keys and not sweep.schedules:
+        return SWEEP, values
+    return SWEEP_WITH_JOBS, [
+        *values,
+        Uuids([namespace_id for namespace_id, _, _ in sweep.job_keys]),
+        Int2s([kind for _, kind, _ in sweep.job_keys]),
+        Texts([key for _, _, key in sweep.job_keys]),
+        Uuids([namespace_id for namespace_id, _ in sweep.schedules]),
+        Texts([schedule_id for _, schedule_id in sweep.schedules]),
     ]
 
 

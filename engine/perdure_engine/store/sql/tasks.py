@@ -26,6 +26,7 @@ w_tasks as (
   returning t.version)""",
     complete="""\
 (select count(*) from w_tasks where w_tasks.version > 0) = cardinality($33::int8[])""",
+    first=24,
     columns=(Int4s, Int4s, Int8s, Uuids, Int2s, Int4s, Int8s, Int2s, Blobs, Int8s),
 )
 

@@ -25,6 +25,7 @@ w_timers as (
   returning t.version)""",
     complete="""\
 (select count(*) from w_timers where w_timers.version > 0) = cardinality($42::int8[])""",
+    first=34,
     columns=(Int4s, Instants, Int8s, Uuids, Int2s, Int8s, Int2s, Instants, Int8s),
 )
 

@@ -22,6 +22,7 @@ from perdure_engine.ports.metrics import Metrics
 from perdure_engine.transport.grpc.errors import STATUS_CODES, Errors
 from perdure_engine.transport.grpc.measured import Measured
 from perdure_engine.transport.grpc.message_stream import MessageStream
+from perdure_engine.transport.refusals import is_cancelled
 
 T = TypeVar("T")
 
@@ -123,15 +124,6 @@ async def ended(served: Awaitable[T], errors: Errors, measured: Measured) -> T |
         return status
     finally:
         measured.ended(code, began_s)
-
-
-def is_cancelled() -> bool:
-    """Whether it is this call that was cancelled, and not a future that it waited for.
-
-    The future cannot tell: cancelling a task cancels what it waits for.
-    """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _undecodable(name: str) -> Rejected:

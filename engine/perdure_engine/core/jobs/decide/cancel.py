@@ -1,0 +1,47 @@
+"""Cancel a job: one that has not started ends at once; one that runs is asked to stop."""
+
+from __future__ import annotations
+
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.jobs.decide.attempts import no_job, shown_status, started
+from perdure_engine.core.jobs.decide.ending import end
+from perdure_engine.core.jobs.decide.save_starts import save_start
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.intents import CancelJob, RedriveJob, RescheduleJob
+from perdure_engine.core.jobs.model import JobRun, JobStatus
+from perdure_engine.core.jobs.replies import JobAnswered
+
+
+def decide(draft: JobDraft, intent: CancelJob) -> JobAnswered:
+    run = job_of(draft, intent)
+    if run.request_id != intent.request_id:
+        require_open(run)
+        run.request_id = intent.request_id
+        stop(draft, run, intent.reason)
+    return JobAnswered(shown_status(run))
+
+
+def stop(draft: JobDraft, run: JobRun, reason: str) -> None:
+    """End a job that has not started, and ask one that runs to stop. The first to ask is the one that is remembered."""
+    if not started(run):
+        end(draft, run, JobStatus.CANCELLED, reason=reason)
+        return
+    if not run.cancel_us:
+        run.cancel_us = draft.env.now_us
+        run.reason = reason
+    save_start(draft, run)
+
+
+def job_of(draft: JobDraft, intent: CancelJob | RescheduleJob | RedriveJob) -> JobRun:
+    """Raises NOT_FOUND, for another namespace's too."""
+    run = draft.memory.jobs.get(intent.job_id)
+    if run is None or run.namespace_id != intent.namespace_id:
+        raise no_job()
+    return run
+
+
+def require_open(run: JobRun) -> None:
+    if not run.open:
+        raise Rejected(
+            Code.FAILED_PRECONDITION, "JOB_ENDED", f"the job has ended: {run.status.name}"
+        )

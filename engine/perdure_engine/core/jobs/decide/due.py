@@ -1,0 +1,52 @@
+"""A job's time has come: it is ready, unless its key or its expiry say otherwise."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from perdure_engine.core.jobs.decide import places
+from perdure_engine.core.jobs.decide.cancel import stop
+from perdure_engine.core.jobs.decide.ending import end
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.memory import KeyRoom
+from perdure_engine.core.jobs.model import ConcurrencyPolicy, JobRun, JobStatus
+
+EXPIRED = "expired before it could start"
+GAVE_WAY = "gave way to a newer job of its concurrency key"
+NO_PLACE = "its concurrency key had no place left"
+
+
+def become_due(draft: JobDraft, run: JobRun) -> None:
+    spec = run.spec
+    if spec.expire_us and run.status is JobStatus.PENDING and draft.env.now_us >= spec.expire_us:
+        end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)
+    elif spec.concurrency is None:
+        draft.make_ready(run)
+    else:
+        _enter(draft, run)
+
+
+def _enter(draft: JobDraft, run: JobRun) -> None:
+    room = places.room_of(draft, run)
+    full = len(room.places) >= room.limit
+    match room.policy:
+        case ConcurrencyPolicy.QUEUE:
+            places.enter(draft, room, run)
+        case ConcurrencyPolicy.CANCEL_NEWEST:
+            if full:
+                end(draft, run, JobStatus.CANCELLED, reason=NO_PLACE)
+            else:
+                places.enter(draft, room, run)
+        case ConcurrencyPolicy.CANCEL_RUNNING:
+            places.enter(draft, room, run)
+            if full:
+                _make_room(draft, room)
+        case _:
+            assert_never(room.policy)
+
+
+def _make_room(draft: JobDraft, room: KeyRoom) -> None:
+    """The one that has had its place for longest gives way: at once if no worker has it, else when its worker stops."""
+    oldest = next((run for run in room.places.values() if not run.cancel_us), None)
+    if oldest is not None:
+        stop(draft, oldest, GAVE_WAY)

@@ -1,0 +1,43 @@
+"""Timers of jobs: the time of an attempt has come, or a job is too late to start."""
+
+from __future__ import annotations
+
+from perdure_engine.core.jobs.decide import places
+from perdure_engine.core.jobs.decide.attempts import started
+from perdure_engine.core.jobs.decide.due import EXPIRED, become_due
+from perdure_engine.core.jobs.decide.ending import end
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.intents import FireJobTimers
+from perdure_engine.core.jobs.model import JobRun, JobStatus
+from perdure_engine.core.tasks import TimerKind
+
+
+def decide(draft: JobDraft, intent: FireJobTimers) -> None:
+    """A timer that its job does not know any more changes nothing: the job was given another time, or has ended."""
+    for kind, _, timer_id, job_id in intent.timers:
+        run = draft.memory.jobs.get(job_id)
+        if run is None:
+            continue
+        if kind == TimerKind.JOB_DUE:
+            _due(draft, run, timer_id)
+        else:
+            _expire(draft, run, timer_id)
+
+
+def _due(draft: JobDraft, run: JobRun, timer_id: int) -> None:
+    if run.timer is not None and run.timer.timer_id == timer_id:
+        draft.drop_wake(run)
+        draft.touch(run)
+        if run.task_id < 0:  # the rate of its key held it up
+            places.admit(draft, places.room_of(draft, run))
+        else:
+            become_due(draft, run)
+
+
+def _expire(draft: JobDraft, run: JobRun, timer_id: int) -> None:
+    if run.expiry is None or run.expiry.timer_id != timer_id:
+        return
+    draft.drop_expiry(run)
+    draft.touch(run)
+    if run.status is JobStatus.PENDING and not started(run):
+        end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)

@@ -1,0 +1,61 @@
+"""The places of a concurrency key: who has one, who waits, who is next.
+
+A job holds its place from when it becomes ready to when its attempt ends; while it backs off somebody else may have it.
+That a job waits stands in its row: its `task_id` is below 0, and the nearer to 0 the longer it waits.
+
+While somebody waits, either all places are taken, and the end of one of their attempts lets the next one go on; or the
+key's rate holds them up, and the first of them has a timer. Both are saved: nobody waits for ever, whatever dies.
+"""
+
+from __future__ import annotations
+
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.memory import WAITING_KEPT_MAX, KeyRoom
+from perdure_engine.core.jobs.model import JobRun
+
+WAITS = "waits for a place of its concurrency key"
+
+
+def room_of(draft: JobDraft, run: JobRun) -> KeyRoom:
+    assert run.spec.concurrency is not None
+    room = draft.memory.rooms[run.namespace_id, run.spec.concurrency.key]
+    draft.rooms[id(room)] = room
+    return room
+
+
+def enter(draft: JobDraft, room: KeyRoom, run: JobRun) -> None:
+    """Its time has come: it stands behind all that wait, and goes on at once if there are a place and nobody else."""
+    run.task_id = -draft.env.new_number()
+    run.reason = WAITS
+    draft.touch(run)
+    if room.more or len(room.waiting) >= WAITING_KEPT_MAX:
+        room.more = True
+    else:
+        room.waiting[run.job_id] = run
+    admit(draft, room)
+
+
+def leave(draft: JobDraft, run: JobRun) -> None:
+    """It has ended, backs off, or has another time: its place is the next one's."""
+    room = room_of(draft, run)
+    run.key_place = False
+    room.waiting.pop(run.job_id, None)
+    room.places.pop(run.job_id, None)
+    admit(draft, room)
+
+
+def admit(draft: JobDraft, room: KeyRoom) -> None:
+    """Give free places to who has waited longest, as the rate allows."""
+    while room.waiting and len(room.places) < room.limit:
+        run = next(iter(room.waiting.values()))
+        if not room.take_token(draft.env.now_us):
+            if run.timer is None:
+                draft.wake_at(run, room.next_token_us)
+                draft.touch(run)
+            return
+        del room.waiting[run.job_id]
+        room.places[run.job_id] = run
+        draft.drop_wake(run)
+        run.key_place = True
+        run.reason = ""
+        draft.make_ready(run)

@@ -1,0 +1,61 @@
+"""A failed job begins anew, with all its attempts; what failed stays on it."""
+
+from __future__ import annotations
+
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.jobs.decide.attempts import shown_status
+from perdure_engine.core.jobs.decide.cancel import job_of
+from perdure_engine.core.jobs.decide.create import hold_key, live_holder
+from perdure_engine.core.jobs.decide.due import become_due
+from perdure_engine.core.jobs.decide.ending import count
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.intents import RedriveJob
+from perdure_engine.core.jobs.model import JobRun, JobStatus, UniqueScope
+from perdure_engine.core.jobs.replies import JobAnswered
+from perdure_engine.core.jobs.transitions import move
+
+
+def decide(draft: JobDraft, intent: RedriveJob) -> JobAnswered:
+    run = job_of(draft, intent)
+    if run.request_id != intent.request_id:
+        if run.status is not JobStatus.FAILED:
+            raise Rejected(
+                Code.FAILED_PRECONDITION,
+                "JOB_NOT_FAILED",
+                f"only a failed job begins anew: this one is {shown_status(run).name}",
+            )
+        _require_key(draft, run)
+        run.request_id = intent.request_id
+        _begin_anew(draft, run)
+    return JobAnswered(shown_status(run))
+
+
+def _require_key(draft: JobDraft, run: JobRun) -> None:
+    unique = run.spec.unique
+    if unique is None or unique.scope is UniqueScope.PERIOD:
+        return
+    holder = live_holder(draft, run.namespace_id, run.spec)
+    if holder is not None:
+        raise Rejected(
+            Code.FAILED_PRECONDITION,
+            "UNIQUE_KEY_IN_USE",
+            f"another job has the unique key {unique.key!r} by now",
+        )
+    hold_key(draft, run)
+
+
+def _begin_anew(draft: JobDraft, run: JobRun) -> None:
+    if run.batch_id:
+        batch = draft.memory.batches[run.namespace_id, run.batch_id]
+        if not batch.closed:
+            batch.open += 1
+            count(batch, run.status, -1)
+            draft.batches[batch.namespace_id, batch.batch_id] = batch
+    move(run, JobStatus.PENDING)
+    run.attempt = 1
+    run.start_no = draft.env.new_number()  # a token of an earlier first attempt is older
+    run.closed_us = run.cancel_us = 0
+    run.reason = ""
+    run.due_us = draft.env.now_us
+    draft.touch(run)
+    become_due(draft, run)

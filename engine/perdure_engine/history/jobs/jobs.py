@@ -1,0 +1,296 @@
+"""A shard's jobs: what is in memory of them, decided in the shard's step, saved in its statement, published with it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from perdure_engine.core.draft import Env
+from perdure_engine.core.errors import Rejected
+from perdure_engine.core.jobs.decide import decide
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.intents import (
+    CancelJob,
+    DescribeJob,
+    FireJobTimers,
+    RedriveJob,
+    RescheduleJob,
+    WaitJobs,
+)
+from perdure_engine.core.jobs.memory import BatchId, JobMemory, RoomId
+from perdure_engine.core.jobs.model import JobRun
+from perdure_engine.core.jobs.needs import Needs, missing
+from perdure_engine.history.jobs import rows
+from perdure_engine.history.jobs.leases import JobLeases
+from perdure_engine.history.jobs.loading import JobLoading
+from perdure_engine.history.jobs.queues import JobQueues
+from perdure_engine.history.jobs.removing import JobRemoving
+from perdure_engine.history.jobs.waits import JobWaits
+from perdure_engine.history.work import Item, ShardStep
+from perdure_engine.ports.matching import TaskOffer
+from perdure_engine.ports.store import Batch
+
+if TYPE_CHECKING:
+    from perdure_engine.history.shard import Shard
+
+OF_ONE_JOB = frozenset((DescribeJob, CancelJob, RescheduleJob, RedriveJob))
+STALE = 1 << 62  # a version that no row has: what was read of it is not taken
+KEYS_KEPT_MAX = 10_000
+BATCHES_KEPT_MAX = 1_000
+ROOMS_KEPT_MAX = 1_000
+
+
+class Jobs:
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.memory = JobMemory()
+        self.loading = JobLoading(self)
+        self.queues = JobQueues(self)
+        self.leases = JobLeases(self)
+        self.waits = JobWaits(self)
+        self.removing = JobRemoving(self)
+        self._cache = shard.rooms.job_cache
+        self._cache.owners[shard.shard_id] = self
+        self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
+        self._to_load: dict[int, TaskOffer] = {}  # met a job that was not in memory
+        self._step_over: asyncio.Future[None] | None = None
+
+    # ---- intake and decision
+
+    def decide(self, step: ShardStep, item: Item, env: Env) -> None:
+        """Decide the item's intent, or park it until what it is about is in memory."""
+        intent: Any = item.intent
+        needs = missing(self.memory, intent, item.absent, look_up=item.look_up)
+        if needs is not None:
+            self.loading.park(needs, item)
+            return
+        self.loading.came_back.discard(item)
+        step.items.append(item)
+        if type(intent) is WaitJobs:
+            step.after.append(partial(self.waits.take_turn, item))
+            return
+        draft = self.draft_of(step, env)
+        if type(intent) is FireJobTimers:
+            step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
+        try:
+            if type(intent) in OF_ONE_JOB:
+                self.shard.quarantined.require_not_in(intent.job_id)
+            reply = decide(draft, intent)
+        except Rejected as refusal:
+            step.answers.append((item, refusal))
+        else:
+            step.answers.append((item, reply))
+
+    def draft_of(self, step: ShardStep, env: Env) -> JobDraft:
+        if step.jobs is None:
+            step.jobs = JobDraft(self.memory, env)
+        return step.jobs
+
+    def mark_busy(self, draft: JobDraft) -> None:
+        for run in draft.jobs.values():
+            run.busy = True
+
+    def rows_of(self, draft: JobDraft, batch: Batch) -> None:
+        rows.add_jobs(batch, self.shard.shard_id, draft, self.shard.rooms.codec)
+
+    # ---- after the commit
+
+    def publish(self, draft: JobDraft) -> None:
+        rows.saved(draft)
+        self._measure(draft)
+        for start_no in draft.released:
+            self.leases.drop(start_no)
+        unused = self._cache.unused
+        for run in draft.jobs.values():
+            if run.handout is None:
+                unused(run)
+        if draft.withdrawn:
+            self.queues.withdraw(draft.withdrawn)
+        if draft.ready:
+            self.queues.publish(draft.ready)
+        if draft.ended:
+            self.waits.publish(draft.ended)
+        if draft.timers or draft.gone_timers:
+            self.shard.timers.publish_jobs(draft.timers)
+            self.shard.sweeping.publish_timers([timer for _, timer in draft.gone_timers])
+        self._step_ends()
+        self._forget_empty(draft)
+        self.trim()
+
+    def _measure(self, draft: JobDraft) -> None:
+        metrics = self.shard.rooms.metrics
+        created = sum([run.version == 1 for run in draft.jobs.values()])
+        if created:
+            metrics.job_created.inc(by=created)
+        if draft.ended:
+            ended = [run.status for run in draft.ended]
+            for status in set(ended):
+                metrics.job_ended.inc(status.name, by=ended.count(status))
+        if draft.retries:
+            metrics.job_retries.inc(by=draft.retries)
+
+    def evict(self, draft: JobDraft) -> None:
+        """The step was not saved: forget all that it touched. Hand-outs are kept aside, who waits waits on."""
+        memory, loading = self.memory, self.loading
+        job_ids = {*draft.jobs, *(run.job_id for run in draft.ready)}
+        self.leases.keep_aside(job_ids)
+        for job_id in job_ids:
+            run = memory.jobs.pop(job_id, None)
+            self._cache.gone(job_id)
+            if run is not None:
+                run.busy = False
+                loading.left(job_id, run.version)
+        for room in draft.rooms.values():
+            self.forget_room((room.namespace_id, room.key))
+        for key_id, held in draft.keys.items():
+            memory.keys.pop(key_id, None)
+            loading.left(key_id, held.version)
+        for batch_id, batch in draft.batches.items():
+            memory.batches.pop(batch_id, None)
+            loading.left(batch_id, batch.version)
+        self._step_ends()
+
+    def _step_ends(self) -> None:
+        self.leases.step_over()
+        if self._when_free:
+            offers, self._when_free = list(self._when_free.values()), {}
+            self.shard.rooms.matching.offer(offers)
+        if self._step_over is not None:  # its writer lets the shard go in this turn of the loop
+            asyncio.get_running_loop().call_soon(self._step_over.set_result, None)
+            self._step_over = None
+
+    async def step_over(self) -> None:
+        """Return when the step that is in flight is not any more."""
+        if self._step_over is None:
+            self._step_over = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._step_over)
+
+    # ---- offers that met a job at a wrong moment
+
+    def offer_when_free(self, offer: TaskOffer) -> None:
+        self._when_free[offer.task_id] = offer
+
+    def load_to_offer(self, offer: TaskOffer) -> None:
+        """It has left memory while it waited for a worker. Those of one poll are loaded together."""
+        self._to_load[offer.task_id] = offer
+        if len(self._to_load) == 1:
+            asyncio.get_running_loop().call_soon(self._load_to_offer)
+
+    def _load_to_offer(self) -> None:
+        offers, self._to_load = list(self._to_load.values()), {}
+        if not self.shard.closed:
+            needs = Needs(self.memory, (), jobs=dict.fromkeys(offer.run_id for offer in offers))
+            self.loading.ask(needs, lambda refusal, _: self._loaded(offers, refusal))
+
+    def _loaded(self, offers: list[TaskOffer], refusal: Rejected | None) -> None:
+        if refusal is not None:
+            return  # they are offered again by the next tick
+        there = [offer for offer in offers if offer.run_id in self.memory.jobs]
+        for offer in offers:
+            if offer.run_id not in self.memory.jobs:
+                self.queues.forget(offer)
+        if there:
+            self.shard.rooms.matching.offer(there)
+
+    # ---- what is in memory
+
+    def bring_in(self, run: JobRun) -> None:
+        """It was read."""
+        self.memory.jobs[run.job_id] = run
+        self.leases.loaded(run)
+        if run.handout is None:
+            self.unused(run)
+
+    def in_use(self, run: JobRun) -> None:
+        self._cache.in_use(run)
+
+    def unused(self, run: JobRun) -> None:
+        self._cache.unused(run)
+
+    def drop(self, run: JobRun) -> None:
+        """It need not be in memory before its queue has come to it."""
+        self._cache.gone(run.job_id)
+        self.forget(run)
+
+    def forget_room(self, room_id: RoomId) -> None:
+        room = self.memory.rooms.pop(room_id, None)
+        if room is None:
+            return
+        self.loading.left(room_id, STALE)
+        for run in (*room.places.values(), *room.waiting.values()):
+            if run.handout is None and self.memory.jobs.get(run.job_id) is run:
+                self.unused(run)
+
+    def _forget_empty(self, draft: JobDraft) -> None:
+        """Concurrency keys that nobody has a place of. Those with a rate stay for a while, or it would not hold."""
+        for room in draft.rooms.values():
+            if not (room.places or room.waiting or room.more or room.rate_per_s):
+                self.forget_room((room.namespace_id, room.key))
+
+    def forget_removed(
+        self,
+        job_ids: list[bytes],
+        keys: list[tuple[bytes, int, str, bytes]],
+        batches: list[BatchId],
+    ) -> None:
+        """Their rows have been deleted: what a read that is under way brings of them is not taken."""
+        memory, loading = self.memory, self.loading
+        for job_id in job_ids:
+            memory.jobs.pop(job_id, None)
+            self._cache.gone(job_id)
+            loading.left(job_id, STALE)
+        for namespace_id, kind, key, job_id in keys:
+            key_id = (namespace_id, kind, key)
+            held = memory.keys.get(key_id)
+            if held is not None and held.job_id == job_id:
+                del memory.keys[key_id]
+                loading.left(key_id, STALE)
+        for batch_id in batches:
+            memory.batches.pop(batch_id, None)
+            loading.left(batch_id, STALE)
+
+    def trim(self) -> None:
+        """Forget what was used longest ago, but nothing of which memory holds more than the database."""
+        self._cache.trim()
+        if not self.may_forget():
+            return
+        memory, loading = self.memory, self.loading
+        for _ in range(len(memory.rooms) - ROOMS_KEPT_MAX):
+            self.forget_room(next(iter(memory.rooms)))
+        for _ in range(len(memory.keys) - KEYS_KEPT_MAX):
+            key_id = next(iter(memory.keys))
+            loading.left(key_id, memory.keys.pop(key_id).version)
+        for _ in range(len(memory.batches) - BATCHES_KEPT_MAX):
+            batch_id = next(iter(memory.batches))
+            loading.left(batch_id, memory.batches.pop(batch_id).version)
+
+    def may_forget(self) -> bool:
+        """Not while somebody has come back from a read and not had a turn yet."""
+        return not self.loading.came_back
+
+    def forget(self, run: JobRun) -> None:
+        """Unless memory holds more than the database, or a schedule holds it; when that is over, it is unused again."""
+        jobs = self.memory.jobs
+        if run.busy or run.handout is not None or run.held or self._has_room(run):
+            return
+        if jobs.get(run.job_id) is run:
+            del jobs[run.job_id]
+            self.loading.left(run.job_id, run.version)
+
+    def _has_room(self, run: JobRun) -> bool:
+        key = run.spec.concurrency
+        return key is not None and (run.namespace_id, key.key) in self.memory.rooms
+
+    # ---- the end
+
+    def close(self) -> list[Item]:
+        """Forget everything. Returns who waits for something."""
+        self.queues.stop()
+        self.leases.stop()
+        self.removing.stop()
+        waiting = self.loading.drain() + self.waits.drain()
+        self.memory = JobMemory()
+        if self._cache.owners.get(self.shard.shard_id) is self:
+            del self._cache.owners[self.shard.shard_id]
+        return waiting
