@@ -82,6 +82,7 @@ class Shard:
         self.unproven = False
         self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
         self.runs_max = rooms.config.runs_cached_max
+        self._chore_waits = False
         self.closed_runs: deque[bytes] = deque()  # that closed lately, oldest first
         self.closed_runs_max = rooms.config.closed_runs_cached_max
         self._sequence = 0
@@ -164,7 +165,16 @@ class Shard:
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        return self.sweeping.due or self.removing.due or self.jobs.removing.due
+        if (
+            self._chore_waits
+        ):  # asked twice in each step: most find nothing, and look at none of the three
+            self._chore_waits = self.sweeping.due or self.removing.due or self.jobs.removing.due
+        return self._chore_waits
+
+    def chore_waits(self) -> None:
+        """A sweep or a removal has become due."""
+        self._chore_waits = True
+        self.work_waits()
 
     @property
     def lease_books(self) -> tuple[LeaseBook, JobLeases]:
@@ -488,8 +498,14 @@ class Shard:
             action()
         if step.jobs is not None:
             self.jobs.publish(step.jobs)
-        self.grow_group()
-        trim(self)
+        if self.group_max < self.rooms.config.group_intents_max:
+            self.grow_group()
+        if (
+            len(self.closed_runs) > self.closed_runs_max
+            or len(self.runs) > self.runs_max
+            or len(self.currents) > self.runs_max * 2
+        ):
+            trim(self)
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
