@@ -118,13 +118,25 @@ async def test_inv17_calls_of_a_stream_that_breaks_have_taken_nothing(served: Se
     await served.history.completed_seen.wait()
     call.cancel()
 
-    while len(served.history.broken_polls) < 2:
+    while len(served.history.broken_polls) < 3:  # of both calls, and of the stream
         served.history.broken_seen.clear()
         await served.history.broken_seen.wait()
-    assert served.history.broken_polls == [WORKER_ID] * 2
+    assert served.history.broken_polls == [WORKER_ID] * 3
     assert [taker.ended for taker in served.matching.takers] == ["left"]
     assert served.history.undone == []
     assert len(served.room.frontend.parking) == 0
+
+
+async def test_the_worker_of_a_stream_that_breaks_is_suspected_though_it_had_no_call_under_way(
+    served: Served,
+) -> None:
+    call = served.workers.Work()
+    await send(call, completing(served, 1))
+    assert (await answer(call)).call_no == 1
+    call.cancel()
+
+    await served.history.broken_seen.wait()
+    assert served.history.broken_polls == [WORKER_ID]
 
 
 async def test_inv17_tasks_of_an_answer_that_cannot_leave_are_undone(served: Served) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TypeVar
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -31,7 +31,7 @@ from perdure_engine.transport.grpc.convert.completions import completion_of, hel
 from perdure_engine.transport.grpc.convert.events import event_message
 from perdure_engine.transport.grpc.convert.handed import tasks_fields
 from perdure_engine.transport.grpc.decode import Context
-from perdure_engine.transport.grpc.departure import Caller, undo_if_lost
+from perdure_engine.transport.grpc.departure import Caller, StreamedCall, undo_if_lost
 from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.message_stream import MessageStream
 
@@ -46,12 +46,29 @@ class WorkerService:
         self._errors = errors
 
     async def Work(self, stream: MessageStream) -> None:
+        worker_id = b""
+
+        def of_worker(serve: Serve) -> Serve:
+            @wraps(serve)
+            async def noted(request: Any, caller: StreamedCall) -> Message:
+                nonlocal worker_id
+                worker_id = request.worker_id
+                return await serve(request, caller)
+
+            return noted
+
         methods: Mapping[str, Serve] = {
-            "poll_tasks": self.PollTasks,
-            "complete_tasks": self.CompleteTasks,
+            "poll_tasks": of_worker(self.PollTasks),
+            "complete_tasks": of_worker(self.CompleteTasks),
         }
         parking = self._frontend.parking
-        await CallStream(stream, methods, pb.WorkResponse, self._errors, parking).serve()
+        try:
+            await CallStream(stream, methods, pb.WorkResponse, self._errors, parking).serve()
+        except asyncio.CancelledError:
+            # A worker that was killed shows here first, also one that was busy and had no call under way.
+            if not parking.closed:
+                self._frontend.history.poll_broken(worker_id)
+            raise
 
     async def PollTasks(self, request: pb.PollTasksRequest, caller: Caller) -> pb.PollTasksResponse:
         poll = PollTasks(
