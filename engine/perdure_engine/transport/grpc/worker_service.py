@@ -64,11 +64,11 @@ class WorkerService:
         parking = self._frontend.parking
         try:
             await CallStream(stream, methods, pb.WorkResponse, self._errors, parking).serve()
-        except asyncio.CancelledError:
-            # A worker that was killed shows here first, also one that was busy and had no call under way.
-            if not parking.closed:
+        finally:
+            # A worker that was killed shows here first, also one that had no call under way. It looks as if it had
+            # asked all.
+            if worker_id and not parking.closed:
                 self._frontend.history.poll_broken(worker_id)
-            raise
 
     async def PollTasks(self, request: pb.PollTasksRequest, caller: Caller) -> pb.PollTasksResponse:
         poll = PollTasks(
