@@ -51,7 +51,7 @@ from perdure_engine.ports.store import Batch
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
-SLOTS_PER_STEP = 500  # of all schedules that are due; each is about six rows
+SLOTS_PER_STEP = 300  # of all schedules that are due: some have missed more than one
 SCHEDULE_BYTES = 2_000  # what one takes in memory besides what its action is given
 
 
