@@ -45,6 +45,7 @@ class Action(enum.StrEnum):
     RETIRE_VERSION = "deployment.retire"
     START_BATCH = "batch.start"
     STOP_BATCH = "batch.stop"
+    SET_QUEUE_LIMIT = "queue.set_limit"
     EXPIRE_AUDIT = "audit.expire"  # the oldest rows of a chain are over their time
 
 

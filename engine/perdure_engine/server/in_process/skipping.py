@@ -169,6 +169,11 @@ async def _start_rooms(
         batches=store,
         batch_begun=batches.wake,
         deployments=deployments,
+        jobs=store,
+        queue_limits=store,
+        schedules=store,
+        times=rooms.times,
+        codec=rooms.codec,
     )
     server = GrpcServer(frontend, LISTENER)
 
