@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import invalid
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import Backfilled, BackfillSchedule
@@ -69,6 +70,7 @@ def decide(
         wanted = _done_before(draft, known)
     elif not intent.dry_run:
         draft.answered(RequestMark(intent.request_id))
+        draft.note(Action.BACKFILL_SCHEDULE, intent)
         overlap = intent.overlap or draft.schedule.policies.overlap
         for at_us in wanted:
             _act(draft, at_us, overlap, of_row.get(at_us))

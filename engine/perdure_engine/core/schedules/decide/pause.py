@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import PauseSchedule, ScheduleSaved
 from perdure_engine.core.schedules.model import RequestMark, SlotOutcome
@@ -13,6 +14,8 @@ def decide(draft: ScheduleDraft, intent: PauseSchedule) -> ScheduleSaved:
     require_exists(draft)
     if draft.mark_of(intent.request_id) is None:
         draft.answered(RequestMark(intent.request_id))
+        action = Action.PAUSE_SCHEDULE if intent.paused else Action.UNPAUSE_SCHEDULE
+        draft.note(action, intent, reason=intent.note)
         turn(draft, paused=intent.paused, note=intent.note)
     return saved(draft)
 

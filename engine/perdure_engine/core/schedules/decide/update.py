@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.schedules.actions import keep_action
 from perdure_engine.core.schedules.decide.create import with_tzdata
@@ -29,6 +30,7 @@ def decide(draft: ScheduleDraft, intent: UpdateSchedule) -> ScheduleSaved:
             f"the schedule is at conflict token {draft.conflict_token} by now",
         )
     draft.answered(RequestMark(intent.request_id))
+    draft.note(Action.UPDATE_SCHEDULE, intent)
     _apply(draft, intent.schedule)
     return saved(draft)
 
