@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from perdure_engine.core.audit import Entry
 from perdure_engine.core.draft import Env
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.schedules.model import (
@@ -51,7 +52,17 @@ class SlotChange(msgspec.Struct, gc=False):
 
 class ScheduleDraft:
     __slots__ = (
-        *("changed", "conflict_token", "defined", "env", "gone", "gone_timers", "jobs", "record"),
+        *(
+            "audit",
+            "changed",
+            "conflict_token",
+            "defined",
+            "env",
+            "gone",
+            "gone_timers",
+            "jobs",
+            "record",
+        ),
         *("schedule", "shard_id", "slots", "state", "timer", "times", "user_id"),
     )
 
@@ -73,6 +84,7 @@ class ScheduleDraft:
         self.slots: dict[SlotKey, SlotChange] = {}
         self.timer: TimerRecord | None = None  # new
         self.gone_timers: list[TimerRecord] = []
+        self.audit: list[Entry] = []  # for the log of what operators did
 
     # ---- the definition
 

@@ -40,6 +40,7 @@ from perdure_engine.core.schedules.model import (
     SlotOutcome,
     absent,
 )
+from perdure_engine.history.rows import add_audit
 from perdure_engine.history.schedules import rows
 from perdure_engine.history.schedules.due import DueSlots
 from perdure_engine.history.schedules.errands import Errands
@@ -264,6 +265,9 @@ class Schedules:
         for draft in step.schedules.values():
             if draft.changed:
                 rows.add_schedule(batch, shard_id, draft, codec)
+            if draft.audit:
+                head = step.audit_head or self.shard.audit_head
+                step.audit_head = add_audit(batch, head, draft.audit)
 
     def publish(self, step: ShardStep) -> None:
         """The step is saved: its copies are memory's truth."""

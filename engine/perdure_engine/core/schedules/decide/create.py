@@ -43,7 +43,7 @@ def decide(draft: ScheduleDraft, intent: CreateSchedule) -> ScheduleSaved:
     draft.gone, draft.changed, draft.defined = False, True, True
     plan(draft, now_us)
     if intent.trigger_immediately:
-        trigger.decide(draft, _trigger(intent))
+        trigger.act(draft, _trigger(intent))
     return saved(draft)
 
 

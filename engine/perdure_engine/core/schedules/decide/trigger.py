@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import Slot, SlotsActed, TriggerSchedule
 from perdure_engine.core.schedules.model import RequestMark, SlotOrigin, WaitingSlot
@@ -14,12 +16,13 @@ def decide(draft: ScheduleDraft, intent: TriggerSchedule) -> SlotsActed:
     require_exists(draft)
     mark = draft.mark_of(intent.request_id)
     if mark is None:
-        mark = _act(draft, intent)
-        draft.answered(mark)
+        mark = act(draft, intent)
+        note(draft, Action.TRIGGER_SCHEDULE, intent, after=mark.outcome.name)
     return SlotsActed([_slot(mark)])
 
 
-def _act(draft: ScheduleDraft, intent: TriggerSchedule) -> RequestMark:
+def act(draft: ScheduleDraft, intent: TriggerSchedule) -> RequestMark:
+    """What a repeat of the call is answered with."""
     state, now_us = draft.state, draft.env.now_us
     nominal_us = state.manual_us = max(now_us, state.manual_us + 1)
     overlap = intent.overlap or draft.schedule.policies.overlap
@@ -27,7 +30,9 @@ def _act(draft: ScheduleDraft, intent: TriggerSchedule) -> RequestMark:
     outcome = arrive(draft, slot)
     change = draft.slots.get((nominal_us, SlotOrigin.MANUAL))  # none while it waits for an answer
     target, detail = (b"", "") if change is None else (change.target, change.detail)
-    return RequestMark(intent.request_id, nominal_us, outcome, target, detail)
+    mark = RequestMark(intent.request_id, nominal_us, outcome, target, detail)
+    draft.answered(mark)
+    return mark
 
 
 def _slot(mark: RequestMark) -> Slot:
