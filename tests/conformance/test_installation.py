@@ -9,6 +9,7 @@ from tests.conformance.test_audit import rows_of
 from perdure_engine.core.audit import Action, Head
 from perdure_engine.core.deployments import Build, Deployment
 from perdure_engine.ports.audit import UNIQUE_VIOLATION
+from perdure_engine.ports.jobs import QueueLimitRow
 from perdure_engine.ports.store import (
     NO_NODE,
     BatchRefused,
@@ -23,12 +24,12 @@ from perdure_engine.ports.store import (
 async def test_a_new_database_has_the_namespace_default(store: Store) -> None:
     (row,) = await store.list_namespaces()
 
-    assert (row.name, row.conflict_token) == ("default", 1)
+    assert (row.name, row.conflict_token, row.archive) == ("default", 1, True)
     assert row.retention_ms > 0
 
 
 async def test_a_namespace_is_made_once(store: Store) -> None:
-    row = NamespaceRow(new_id(), "orders", "what is sold", 1_000, 1)
+    row = NamespaceRow(new_id(), "orders", "what is sold", 1_000, 1, archive=False)
 
     assert await store.create_namespace(row)
     assert not await store.create_namespace(NamespaceRow(new_id(), "orders", "", 1_000, 1))
@@ -41,13 +42,15 @@ async def test_a_namespace_is_made_once(store: Store) -> None:
 
 async def test_a_namespace_changes_by_its_conflict_token(store: Store) -> None:
     (row,) = await store.list_namespaces()
-    changed = NamespaceRow(row.namespace_id, row.name, "changed", 5_000, row.conflict_token)
+    token = row.conflict_token
+    changed = NamespaceRow(row.namespace_id, row.name, "changed", 5_000, token, archive=False)
 
     assert await store.update_namespace(changed)
     assert not await store.update_namespace(changed)
 
     (now,) = await store.list_namespaces()
     assert (now.description, now.retention_ms, now.conflict_token) == ("changed", 5_000, 2)
+    assert not now.archive
 
 
 async def test_a_namespace_that_is_not_there_is_not_made_by_an_update(store: Store) -> None:
@@ -101,6 +104,30 @@ async def test_a_change_of_a_deployment_and_its_row_in_the_log_are_saved_togethe
 
     mine = [row for row in await store.list_deployments() if row.namespace_id == namespace_id]
     assert mine == [DeploymentRow(namespace_id, "shop", 3, changed("2"))]
+
+
+async def test_a_queue_limit_changes_by_its_conflict_token(store: Store) -> None:
+    """And its row in the audit log is saved with it, or neither is."""
+    namespace_id = new_id()
+    first, second, third = rows_of(3, Head(0), action=Action.SET_CURRENT_VERSION)[0]
+
+    def limit(rate_per_s: float, token: int, queue: str = "mail") -> QueueLimitRow:
+        return QueueLimitRow(namespace_id, queue, rate_per_s, token)
+
+    assert await store.put_queue_limit(limit(2.5, 0), first)
+    assert not await store.put_queue_limit(limit(9, 0), second), "it is there already"
+    assert not await store.put_queue_limit(limit(9, 7), second), "another came first"
+    assert not await store.put_queue_limit(limit(9, 1, "ghost"), second)
+    with pytest.raises(BatchRefused) as caught:
+        await store.put_queue_limit(limit(9, 1), first)
+    assert caught.value.sqlstate == UNIQUE_VIOLATION
+    assert await store.put_queue_limit(limit(0.1, 1), second)
+    assert await store.put_queue_limit(limit(1e6, 0, "reports"))
+    assert await store.load_audit(0, 0, 9) == [first, second]
+    assert await store.put_queue_limit(limit(0, 2), third)
+
+    mine = [row for row in await store.list_queue_limits() if row.namespace_id == namespace_id]
+    assert sorted(mine, key=lambda row: row.queue) == [limit(0, 3), limit(1e6, 1, "reports")]
 
 
 async def test_invariant_26_a_lease_is_judged_by_the_databases_clock(store: Store) -> None:

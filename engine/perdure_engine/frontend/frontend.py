@@ -15,6 +15,7 @@ from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.parking import Parking
 from perdure_engine.frontend.seal import Sealer
+from perdure_engine.ports.archive import Archive
 from perdure_engine.ports.audit import AuditStore, Ledger
 from perdure_engine.ports.batches import BatchStore
 from perdure_engine.ports.clock import IdSource
@@ -59,6 +60,7 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True):
     codec: Codec
     schedules: ScheduleStore
     times: ScheduleTimes
+    archive: Archive | None = None
     parking: Parking = msgspec.field(default_factory=Parking)
 
     def submit(self, intent: ClientIntent) -> asyncio.Future[Reply]:

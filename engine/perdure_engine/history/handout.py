@@ -191,7 +191,7 @@ def _hand_out(
         started_event_id,
         updates_to,
     )
-    shard.queues.taken(record)
+    shard.queues.handed_out(run, record)
     shard.leases.hand_out(run, key_of(record.kind, record.scheduled_event_id), record, token)
     return token
 

@@ -23,8 +23,8 @@ RETRY_AFTER_MS = 1_000
 
 
 class Room:
-    """What is left of a batch. `exact`: an item that does not fit is left out, unless it is the first; else the last one
-    may be larger than what is left."""
+    """What is left of a batch. `exact`: an item that does not fit is left out, unless it is the first; else the last
+    one may be larger than what is left."""
 
     __slots__ = ("bytes", "exact", "weight")
 

@@ -11,6 +11,7 @@ from perdure_engine.core.audit import Head
 from perdure_engine.core.draft import as_it_is
 from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
 from perdure_engine.history.database_clock import DatabaseClock
+from perdure_engine.history.flows import Flows
 from perdure_engine.history.jobs.cache import JobCache
 from perdure_engine.history.loading import CurrentLoader
 from perdure_engine.ports.clock import Clock, IdSource
@@ -69,7 +70,8 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     window_load_every_s: float = 60.0
     timers_in_memory_max: int = 200_000  # per shard
     fires_per_s_max: int = 20_000  # per shard: a mass wake-up is drained, not stampeded
-    retention_pass_every_s: float = 3_600.0  # between two passes over the closed runs of all shards
+    # Between two passes over what has ended in all shards, at most: they come as often as the shortest retention asks.
+    retention_pass_every_s: float = 86_400.0
     sweep_every_s: float = 30.0  # or as soon as a statement's worth of dead rows has come together
 
 
@@ -110,6 +112,7 @@ class Rooms:
         self.json_payload = json_payload  # Payloads of one JSON document; the transport knows how
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
+        self.flows = Flows(clock)
         self.job_cache = JobCache(config.jobs_cached_max)
         self.matching: Matching
         self.writer: Readiness

@@ -21,7 +21,7 @@ from perdure_engine.core.schedules.intents import ScheduleIntent, ScheduleReply
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import MESSAGE_QUEUE_NO, TaskKind, TaskState
 from perdure_engine.core.tokens import QueryToken, TaskToken
-from perdure_engine.history import handout, reading
+from perdure_engine.history import handout, queue_facts, reading
 from perdure_engine.history.jobs.handout import start_job
 from perdure_engine.history.jobs.handout import undo as undo_job
 from perdure_engine.history.jobs.take_over import find_jobs
@@ -36,6 +36,8 @@ from perdure_engine.ports.history import (
     HandedJobTask,
     HeldTask,
     HeldVerdict,
+    QueueFacts,
+    QueueName,
     StartOutcome,
     WorkerRef,
 )
@@ -180,6 +182,13 @@ class HistoryService:
         if shard is not None:
             shard.queues.refill(queue_no)
             shard.jobs.queues.refill(queue_no)
+
+    def queue_facts(self, name: QueueName) -> QueueFacts:
+        return queue_facts.facts_of(self._rooms, self.shards(), name)
+
+    def all_queue_facts(self) -> dict[QueueName, QueueFacts]:
+        """Of each queue that has tasks or flow."""
+        return queue_facts.facts_of_all(self._rooms, self.shards())
 
     async def read_events(
         self,

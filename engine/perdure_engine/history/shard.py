@@ -161,7 +161,7 @@ class Shard:
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        return self.sweeping.due or self.removing.due
+        return self.sweeping.due or self.removing.due or self.jobs.removing.due
 
     @property
     def lease_books(self) -> tuple[LeaseBook, JobLeases]:
@@ -291,15 +291,17 @@ class Shard:
     def _give_up_or_again(self, item: Item, reason: str, why: str) -> None:
         """A caller hears INTERNAL. The shard's own work has nobody who would repeat it: it is tried again. Of a list
         one job is to blame: it is looked for."""
-        halves = split(item)
-        if halves:
-            self.put_again(halves)
+        if split(item, self._put_parts):
             return
         item.tries += 1
         if item.future is None and item.tries < TRIES_MAX:
             self.put_again([item])
         else:
             self._refuse_internal(item, reason, why)
+
+    def _put_parts(self, parts: list[Item]) -> None:
+        self.put_again(parts)
+        self.work_waits()
 
     def _refuse_internal(self, item: Item, reason: str, why: str) -> None:
         error_id = self.rooms.ids.new_id().hex()

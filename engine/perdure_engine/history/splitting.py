@@ -13,6 +13,7 @@ import msgspec
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.jobs.intents import (
     CompleteJobs,
+    CreatedJob,
     CreateJobs,
     FireJobTimers,
     PutBackJobs,
@@ -42,30 +43,41 @@ _LIST_OF: dict[type, str] = {
 AS_A_WHOLE = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
 
 
-def split(item: Item) -> list[Item]:
-    """Its two halves, in order. Empty: it cannot be cut."""
+Put = Callable[[list[Item]], None]
+Answer = AnyReply | Rejected
+
+
+def split(item: Item, put: Put) -> bool:
+    """Put its two halves where it would have gone, in order. False: it cannot be cut."""
     intent: Any = item.intent
     if type(intent) not in LISTS:
-        return []
+        return False
     many = many_of(intent)
     if len(many) < 2:
-        return []
+        return False
     middle = len(many) // 2
     name = _LIST_OF[type(intent)]
     first = msgspec.structs.replace(intent, **{name: many[:middle]})
     second = msgspec.structs.replace(intent, **{name: many[middle:]})
-    if isinstance(intent, CreateJobs) and intent.batch is not None:
-        # it is sealed with the last of them, or it might be over before
-        open_still = msgspec.structs.replace(intent.batch, sealed=False)
-        first = msgspec.structs.replace(first, batch=open_still)
-    joined = _Joined(item, middle)
-    return [_Half(first, item, joined.first), _Half(second, item, joined.second)]
+    joined = _Joined(item, middle, put)
+    put(
+        [
+            _Part(_unsealed(first), item, joined.first),
+            _Part(_unsealed(second), item, joined.second),
+        ]
+    )
+    return True
 
 
-Answer = AnyReply | Rejected
+def _unsealed(intent: Any) -> Any:
+    """A batch is sealed when all jobs of the call are in, or it might be over before."""
+    if not isinstance(intent, CreateJobs) or intent.batch is None:
+        return intent
+    open_still = msgspec.structs.replace(intent.batch, sealed=False)
+    return msgspec.structs.replace(intent, batch=open_still)
 
 
-class _Half(Item):
+class _Part(Item):
     __slots__ = ("_tell",)
 
     def __init__(self, intent: Any, whole: Item, tell: Callable[[Answer], None]) -> None:
@@ -83,9 +95,10 @@ class _Half(Item):
 class _Joined:
     """The two answers of a list that was cut after `middle`."""
 
-    def __init__(self, whole: Item, middle: int) -> None:
+    def __init__(self, whole: Item, middle: int, put: Put) -> None:
         self._whole = whole
         self._middle = middle
+        self._put = put
         self._answers: dict[int, Answer] = {}
 
     def first(self, answer: Answer) -> None:
@@ -101,24 +114,39 @@ class _Joined:
 
     def _say(self, first: Answer, second: Answer) -> None:
         whole, intent = self._whole, self._whole.intent
-        for answer in (first, second):
-            if isinstance(answer, Rejected) and answer.code in AS_A_WHOLE:
-                whole.refuse(answer)
+        refusals = [answer for answer in (first, second) if isinstance(answer, Rejected)]
+        for refusal in refusals:
+            if refusal.code in AS_A_WHOLE:
+                whole.refuse(refusal)
                 return
         if isinstance(intent, CreateJobs):
-            made = _made(first, self._middle)
-            whole.answer(JobsCreated(made + _made(second, len(intent.jobs) - self._middle)))
+            made = _made(first, self._middle) + _made(second, len(intent.jobs) - self._middle)
+            self._seal(intent, JobsCreated(made))
         elif isinstance(intent, CompleteJobs):
             refused = _refused(first, self._middle, 0)
             many = len(intent.outcomes) - self._middle
             whole.answer(JobsAnswered(refused + _refused(second, many, self._middle)))
-        elif isinstance(first, Rejected) or isinstance(second, Rejected):
-            whole.refuse(first if isinstance(first, Rejected) else second)  # type: ignore[arg-type]
+        elif refusals:
+            whole.refuse(refusals[0])
         else:
-            whole.answer(first)
+            whole.answer(None)
+
+    def _seal(self, intent: CreateJobs, made: JobsCreated) -> None:
+        """All jobs are in that could be."""
+        if intent.batch is None or not intent.batch.sealed:
+            self._whole.answer(made)
+            return
+
+        def sealed(answer: Answer) -> None:
+            if isinstance(answer, Rejected):
+                self._whole.refuse(answer)
+            else:
+                self._whole.answer(made)
+
+        self._put([_Part(msgspec.structs.replace(intent, jobs=()), self._whole, sealed)])
 
 
-def _made(answer: Answer, jobs: int) -> list[Any]:
+def _made(answer: Answer, jobs: int) -> list[CreatedJob | Rejected]:
     if isinstance(answer, JobsCreated):
         return answer.jobs
     assert isinstance(answer, Rejected)

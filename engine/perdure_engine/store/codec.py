@@ -141,28 +141,22 @@ class MsgpackCodec:
         return self._unpack(self._schedule_state, payload)
 
     def encode_job_spec(self, spec: JobSpec) -> bytes:
-        return self._encode(spec)
+        return self._pack(spec)
 
     def decode_job_spec(self, payload: bytes) -> JobSpec:
-        return self._read(self._job_spec, payload)
+        return self._unpack(self._job_spec, payload)
 
     def encode_job_state(self, state: JobState) -> bytes:
-        return self._encode(state)
+        return self._pack(state)
 
     def decode_job_state(self, payload: bytes) -> JobState:
-        return self._read(self._job_state, payload)
+        return self._unpack(self._job_state, payload)
 
     def encode_job_batch(self, state: BatchState) -> bytes:
-        return self._encode(state)
+        return self._pack(state)
 
     def decode_job_batch(self, payload: bytes) -> BatchState:
-        return self._read(self._job_batch, payload)
-
-    def _read(self, decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
-        try:
-            return decoder.decode(payload)
-        except msgspec.DecodeError as error:
-            raise CorruptRow(str(error)) from error
+        return self._unpack(self._job_batch, payload)
 
     def _pack(self, value: object) -> bytes:
         packed = self._encode(value)

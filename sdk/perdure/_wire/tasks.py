@@ -100,7 +100,6 @@ class ActivityTask(msgspec.Struct, frozen=True, kw_only=True):
     workflow_type: str
     activity_id: str
     activity_type: str
-    input: list[Payload]
     header: Mapping[str, Payload]
     attempt: int
     scheduled_time_us: int
@@ -166,8 +165,20 @@ class PolledActivityTask:
         """What the attempt's sayings are counted on from."""
         return self._message.progress_version
 
-    def read(self) -> ActivityTask:
+    @property
+    def heartbeat_timeout_ms(self) -> int:
+        return self._message.heartbeat_timeout_ms
+
+    def input(self) -> list[Payload]:
         """Raises PayloadDecodeError."""
+        return payloads_from_bytes(self._message.input)
+
+    def header(self) -> Mapping[str, Payload]:
+        """Raises PayloadDecodeError."""
+        return fields_from_bytes(self._message.header)
+
+    def read(self) -> ActivityTask:
+        """What its code may ask for, and hardly any does. Raises PayloadDecodeError."""
         message = self._message
         return ActivityTask(
             token=self.token,
@@ -176,7 +187,6 @@ class PolledActivityTask:
             workflow_type=message.workflow_type,
             activity_id=message.activity_id,
             activity_type=message.activity_type,
-            input=payloads_from_bytes(message.input),
             header=fields_from_bytes(message.header),
             attempt=message.attempt,
             scheduled_time_us=message.scheduled_time_us,
@@ -235,8 +245,20 @@ class PolledJobTask:
         """What the attempt's sayings are counted on from."""
         return self._message.progress_version
 
-    def read(self) -> ActivityTask:
+    @property
+    def heartbeat_timeout_ms(self) -> int:
+        return self._message.heartbeat_timeout_ms
+
+    def input(self) -> list[Payload]:
         """Raises PayloadDecodeError."""
+        return payloads_from_bytes(self._message.input)
+
+    def header(self) -> Mapping[str, Payload]:
+        """Raises PayloadDecodeError."""
+        return fields_from_bytes(self._message.header)
+
+    def read(self) -> ActivityTask:
+        """What its code may ask for, and hardly any does. Raises PayloadDecodeError."""
         message = self._message
         job_id = str(UUID(bytes=message.job_id))
         return ActivityTask(
@@ -246,7 +268,6 @@ class PolledJobTask:
             workflow_type="",
             activity_id=job_id,
             activity_type=message.task_name,
-            input=payloads_from_bytes(message.input),
             header=fields_from_bytes(message.header),
             attempt=message.attempt,
             scheduled_time_us=message.due_time_us,

@@ -42,7 +42,7 @@ class AttemptRoom:
 class Attempt:
     __slots__ = (
         "_loop",
-        "_progress_version",
+        "_polled",
         "_room",
         "_running",
         "_versions",
@@ -54,20 +54,19 @@ class Attempt:
         "lost",
         "paused",
         "refused",
-        "task",
         "tell_process",
         "was_asked_to_stop",
     )
 
     def __init__(self, room: AttemptRoom, polled: PolledAttempt) -> None:
         self._room = room
+        self._polled = polled
         self.held = HeldTask(polled.token, self._on_loss, self._on_cancel_request, self._on_pause)
         self.context = activity._Context(  # pyright: ignore[reportPrivateUsage]  # made for us
             info=self.info,
             payload_converter=room.converter,
             send_heartbeat=self.heartbeat,
         )
-        self.task: ActivityTask | None = None
         self.cancel_requested = False
         self.paused = False
         self.lost = False
@@ -76,7 +75,6 @@ class Attempt:
         self.was_asked_to_stop = False
         # Its code runs in another process, which is told so as well; from any thread.
         self.tell_process: Callable[[], None] | None = None
-        self._progress_version = polled.progress_version
         self._versions: itertools.count[int] | None = None
         self._running: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -85,8 +83,9 @@ class Attempt:
         # slot of a thread that still runs.
         self.can_be_cancelled = False
 
-    def start(self, work: Any) -> None:
-        self._running = asyncio.ensure_future(work)
+    def begins(self, task: asyncio.Task[None]) -> None:
+        """`task` carries its code from now on."""
+        self._running = task
 
     def end(self) -> None:
         """Its code has ended. Opens the rings of references that would wait for the garbage
@@ -180,13 +179,12 @@ class Attempt:
 
     def _progress(self, details: Sequence[Any]) -> Progress:
         if self._versions is None:
-            self._versions = itertools.count(self._progress_version + 1)
+            self._versions = itertools.count(self._polled.progress_version + 1)
         payloads = self._room.converter.to_payloads(details)
         return Progress(payloads_to_bytes(payloads), next(self._versions))
 
     def info(self) -> activity.Info:
-        assert self.task is not None
-        return _info(self._room, self.task)
+        return _info(self._room, self._polled.read())
 
 
 def _info(room: AttemptRoom, task: ActivityTask) -> activity.Info:

@@ -24,6 +24,7 @@ Say = Callable[[str], None]
 RUN_TOKEN_BYTES = 4
 EFFECTS = "effects"  # the file of perdure.bench.effects
 OTHER_QUEUE = "-other"
+OF_JOBS = ("W4", "W5", "schedules", "sustained")
 WITH_OTHER_QUEUE = ("W5",)
 POLLERS_POLL_S = 0.02
 POLLERS_PATIENCE_S = 30.0
@@ -169,6 +170,8 @@ async def prepare(
 def _worker(workload: str, address: str, namespace: str, task_queue: str, folder: Path) -> Child:
     arguments = ["-m", "perdure.bench.worker", "--address", address, "--namespace", namespace]
     arguments += ["--task-queue", task_queue, "--folder", str(folder)]
+    if workload in OF_JOBS:
+        arguments += ["--jobs"]
     if workload in WITH_OTHER_QUEUE:
         arguments += ["--other-queue", task_queue + OTHER_QUEUE]
     return Child("worker", arguments, folder / "worker.log")

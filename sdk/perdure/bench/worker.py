@@ -1,7 +1,7 @@
 """The worker of the bench, a process of its own.
 
     python -m perdure.bench.worker --address HOST:PORT --namespace NAME --task-queue NAME
-                                   --folder DIR [--other-queue NAME]
+                                   --folder DIR [--jobs] [--other-queue NAME]
 
 Runs until SIGTERM.
 """
@@ -28,6 +28,8 @@ from perdure.worker import Worker, tune_garbage_collector
 # As many places as W1 keeps workflows in flight, and as W10 starts activities at once.
 WORKFLOW_TASKS_MAX = 256
 ACTIVITIES_MAX = 500
+# Of W4 and W5: jobs come by thousands, and a poll brings up to half of the places.
+JOBS_MAX = 2_000
 CACHED_WORKFLOWS_MAX = 2_000
 
 
@@ -46,7 +48,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         ],
         max_cached_workflows=CACHED_WORKFLOWS_MAX,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS_MAX,
-        max_concurrent_activities=ACTIVITIES_MAX,
+        max_concurrent_activities=JOBS_MAX if arguments.jobs else ACTIVITIES_MAX,
         graceful_shutdown_timeout=timedelta(seconds=5),
     )
     async with AsyncExitStack() as beside:
@@ -80,6 +82,7 @@ def main() -> None:
     parser.add_argument("--namespace", default="default")
     parser.add_argument("--task-queue", required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--jobs", action="store_true")
     parser.add_argument("--other-queue")
     tune_garbage_collector()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -37,10 +37,13 @@ from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.history import (
+    NO_FACTS,
     EventsPage,
     Handed,
     HeldTask,
     HeldVerdict,
+    QueueFacts,
+    QueueName,
     WorkerRef,
 )
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
@@ -115,6 +118,7 @@ class FakeHistory:
         self.undo_seen = asyncio.Event()
         self.broken_polls: list[bytes] = []
         self.broken_seen = asyncio.Event()
+        self.queues: dict[QueueName, QueueFacts] = {}
 
     @property
     def touched(self) -> bool:
@@ -128,6 +132,9 @@ class FakeHistory:
             or self.byes
             or self.reads
         )
+
+    def queue_facts(self, name: QueueName) -> QueueFacts:
+        return self.queues.get(name, NO_FACTS)
 
     def submit(self, shard_id: int, intent: ClientIntent) -> asyncio.Future[Reply]:
         self.submitted.append((shard_id, intent))

@@ -18,13 +18,14 @@ from perdure_engine.core.jobs.intents import (
     RescheduleJob,
     WaitJobs,
 )
-from perdure_engine.core.jobs.memory import JobMemory, RoomId
+from perdure_engine.core.jobs.memory import BatchId, JobMemory, RoomId
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.needs import Needs, missing
 from perdure_engine.history.jobs import rows
 from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.jobs.loading import JobLoading
 from perdure_engine.history.jobs.queues import JobQueues
+from perdure_engine.history.jobs.removing import JobRemoving
 from perdure_engine.history.jobs.waits import JobWaits
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.matching import TaskOffer
@@ -48,6 +49,7 @@ class Jobs:
         self.queues = JobQueues(self)
         self.leases = JobLeases(self)
         self.waits = JobWaits(self)
+        self.removing = JobRemoving(self)
         self._cache = shard.rooms.job_cache
         self._cache.owners[shard.shard_id] = self
         self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
@@ -226,6 +228,28 @@ class Jobs:
             if not (room.places or room.waiting or room.more or room.rate_per_s):
                 self.forget_room((room.namespace_id, room.key))
 
+    def forget_removed(
+        self,
+        job_ids: list[bytes],
+        keys: list[tuple[bytes, int, str, bytes]],
+        batches: list[BatchId],
+    ) -> None:
+        """Their rows have been deleted: what a read that is under way brings of them is not taken."""
+        memory, loading = self.memory, self.loading
+        for job_id in job_ids:
+            memory.jobs.pop(job_id, None)
+            self._cache.gone(job_id)
+            loading.left(job_id, STALE)
+        for namespace_id, kind, key, job_id in keys:
+            key_id = (namespace_id, kind, key)
+            held = memory.keys.get(key_id)
+            if held is not None and held.job_id == job_id:
+                del memory.keys[key_id]
+                loading.left(key_id, STALE)
+        for batch_id in batches:
+            memory.batches.pop(batch_id, None)
+            loading.left(batch_id, STALE)
+
     def trim(self) -> None:
         """Forget what was used longest ago, but nothing of which memory holds more than the database."""
         self._cache.trim()
@@ -264,6 +288,7 @@ class Jobs:
         """Forget everything. Returns who waits for something."""
         self.queues.stop()
         self.leases.stop()
+        self.removing.stop()
         waiting = self.loading.drain() + self.waits.drain()
         self.memory = JobMemory()
         if self._cache.owners.get(self.shard.shard_id) is self:

@@ -136,6 +136,7 @@ def _batch_row(shard_id: int, batch: JobBatch, codec: Codec) -> JobBatchRow:
         batch.callback,
         batch.over,
         batch.callback_job_id,
+        batch.ended_us,
     )
     return JobBatchRow(
         shard_id,
@@ -165,5 +166,6 @@ def batch_of_row(row: JobBatchRow, codec: Codec) -> JobBatch:
         state.callback,
         state.over,
         state.callback_job_id,
+        state.ended_us,
         row.version,
     )

@@ -3,7 +3,7 @@ answered and not made again."""
 
 from __future__ import annotations
 
-from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.jobs.decide import batches
 from perdure_engine.core.jobs.decide.attempts import shown_status, started
@@ -93,7 +93,8 @@ def add(draft: JobDraft, namespace_id: bytes, new: NewJob, *, held: bool = False
 def _again(existing: JobRun, spec: JobSpec) -> CreatedJob | Rejected:
     if existing.spec.body_hash != spec.body_hash:
         field = "idempotency_key" if spec.idempotency_key else "request_id"
-        return invalid(field, "was used before with another job")
+        message = f"{field}: was used before with another job"
+        return Rejected(Code.INVALID_ARGUMENT, "REQUEST_ID_REUSED", message, field=field)
     return CreatedJob(existing.job_id, False, shown_status(existing))
 
 

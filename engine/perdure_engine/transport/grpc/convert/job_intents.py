@@ -162,6 +162,7 @@ def list_jobs(message: pb.ListJobsRequest, namespace_id: bytes) -> ListJobs:
         page_size=message.page_size,
         page_token=message.page_token,
         oldest_first=message.oldest_first,
+        archived=message.archived,
     )
 
 

@@ -1,0 +1,200 @@
+"""Which ready jobs are offered and in memory, in which order, and how those that are only rows have their turn."""
+
+from unittest.mock import patch
+
+import pytest
+from tests.unit.history.jobs.work import (
+    JobStatus,
+    complete,
+    create,
+    create_named,
+    id_of,
+    names,
+    new_job,
+    poll,
+    row_of,
+    run_of,
+    wait,
+)
+from tests.unit.history.room import NAMESPACE, Room, in_room, nothing_said, pass_time, turns
+
+from perdure_engine.core.errors import Code
+from perdure_engine.core.tasks import TaskKind
+from perdure_engine.history import offering
+from perdure_engine.history.jobs import queues, take_over
+from perdure_engine.history.jobs.queues import JobQueues
+from perdure_engine.ports.store import StoreUnavailable
+
+
+def numbered(count: int, first: int = 0) -> list[str]:
+    return [f"j{number:05}" for number in range(first, first + count)]
+
+
+@pytest.fixture(autouse=True)
+def _little_credit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobQueues, "credit", 40)
+    monkeypatch.setattr(offering, "PAGE", 50)
+    monkeypatch.setattr(queues, "PAGE", 50)
+
+
+@in_room(jobs_cached_max=300)
+async def test_a_backlog_is_drained_in_its_order_and_memory_stays_small(room: Room) -> None:
+    """Offered, in the reserve, or only rows: first come, first served, each once."""
+    node = await room.node(1)
+    await create_named(node, *numbered(600))
+    await create_named(node, *numbered(400, 600))
+    assert len(node.shard().jobs.memory.jobs) == 40 + 150
+    done: list[str] = []
+    while len(done) < 1_000:
+        tasks = await poll(node, room.worker(), 90)
+        assert tasks
+        done += names(tasks)
+        await complete(node, *tasks)
+        assert len(node.shard().jobs.memory.jobs) <= 300 + 75
+    assert done == numbered(1_000)
+    await pass_time(10)
+    assert await poll(node, room.worker()) == []
+    assert len(node.shard().jobs.memory.jobs) <= 75
+    assert node.rooms.job_cache.reserved == 0
+    assert node.alarms == []
+
+
+@in_room(jobs_cached_max=100)
+async def test_jobs_of_queues_without_workers_leave_memory(room: Room) -> None:
+    """And are read, many together, when a worker asks."""
+    node = await room.node(1)
+    for queue in ("q1", "q2", "q3", "q4", "q5"):
+        await create_named(node, *[f"{queue}-{name}" for name in numbered(40)], queue=queue)
+    assert len(node.shard().jobs.memory.jobs) == 100
+    assert id_of("q1-j00000") not in node.shard().jobs.memory.jobs
+    node.holds.calls.clear()
+    found = await poll(node, room.worker("w2"), 200, queue="q1")
+    assert names(found) == [f"q1-{name}" for name in numbered(40)]
+    assert node.holds.calls.count("load_jobs") == 1
+    assert (await complete(node, *found)).refused == []
+
+
+@in_room(jobs_cached_max=300)
+async def test_new_jobs_stand_behind_those_that_are_only_rows(room: Room) -> None:
+    """Also when they come while a page is being read."""
+    node = await room.node(1)
+    await create_named(node, *numbered(500))
+    hold = node.holds.hold("load_ready_jobs")
+    done: list[str] = []
+    while not hold.waiting:
+        tasks = await poll(node, room.worker(), 50)
+        done += names(tasks)
+        await complete(node, *tasks)
+        await turns()
+    made = create_named(node, *numbered(100, 500))
+    await made
+    hold.release()
+    while len(done) < 600:
+        tasks = await poll(node, room.worker(), 50, timeout_s=6)
+        done += names(tasks)
+        await complete(node, *tasks)
+    assert done == numbered(600)
+
+
+@in_room(jobs_cached_max=100)
+async def test_a_page_that_cannot_be_read_is_read_later(room: Room) -> None:
+    node = await room.node(1)
+    await create_named(node, *numbered(500))
+    node.faults.fail_next("load_ready_jobs", StoreUnavailable("away"))
+    done: set[str] = set()
+    while len(done) < 500:
+        tasks = await poll(node, room.worker(), timeout_s=6)
+        done |= set(names(tasks))
+        await complete(node, *tasks)
+    assert done == set(numbered(500))
+
+
+@in_room()
+async def test_priority_goes_before_age(room: Room) -> None:
+    node = await room.node(1)
+    await create(
+        node,
+        *[new_job(f"p{priority}", priority=priority) for priority in (3, 5, 1, 4, 2)],
+        new_job("old1", priority=1),
+    )
+    assert names(await poll(node, room.worker())) == ["p1", "old1", "p2", "p3", "p4", "p5"]
+
+
+@in_room()
+async def test_a_new_owner_pages_through_queues(room: Room) -> None:
+    """It reads a queue's first rows and goes on with the next queue; the rest has its turn."""
+    node = await room.node(1)
+    for queue in ("q1", "q2", "q3"):
+        names_of = [f"{queue}-{name}" for name in numbered(400)]
+        await create_named(node, *names_of, queue=queue)
+    with patch.object(take_over, "PAGE", 50):
+        taker = await room.node(1)
+        await pass_time(4)
+    assert taker.holds.calls.count("load_ready_jobs_of_shard") <= 4
+    for queue in ("q3", "q1", "q2"):
+        done: list[str] = []
+        while len(done) < 400:
+            tasks = await poll(taker, room.worker(), queue=queue)
+            assert tasks
+            done += names(tasks)
+            await complete(taker, *tasks)
+        assert done == [f"{queue}-{name}" for name in numbered(400)]
+
+
+@in_room()
+async def test_matching_counts_them_apart_from_activities(room: Room) -> None:
+    node = await room.node(1)
+    await create_named(node, "a", "b")
+    assert node.matcher.describe(NAMESPACE, "mail", TaskKind.JOB).backlog_count == 2
+    assert not node.matcher.has_pollers(NAMESPACE, "mail", TaskKind.JOB)
+    await poll(node, room.worker())
+    assert node.matcher.has_pollers(NAMESPACE, "mail", TaskKind.JOB)
+
+
+# ---- waits
+
+
+@in_room(jobs_cached_max=40)
+async def test_a_wait_is_answered_with_all_that_have_ended(room: Room) -> None:
+    """In memory or not; unknown ones are said to be."""
+    node = await room.node(1)
+    await create_named(node, *numbered(40))
+    waiting = wait(node, *numbered(40))
+    tasks = await poll(node, room.worker())
+    nothing_said(waiting)
+    await complete(node, *tasks[:20])
+    assert [one.job_id for one in (await waiting).jobs] == [id_of(name) for name in numbered(20)]
+    await complete(node, *tasks[20:])
+    taker = await room.node(1)
+    ended = (await wait(taker, *numbered(40), "unknown")).jobs
+    assert [one.status for one in ended] == [*[JobStatus.COMPLETED] * 40, None]
+    assert (await wait(taker)).jobs == []
+
+
+@in_room()
+async def test_who_gives_up_waits_no_more(room: Room) -> None:
+    node = await room.node(1)
+    await create_named(node, "a")
+    waiting = wait(node, "a")
+    await turns()
+    waiting.cancel()
+    await turns()
+    assert node.shard().jobs.waits._waiting == {}
+    other = wait(node, "a")
+    await node.history.release_many([1])
+    assert other.exception().code is Code.UNAVAILABLE  # type: ignore[union-attr]
+
+
+# ---- rows that do not read back
+
+
+@in_room()
+async def test_a_job_that_does_not_read_back_costs_its_neighbours_nothing(room: Room) -> None:
+    node = await room.node(1)
+    await create_named(node, "a", "b", "c", due_us=room.now_us + 5_000_000)
+    room.tables.job_runs.put(row_of(room, "b")._replace(spec=b"\xff"))
+    taker = await room.node(1)
+    tasks = await poll(taker, room.worker(), timeout_s=20)
+    assert names(tasks) == ["a", "c"]
+    assert set(taker.alarms) == {"run_quarantined"}
+    assert run_of(taker, "a").status is JobStatus.PENDING
