@@ -787,6 +787,23 @@ def test_what_a_step_has_done_already_is_not_done_again(bench: Bench) -> None:
     assert len(bench.jobs) == 4
 
 
+def test_a_slot_that_is_settled_and_waits_again_in_one_step_has_one_row(bench: Bench) -> None:
+    """Paused, and backfilled before that is saved: it waits for an answer, and its row is there by then."""
+    bench.create(WORKFLOW)
+    bench.pass_time(MINUTE)
+    bench.started()
+    bench.pass_time(MINUTE)
+    at_us = START_US + 2 * MINUTE
+    with bench.one_step():
+        bench.pause()
+        bench.backfill(at_us, at_us, overlap=OverlapPolicy.SKIP)
+    assert bench.outcomes() == [FIRED, PAUSED]
+
+    bench.trigger(OverlapPolicy.TERMINATE_OTHER)
+
+    assert bench.outcomes() == [FIRED, SKIPPED]
+
+
 def test_a_failed_slot_can_be_backfilled(bench: Bench) -> None:
     bench.create(WORKFLOW)
     bench.pass_time(MINUTE)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from perdure_engine.core.audit import Action, Entry
+from perdure_engine.core.audit import Entry
 from perdure_engine.core.draft import Env
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.schedules.model import (
@@ -38,16 +38,6 @@ class SlotTimes(Protocol):
 
     @property
     def tzdata_version(self) -> str: ...
-
-
-class Operation(Protocol):
-    """A call that changes a schedule."""
-
-    @property
-    def identity(self) -> str: ...
-
-    @property
-    def request_id(self) -> bytes: ...
 
 
 class SlotChange(msgspec.Struct, gc=False):
@@ -84,24 +74,9 @@ class ScheduleDraft:
         self.slots: dict[SlotKey, SlotChange] = {}
         self.timer: TimerRecord | None = None  # new
         self.gone_timers: list[TimerRecord] = []
-        self.audit: list[Entry] = []
+        self.audit: list[Entry] = []  # for the log of what operators did
 
     # ---- calls
-
-    def note(self, action: Action, intent: Operation, *, reason: str = "") -> None:
-        """For the log of what operators did. Only what changes something is noted, and so it is saved with that."""
-        record = self.record
-        self.audit.append(
-            Entry(
-                time_us=self.env.now_us,
-                action=action,
-                namespace_id=record.namespace_id,
-                identity=intent.identity,
-                reason=reason,
-                request_id=intent.request_id,
-                subject=record.schedule_id,
-            )
-        )
 
     def answered(self, mark: RequestMark) -> None:
         """A repeat of the call is known from now on."""

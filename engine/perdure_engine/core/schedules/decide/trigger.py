@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import Slot, SlotsActed, TriggerSchedule
 from perdure_engine.core.schedules.model import (
@@ -20,8 +21,8 @@ def decide(draft: ScheduleDraft, intent: TriggerSchedule) -> SlotsActed:
     require_exists(draft)
     mark = draft.mark_of(intent.request_id)
     if mark is None:
-        draft.note(Action.TRIGGER_SCHEDULE, intent)
         mark = act(draft, intent.overlap, intent.request_id)
+        note(draft, Action.TRIGGER_SCHEDULE, intent, after=mark.outcome.name)
     return SlotsActed([_slot(mark)])
 
 
