@@ -214,8 +214,11 @@ async def _redrive(call: Call[Query, bodies.Redriving]) -> Answer:
 
 
 def _kind(call: Call[Any, Any]) -> tuple[str, bool]:
-    """The id as it is stored, and whether it is that of a recurring job. Raises INVALID_ARGUMENT for what is none."""
-    raw = uuid_bytes("job_id", call.path["job_id"])
+    """The id as it is stored, and whether it is that of a recurring job. Raises NOT_FOUND for what can be none."""
+    try:
+        raw = uuid_bytes("job_id", call.path["job_id"])
+    except Rejected:
+        raise unknown_job() from None
     return uuid_text(raw), not 1 <= shard_of_job(raw) <= call.frontend.history.number_of_shards
 
 
@@ -240,6 +243,11 @@ OPERATIONS = (
         summary="Make a job that runs now, at a time, or again and again. 200 and not 201: it was there.",
         perform=_create,
         body=bodies.NewJob,
+        example={
+            "task_id": "send_email",
+            "schedule": "0 10 * * *",
+            "parameters": {"to": "ada@example.org", "subject": "Daily Report"},
+        },
         answers={201: bodies.JobCreated, 200: bodies.JobCreated},
         idempotent=True,
         names=NAMES,
@@ -251,6 +259,7 @@ OPERATIONS = (
         summary="Make up to 10,000 jobs, each with its own answer.",
         perform=_create_many,
         body=bodies.NewJobs,
+        example={"jobs": [{"task_id": "send_email", "parameters": {"to": "ada@example.org"}}]},
         answers={200: bodies.JobsCreated},
         idempotent=True,
         names=NAMES,

@@ -147,6 +147,12 @@ OPERATIONS = (
         summary="Start a workflow. 200 and not 201: a run that was there is meant.",
         perform=_start,
         body=bodies.StartWorkflow,
+        example={
+            "workflow_id": "order-1",
+            "workflow_type": "Order",
+            "task_queue": "orders",
+            "args": [{"item": "book", "count": 1}],
+        },
         answers={201: bodies.WorkflowStarted, 200: bodies.WorkflowStarted},
         idempotent=True,
         names=NAMES,

@@ -295,8 +295,8 @@ class JobsQuery(Query, kw_only=True):
     queue: Key = ""
     schedule_id: Key = ""
     batch_id: Key = ""
-    start_time: Annotated[Instant, Meta(description="Scheduled at or after.")] | None = None
-    end_time: Annotated[Instant, Meta(description="Scheduled before.")] | None = None
+    start_time: Annotated[Instant, Meta(description="Scheduled at or after.")] | UnsetType = UNSET
+    end_time: Annotated[Instant, Meta(description="Scheduled before.")] | UnsetType = UNSET
     failure_type: Key = ""
     oldest_first: Annotated[
         bool, Meta(description="By the scheduled time; else the newest come first.")
