@@ -18,9 +18,10 @@ from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.delivery import Delivery
-from perdure_engine.ports.jobs import JobStore
+from perdure_engine.ports.jobs import JobStore, ScheduleStore
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.metrics import Metrics
+from perdure_engine.ports.schedules import ScheduleTimes
 from perdure_engine.ports.store import CommitStore, RunStore
 from perdure_engine.ports.versions import NoRouting, Routing
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 
-class HistoryStore(CommitStore, RunStore, JobStore, Protocol):
+class HistoryStore(CommitStore, RunStore, JobStore, ScheduleStore, Protocol):
     """What history needs of the store."""
 
     async def load_audit_heads(self, chains: list[int]) -> list[Head]:
@@ -75,7 +76,7 @@ class HistoryConfig(msgspec.Struct, frozen=True):
 
 
 class Rooms:
-    """`matching`, `writer` and `delivery` are set once both sides exist: they know each other."""
+    """`matching`, `writer`, `delivery` and `local_shard` are set once both sides exist: they know each other."""
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class Rooms:
         alarm: Alarm,
         config: HistoryConfig,
         cron: Cron,
+        times: ScheduleTimes,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
         metrics: Metrics | None = None,
         routing: Routing | None = None,
@@ -103,6 +105,7 @@ class Rooms:
         self.alarm = alarm
         self.config = config
         self.cron = cron
+        self.times = times
         self.run_limits = run_limits
         self.metrics = metrics or Metrics()
         self.routing = routing or NoRouting()
@@ -114,3 +117,4 @@ class Rooms:
         self.matching: Matching
         self.writer: Readiness
         self.delivery: Delivery  # history's own service
+        self.local_shard: Callable[[int], Shard | None]  # one that is served here; likewise

@@ -289,6 +289,23 @@ class RunsFigures:
         )
 
 
+class SchedulesFigures:
+    """What schedules did at their times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedules = Gauge("schedules", "Schedules that this node has in memory.")
+        self.schedule_slots = Counter(
+            "schedule_slots_total", "Slots of schedules, by what became of them.", "outcome"
+        )
+        self.schedule_delay_seconds = Histogram(
+            "schedule_delay_seconds", "How much later than its time a slot acted.", AGE_S
+        )
+        self.schedule_overdue = Gauge(
+            "schedule_overdue", "Schedules past their time, or that nothing would wake."
+        )
+
+
 class Metrics(
     CallsFigures,
     MatchingFigures,
@@ -297,6 +314,7 @@ class Metrics(
     TimeFigures,
     RunsFigures,
     JobsFigures,
+    SchedulesFigures,
 ):
     """All that one engine process shows. Whoever measures is handed it whole."""
 

@@ -51,8 +51,12 @@ class GrpcConfig(msgspec.Struct, frozen=True):
 
 
 class HttpConfig(msgspec.Struct, frozen=True):
+    """`allowed_hosts`: the names by which callers may reach this server, without ports, parted by
+    commas. "" is those of loopback while `host` is one of them, else any; * is any."""
+
     host: str = LOOPBACK
     port: Port = 8233
+    allowed_hosts: str = ""
 
 
 class NodeConfig(msgspec.Struct, frozen=True):

@@ -132,6 +132,12 @@ def read_gauges(
         lambda: sum(len(one.quarantined) for one in history.shards())
     )
     metrics.inbox_intents.read_number(lambda: sum(len(one.inbox) for one in history.shards()))
+    metrics.schedules.read_number(
+        lambda: sum(len(one.schedules.records) for one in history.shards())
+    )
+    metrics.schedule_overdue.read_number(
+        lambda: sum(one.schedules.watch.overdue for one in history.shards())
+    )
     metrics.queue_lag_seconds.read_from(timer_lag)
     metrics.archive_lag_seconds.read_number(lambda: archive_lag_us() / US)
     metrics.clock_skew_seconds.read_number(lambda: time.time() - db_now_us() / US)

@@ -34,6 +34,7 @@ from perdure_engine.membership.nodes import NodeDirectory
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import StoreError
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.server import addresses, dsn
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.config import Config
@@ -50,6 +51,7 @@ from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStoreConfig
 from perdure_engine.transport.grpc.peers import GrpcPeers
 from perdure_engine.transport.grpc.server import GrpcServer
+from perdure_engine.transport.http.rest.api import routes
 from perdure_engine.transport.http.server import HttpServer, application
 from perdure_engine.transport.json.form import ContractForm
 
@@ -218,6 +220,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         alarm=partial(raise_alarm, metrics),
         config=config.history,
         cron=cron,
+        times=Times(),
         metrics=metrics,
         routing=deployments,
     )
@@ -252,6 +255,8 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         deployments=deployments,
         jobs=store,
         queue_limits=store,
+        schedules=store,
+        times=rooms.times,
         codec=codec,
         archive=archive,
     )
@@ -297,7 +302,13 @@ def _make_export(config: Config, foundation: Foundation, node_id: bytes) -> Metr
 
 async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:
     """HTTP before gRPC, and closed after it: while gRPC drains, health says so."""
-    app = application(node.ready, node.describe, parts.metrics)
+    app = application(
+        node.ready,
+        node.describe,
+        parts.metrics,
+        routes(parts.frontend, parts.metrics),
+        addresses.allowed_hosts(config.http.allowed_hosts, config.http.host),
+    )
     http = HttpServer(app, config.http.host, config.http.port)
     await lifecycle.begin("http", http.start, http.stop)
     node.http_address = addresses.join(config.http.host, http.port)

@@ -14,6 +14,7 @@ import zstandard
 from perdure_engine.core.events import Event, InboxEvent
 from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import JobSpec, JobState
+from perdure_engine.core.schedules.model import Schedule, ScheduleState
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskPayload, TaskRecord, TaskState
 from perdure_engine.ports.codec import CorruptRow
@@ -39,6 +40,8 @@ class MsgpackCodec:
         self._head = msgspec.msgpack.Decoder(Head)
         self._task = msgspec.msgpack.Decoder(TaskPayload)
         self._folded = msgspec.msgpack.Decoder(Folded)
+        self._schedule = msgspec.msgpack.Decoder(Schedule)
+        self._schedule_state = msgspec.msgpack.Decoder(ScheduleState)
         self._job_spec = msgspec.msgpack.Decoder(JobSpec)
         self._job_state = msgspec.msgpack.Decoder(JobState)
         self._job_batch = msgspec.msgpack.Decoder(BatchState)
@@ -125,29 +128,35 @@ class MsgpackCodec:
     def decode_snapshot(self, payload: bytes) -> Folded:
         return self._unpack(self._folded, payload)
 
+    def encode_schedule(self, schedule: Schedule) -> bytes:
+        return self._pack(schedule)
+
+    def decode_schedule(self, payload: bytes) -> Schedule:
+        return self._unpack(self._schedule, payload)
+
+    def encode_schedule_state(self, state: ScheduleState) -> bytes:
+        return self._pack(state)
+
+    def decode_schedule_state(self, payload: bytes) -> ScheduleState:
+        return self._unpack(self._schedule_state, payload)
+
     def encode_job_spec(self, spec: JobSpec) -> bytes:
-        return self._encode(spec)
+        return self._pack(spec)
 
     def decode_job_spec(self, payload: bytes) -> JobSpec:
-        return self._read(self._job_spec, payload)
+        return self._unpack(self._job_spec, payload)
 
     def encode_job_state(self, state: JobState) -> bytes:
-        return self._encode(state)
+        return self._pack(state)
 
     def decode_job_state(self, payload: bytes) -> JobState:
-        return self._read(self._job_state, payload)
+        return self._unpack(self._job_state, payload)
 
     def encode_job_batch(self, state: BatchState) -> bytes:
-        return self._encode(state)
+        return self._pack(state)
 
     def decode_job_batch(self, payload: bytes) -> BatchState:
-        return self._read(self._job_batch, payload)
-
-    def _read(self, decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
-        try:
-            return decoder.decode(payload)
-        except msgspec.DecodeError as error:
-            raise CorruptRow(str(error)) from error
+        return self._unpack(self._job_batch, payload)
 
     def _pack(self, value: object) -> bytes:
         packed = self._encode(value)

@@ -59,6 +59,7 @@ from perdure_engine.ports.store import (
     VisibilityFilter,
 )
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
 
@@ -103,6 +104,7 @@ class FakeHistory:
         self.futures: list[asyncio.Future[Reply]] = []
         self.completed: list[WorkerIntent] = []
         self.jobs: list[tuple[int, Any]] = []
+        self.scheduled: list[tuple[int, ScheduleIntent]] = []
         self.query_answers: list[tuple[QueryToken, QueryAnswer]] = []
         self.undone: list[Handed] = []
         self.beats: list[tuple[WorkerRef, list[HeldTask]]] = []
@@ -124,6 +126,7 @@ class FakeHistory:
             self.submitted
             or self.completed
             or self.jobs
+            or self.scheduled
             or self.query_answers
             or self.beats
             or self.byes
@@ -151,7 +154,8 @@ class FakeHistory:
     def submit_schedule(
         self, shard_id: int, intent: ScheduleIntent
     ) -> asyncio.Future[ScheduleReply]:
-        raise AssertionError("no test here is about schedules")
+        self.scheduled.append((shard_id, intent))
+        return self._future(intent)
 
     def _future(self, intent: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -460,6 +464,8 @@ class Room:
             deployments=self.deployments,
             jobs=self.operations,
             queue_limits=self.operations,
+            schedules=self.operations,
+            times=Times(),
             codec=MsgpackCodec(),
         )
 

@@ -70,9 +70,7 @@ class Jobs:
         if type(intent) is WaitJobs:
             step.after.append(partial(self.waits.take_turn, item))
             return
-        draft = step.jobs
-        if draft is None:
-            draft = step.jobs = JobDraft(self.memory, env)
+        draft = self.draft_of(step, env)
         if type(intent) is FireJobTimers:
             step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
         try:
@@ -83,6 +81,11 @@ class Jobs:
             step.answers.append((item, refusal))
         else:
             step.answers.append((item, reply))
+
+    def draft_of(self, step: ShardStep, env: Env) -> JobDraft:
+        if step.jobs is None:
+            step.jobs = JobDraft(self.memory, env)
+        return step.jobs
 
     def mark_busy(self, draft: JobDraft) -> None:
         for run in draft.jobs.values():
@@ -267,9 +270,9 @@ class Jobs:
         return not self.loading.came_back
 
     def forget(self, run: JobRun) -> None:
-        """Unless memory holds more than the database; when that is over, it is unused again."""
+        """Unless memory holds more than the database, or a schedule holds it; when that is over, it is unused again."""
         jobs = self.memory.jobs
-        if run.busy or run.handout is not None or self._has_room(run):
+        if run.busy or run.handout is not None or run.held or self._has_room(run):
             return
         if jobs.get(run.job_id) is run:
             del jobs[run.job_id]

@@ -16,6 +16,7 @@ from perdure_engine.ports.rows import (
     ROW_GONE,
     InboxRow,
     JobRunRow,
+    ScheduleRow,
     TaskRow,
     TimerRow,
     VisibilityRow,
@@ -64,7 +65,7 @@ def apply_batch(tables: Tables, batch: Batch) -> None:
         _versioned(tables.job_runs, "job_runs", batch.job_runs, shards, None, _changed_job),
         _versioned(tables.job_keys, "job_keys", batch.job_keys, shards, None),
         _versioned(tables.job_batches, "job_batches", batch.job_batches, shards, None),
-        _versioned(tables.schedules, "schedules", batch.schedules, shards, None),
+        _versioned(tables.schedules, "schedules", batch.schedules, shards, None, _changed_schedule),
         _versioned(tables.schedule_slots, "schedule_slots", batch.schedule_slots, shards, None),
     ]
     staged: list[tuple[Table[Any], list[Any]]] = [stage() for stage in stages]
@@ -140,12 +141,12 @@ def apply_job_removal(tables: Tables, removal: JobRemoval) -> None:
     slots = _rows(tables.schedule_slots, shard_id, removal.slots)
     if any(slot.outcome in OUTCOMES_TO_ACT for slot in slots):
         raise GuardFailed("a slot that has not acted yet")
-    named = {(namespace_id, kind, key): job for namespace_id, kind, key, job in removal.keys}
-    keys = _rows(tables.job_keys, shard_id, named)
+    keys = _rows(tables.job_keys, shard_id, [key[:3] for key in removal.keys])
+    named = set(removal.keys)
     _delete(tables.job_runs, jobs)
     _delete(
         tables.job_keys,
-        [key for key in keys if key.job_id == named[key.namespace_id, key.kind, key.key]],
+        [key for key in keys if (key.namespace_id, key.kind, key.key, key.job_id) in named],
     )
     _delete(tables.job_batches, batches)
     _delete(tables.schedule_slots, slots)
@@ -331,6 +332,10 @@ def _changed_job(stored: JobRunRow, row: JobRunRow) -> JobRunRow:
         state=row.state,
         result=row.result,
     )
+
+
+def _changed_schedule(stored: ScheduleRow, row: ScheduleRow) -> ScheduleRow:
+    return row if row.spec else row._replace(spec=stored.spec)
 
 
 def _listed(row: VisibilityRow) -> VisibilityRow:

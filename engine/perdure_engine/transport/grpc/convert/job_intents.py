@@ -70,6 +70,14 @@ def _asked(job: pb.NewJob, read: dict[bytes, Read]) -> AskedJob | Rejected:
     return AskedJob(options, given)
 
 
+def asked_job(job: pb.NewJob) -> AskedJob:
+    """One that comes alone. Raises INVALID_ARGUMENT."""
+    options = _options(job)
+    if isinstance(options, Rejected):
+        raise options
+    return AskedJob(options, job.input)
+
+
 def _batch(message: pb.JobBatch) -> AskedBatch:
     callback = None
     if message.HasField("callback"):
