@@ -238,7 +238,7 @@ async def test_a_job_twice_in_one_batch(store: Store, owner: Owner) -> None:
         {"status": FAILED, "closed_us": None},
         {"status": PENDING, "closed_us": START_US},
         {"status": CANCELLED, "task_id": 5},
-        {"task_id": -1},
+        {"status": CANCELLED, "task_id": -5},
         {"bucket": 16},
         {"attempt": -1},
         {"start_no": -1},
