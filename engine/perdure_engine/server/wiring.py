@@ -45,6 +45,7 @@ from perdure_engine.server.version import perdure_version
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStoreConfig
+from perdure_engine.transport.grpc.convert.payloads import object_of_parameters
 from perdure_engine.transport.grpc.peers import GrpcPeers
 from perdure_engine.transport.grpc.server import GrpcServer
 from perdure_engine.transport.http.server import HttpServer, application
@@ -214,6 +215,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         cron=cron,
         metrics=metrics,
         routing=deployments,
+        json_payload=object_of_parameters,
     )
     rooms.writer = writer = Writer(rooms)
     rooms.matching = matcher = Matcher(metrics)

@@ -12,9 +12,11 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack
-from typing import Self
+from typing import Any, Self
 
 from perdure_engine.core.intents import ClientIntent, WaitResult
+from perdure_engine.core.jobs.intents import JobClientIntent, JobWorkerIntent, WaitJobs
+from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import Reply
 from perdure_engine.frontend import filters
 from perdure_engine.frontend.deployments import Deployments
@@ -35,6 +37,7 @@ from perdure_engine.server.in_process.virtual_time import Skipper, VirtualTime
 from perdure_engine.server.version import perdure_version
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
+from perdure_engine.transport.grpc.convert.payloads import object_of_parameters
 from perdure_engine.transport.grpc.server import GrpcServer
 
 log = logging.getLogger(__name__)
@@ -66,10 +69,22 @@ class History(HistoryService):
 
     def submit(self, shard_id: int, intent: ClientIntent) -> asyncio.Future[Reply]:
         future = super().submit(shard_id, intent)
-        if isinstance(intent, WaitResult) and not future.done():
-            self.skipper.wait_begins()
-            future.add_done_callback(lambda _: self.skipper.wait_ends())
+        if isinstance(intent, WaitResult):
+            self._count(future)
         return future
+
+    def submit_job(
+        self, shard_id: int, intent: JobClientIntent | JobWorkerIntent
+    ) -> asyncio.Future[JobReply]:
+        future = super().submit_job(shard_id, intent)
+        if isinstance(intent, WaitJobs):
+            self._count(future)
+        return future
+
+    def _count(self, waits: asyncio.Future[Any]) -> None:
+        if not waits.done():
+            self.skipper.wait_begins()
+            waits.add_done_callback(lambda _: self.skipper.wait_ends())
 
 
 class SkippingEngine:
@@ -125,6 +140,7 @@ def _make_rooms(store: Store, clock: SystemClock, deployments: Deployments) -> R
         config=CONFIG,
         cron=CronSpecs(),
         routing=deployments,
+        json_payload=object_of_parameters,
     )
 
 
