@@ -11,6 +11,7 @@ import re
 import psycopg
 import pytest
 from tests.cockroach.conftest import NUMBER_OF_SHARDS
+from tests.conformance.jobs import ended_row, job_row, jobs_of, key_row
 from tests.conformance.owner import (
     NAMESPACE,
     QUEUE,
@@ -28,11 +29,14 @@ from tests.sql_lint.registry import engine_statements
 import perdure_migrations
 from perdure_engine.frontend.filters import parse
 from perdure_engine.ports.filters import Group, Order
+from perdure_engine.ports.jobs import JobFilter
+from perdure_engine.ports.rows import NO_JOB
 from perdure_engine.ports.store import (
     BatchRefused,
     Fence,
     FenceLost,
     GuardFailed,
+    JobRemoval,
     Sweep,
     VisibilityFilter,
 )
@@ -112,6 +116,37 @@ async def test_a_run_from_start_to_close(store_without_full_scans: SqlStore) -> 
         await store.list_runs(every, None, 10, order)
     for group in Group:
         await store.count_groups(every, group)
+
+
+async def test_jobs_from_creation_to_removal(store_without_full_scans: SqlStore) -> None:
+    """Also that `unnest` fills up what an update does not send."""
+    store = store_without_full_scans
+    owner = await Owner.take(store, [15, 16])
+    jobs = [
+        job_row(15 + number % 2, task_id=number + 1, user_id="anna", concurrency_key="key")
+        for number in range(64)
+    ]
+    ended, running = jobs[:40], jobs[40:]
+    await owner.commit(owner.batch(job_runs=ended, job_keys=[key_row("k", NO_JOB, shard_id=15)]))
+    await owner.commit(owner.batch(job_runs=[*running, *map(ended_row, ended)]))
+
+    assert sorted(await jobs_of(store, running)) == sorted(running)
+    assert await store.count_jobs(JobFilter(NAMESPACE, user_id="anna")) == [(1, 24), (4, 40)]
+    for where in (
+        JobFilter(NAMESPACE),
+        JobFilter(NAMESPACE, user_id="anna", statuses=(1, 4)),
+        JobFilter(NAMESPACE, schedule_id="daily"),
+        JobFilter(NAMESPACE, batch_id="nightly"),
+        JobFilter(NAMESPACE, task_name="send_email", statuses=(5,)),
+    ):
+        for oldest_first in (False, True):
+            await store.list_jobs(where, None, 10, oldest_first=oldest_first)
+        await store.count_jobs(where)
+    assert len(await store.load_ready_jobs_of_shard(15, (-1, 0), 5)) == 5
+    assert len(await store.load_keyed_jobs(15, NAMESPACE, "key", 5)) == 5
+    gone = [row.job_id for row in ended if row.shard_id == 15]
+    await store.remove_jobs(JobRemoval(new_id(), owner.fence(15), gone))
+    assert (await store.load_closed_jobs(15, bytes(16), 100)).jobs == []
 
 
 async def test_refusals_write_nothing(store: SqlStore) -> None:

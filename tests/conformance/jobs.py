@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance.owner import NAMESPACE, QUEUE, START_US, new_id
 
+from perdure_engine.ports.jobs import JobFilter
 from perdure_engine.ports.rows import (
     JobBatchRow,
     JobKeyRow,
@@ -13,6 +15,7 @@ from perdure_engine.ports.rows import (
     ScheduleRow,
     ScheduleSlotRow,
 )
+from perdure_engine.ports.store import Store
 
 PENDING, IN_PROGRESS, RETRY, COMPLETED, FAILED, CANCELLED, SKIPPED, SUSPENDED = range(1, 9)
 OPEN = (PENDING, IN_PROGRESS, RETRY, SUSPENDED)
@@ -115,3 +118,27 @@ def slot_row(
         *(shard_id, NAMESPACE, schedule_id, nominal_us, 1, 2, nominal_us + 3, "job", "", 1)
     )
     return row._replace(**columns)
+
+
+async def jobs_of(store: Store, rows: Sequence[JobRunRow]) -> list[JobRunRow]:
+    """As stored, in the order of `rows`; without those that are not there."""
+    found = {}
+    for shard_id in sorted({row.shard_id for row in rows}):
+        ids = [row.job_id for row in rows if row.shard_id == shard_id]
+        for row in await store.load_jobs(shard_id, ids):
+            found[row.shard_id, row.job_id] = row
+    return [found[key] for row in rows if (key := (row.shard_id, row.job_id)) in found]
+
+
+async def job_contents(store: Store) -> list[object]:
+    """Everything that is there of jobs and schedules, and the fences."""
+    found: list[object] = [await store.read_fences([1, 2, 3, 4])]
+    found.append(await store.list_jobs(JobFilter(NAMESPACE), None, 10_000))
+    for shard_id in (1, 2, 3, 4):
+        found.append(await store.load_ready_jobs_of_shard(shard_id, (-1, 0), 10_000))
+        found.append(await store.load_job_batches(shard_id, (bytes(16), ""), 10_000))
+        found.append(await store.load_schedules(shard_id, None, 10_000))
+        found.append(await store.load_slots(shard_id, (bytes(16), "", 0, 0), 10_000))
+        found.append(await store.load_timers(shard_id, (0, 0), 2 * START_US, 10_000))
+        found.append(await store.load_job_keys([(shard_id, NAMESPACE, 1, "report")]))
+    return found

@@ -9,6 +9,7 @@ from tests.conformance.test_audit import rows_of
 from perdure_engine.core.audit import Action, Head
 from perdure_engine.core.deployments import Build, Deployment
 from perdure_engine.ports.audit import UNIQUE_VIOLATION
+from perdure_engine.ports.jobs import QueueLimitRow
 from perdure_engine.ports.store import (
     NO_NODE,
     BatchRefused,
@@ -101,6 +102,30 @@ async def test_a_change_of_a_deployment_and_its_row_in_the_log_are_saved_togethe
 
     mine = [row for row in await store.list_deployments() if row.namespace_id == namespace_id]
     assert mine == [DeploymentRow(namespace_id, "shop", 3, changed("2"))]
+
+
+async def test_a_queue_limit_changes_by_its_conflict_token(store: Store) -> None:
+    """And its row in the audit log is saved with it, or neither is."""
+    namespace_id = new_id()
+    first, second, third = rows_of(3, Head(0), action=Action.SET_CURRENT_VERSION)[0]
+
+    def limit(rate_per_s: float, token: int, queue: str = "mail") -> QueueLimitRow:
+        return QueueLimitRow(namespace_id, queue, rate_per_s, token)
+
+    assert await store.put_queue_limit(limit(2.5, 0), first)
+    assert not await store.put_queue_limit(limit(9, 0), second), "it is there already"
+    assert not await store.put_queue_limit(limit(9, 7), second), "another came first"
+    assert not await store.put_queue_limit(limit(9, 1, "ghost"), second)
+    with pytest.raises(BatchRefused) as caught:
+        await store.put_queue_limit(limit(9, 1), first)
+    assert caught.value.sqlstate == UNIQUE_VIOLATION
+    assert await store.put_queue_limit(limit(0.1, 1), second)
+    assert await store.put_queue_limit(limit(1e6, 0, "reports"))
+    assert await store.load_audit(0, 0, 9) == [first, second]
+    assert await store.put_queue_limit(limit(0, 2), third)
+
+    mine = [row for row in await store.list_queue_limits() if row.namespace_id == namespace_id]
+    assert sorted(mine, key=lambda row: row.queue) == [limit(0, 3), limit(1e6, 1, "reports")]
 
 
 async def test_invariant_26_a_lease_is_judged_by_the_databases_clock(store: Store) -> None:

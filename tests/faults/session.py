@@ -62,7 +62,7 @@ def any_statement(text: str) -> bool:
 
 
 def is_batch(text: str) -> bool:
-    return text.startswith("with f as") and "w_executions" in text
+    return text.startswith("with f as") and ("w_executions" in text or "w_job_runs" in text)
 
 
 def is_sweep(text: str) -> bool:

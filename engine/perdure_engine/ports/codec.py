@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from perdure_engine.core.events import Event, InboxEvent
-from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import JobSpec, JobState
+from perdure_engine.core.schedules.model import Schedule
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.ports.rows import TaskRow
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class CorruptRow(Exception):
@@ -45,8 +49,6 @@ class Codec(Protocol):
 
     def decode_snapshot(self, payload: bytes) -> Folded: ...
 
-    # Plain msgpack: of 20,000 rows a second each is small, and the database compresses large ones.
-
     def encode_job_spec(self, spec: JobSpec) -> bytes: ...
 
     def decode_job_spec(self, payload: bytes) -> JobSpec: ...
@@ -55,6 +57,12 @@ class Codec(Protocol):
 
     def decode_job_state(self, payload: bytes) -> JobState: ...
 
-    def encode_job_batch(self, state: BatchState) -> bytes: ...
+    def encode_schedule(self, schedule: Schedule) -> bytes: ...
 
-    def decode_job_batch(self, payload: bytes) -> BatchState: ...
+    def decode_schedule(self, payload: bytes) -> Schedule: ...
+
+    def encode_state(self, state: msgspec.Struct) -> bytes:
+        """What a schedule, or a batch of jobs, has come to."""
+        ...
+
+    def decode_state(self, payload: bytes, type_: type[S]) -> S: ...

@@ -14,7 +14,7 @@ from perdure_engine.matching.matcher import Matcher
 from perdure_engine.matching.queue import KIND_NAMES
 from perdure_engine.ports.matching import QueueInfo
 from perdure_engine.ports.metrics import OTHER, SERIES_MAX, Metrics, Reading
-from perdure_engine.ports.store import Batch, Fence, FenceState, Removal, Sweep
+from perdure_engine.ports.store import Batch, Fence, FenceState, JobRemoval, Removal, Sweep
 from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
 
 US = 1_000_000
@@ -62,6 +62,13 @@ class MeasuredStore(SqlStore):
             return await super().remove_runs(removal)
         finally:
             self._took("remove_runs", began_s)
+
+    async def remove_jobs(self, removal: JobRemoval) -> int:
+        began_s = time.perf_counter()
+        try:
+            return await super().remove_jobs(removal)
+        finally:
+            self._took("remove_jobs", began_s)
 
     async def bump_fences(self, fences: list[Fence], new_owner_id: bytes) -> list[FenceState]:
         began_s = time.perf_counter()

@@ -12,11 +12,11 @@ import msgspec
 import zstandard
 
 from perdure_engine.core.events import Event, InboxEvent
-from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import JobSpec, JobState
+from perdure_engine.core.schedules.model import Schedule
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskPayload, TaskRecord, TaskState
-from perdure_engine.ports.codec import CorruptRow
+from perdure_engine.ports.codec import CorruptRow, S
 from perdure_engine.ports.rows import TaskRow
 
 PLAIN = b"\x00"
@@ -41,7 +41,8 @@ class MsgpackCodec:
         self._folded = msgspec.msgpack.Decoder(Folded)
         self._job_spec = msgspec.msgpack.Decoder(JobSpec)
         self._job_state = msgspec.msgpack.Decoder(JobState)
-        self._job_batch = msgspec.msgpack.Decoder(BatchState)
+        self._schedule = msgspec.msgpack.Decoder(Schedule)
+        self._states: dict[type, msgspec.msgpack.Decoder[Any]] = {}
         self._compress = zstandard.ZstdCompressor(level=3).compress
         self._decompress = zstandard.ZstdDecompressor().decompress
 
@@ -126,28 +127,32 @@ class MsgpackCodec:
         return self._unpack(self._folded, payload)
 
     def encode_job_spec(self, spec: JobSpec) -> bytes:
-        return self._encode(spec)
+        return self._pack(spec)
 
     def decode_job_spec(self, payload: bytes) -> JobSpec:
-        return self._read(self._job_spec, payload)
+        return self._unpack(self._job_spec, payload)
 
     def encode_job_state(self, state: JobState) -> bytes:
-        return self._encode(state)
+        return self._pack(state)
 
     def decode_job_state(self, payload: bytes) -> JobState:
-        return self._read(self._job_state, payload)
+        return self._unpack(self._job_state, payload)
 
-    def encode_job_batch(self, state: BatchState) -> bytes:
-        return self._encode(state)
+    def encode_schedule(self, schedule: Schedule) -> bytes:
+        return self._pack(schedule)
 
-    def decode_job_batch(self, payload: bytes) -> BatchState:
-        return self._read(self._job_batch, payload)
+    def decode_schedule(self, payload: bytes) -> Schedule:
+        return self._unpack(self._schedule, payload)
 
-    def _read(self, decoder: msgspec.msgpack.Decoder[T], payload: bytes) -> T:
-        try:
-            return decoder.decode(payload)
-        except msgspec.DecodeError as error:
-            raise CorruptRow(str(error)) from error
+    def encode_state(self, state: msgspec.Struct) -> bytes:
+        return self._pack(state)
+
+    def decode_state(self, payload: bytes, type_: type[S]) -> S:
+        decoder = self._states.get(type_)
+        if decoder is None:
+            decoder = self._states[type_] = msgspec.msgpack.Decoder(type_)
+        state: S = self._unpack(decoder, payload)
+        return state
 
     def _pack(self, value: object) -> bytes:
         packed = self._encode(value)

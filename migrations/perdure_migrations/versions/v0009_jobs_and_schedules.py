@@ -84,6 +84,10 @@ JOB_RUNS_SCHEDULE = """
 create index if not exists job_runs_schedule
 on job_runs (namespace_id, schedule_id, status, scheduled_at, job_id) where schedule_id <> ''
 """
+JOB_RUNS_BATCH = """
+create index if not exists job_runs_batch
+on job_runs (namespace_id, batch_id, status, scheduled_at, job_id) where batch_id <> ''
+"""
 # Dead letters of one task.
 JOB_RUNS_FAILED = """
 create index if not exists job_runs_failed
@@ -140,8 +144,9 @@ create table if not exists schedules (
   constraint schedules_version check (version <> 0)
 )
 """
+# Partial for the planner's sake too: what is read in a shard's order must not go by this one.
 SCHEDULES_LIST = """
-create index if not exists schedules_list on schedules (namespace_id, schedule_id)
+create index if not exists schedules_list on schedules (namespace_id, schedule_id) where not gone
 """
 SCHEDULE_SLOTS = """
 create table if not exists schedule_slots (
@@ -215,6 +220,7 @@ PORTABLE = (
     JOB_RUNS_LIST,
     JOB_RUNS_USER,
     JOB_RUNS_SCHEDULE,
+    JOB_RUNS_BATCH,
     JOB_RUNS_FAILED,
     JOB_KEYS,
     JOB_BATCHES,

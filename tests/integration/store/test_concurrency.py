@@ -7,10 +7,12 @@ from __future__ import annotations
 import asyncio
 
 import psycopg
+from tests.conformance.jobs import PENDING, ended_row, job_row, key_row
 from tests.conformance.owner import NAMESPACE, QUEUE, Owner, Run, fence_of, new_id, no_keys
 
-from perdure_engine.ports.rows import ROW_GONE
-from perdure_engine.ports.store import Conflict, Sweep, VisibilityFilter
+from perdure_engine.ports.jobs import JobFilter
+from perdure_engine.ports.rows import ROW_GONE, JobRunRow
+from perdure_engine.ports.store import Conflict, JobRemoval, Sweep, VisibilityFilter
 from perdure_engine.store.sql.store import SqlStore
 
 BATCHES = 150  # for each writer
@@ -75,6 +77,79 @@ async def _read_on(store: SqlStore, until: asyncio.Task[None]) -> int:
         await store.list_shards()
         reads += 1
     return reads
+
+
+class JobWriter:
+    """Makes jobs of its shards, ends those made before, and removes what ended now and then."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.removals_repeated = 0
+
+    async def run(self) -> None:
+        shards = sorted(self.owner.fences)
+        running: list[JobRunRow] = []
+        ended: list[JobRunRow] = []
+        for number in range(BATCHES):
+            made = [
+                job_row(shard, task_id=number + 1, user_id="anna", concurrency_key="key")
+                for shard in shards
+                for _ in range(8)
+            ]
+            updates = [ended_row(row) for row in running]
+            keys = [key_row(f"{number}", made[0].job_id, shard_id=shards[0])]
+            await self.owner.commit(
+                self.owner.batch(job_runs=[*made, *updates], job_keys=keys if number % 2 else [])
+            )
+            ended += running
+            running = made
+            if number % 20 == 19:
+                ended = await self._remove(ended)
+        while ended:
+            ended = await self._remove(ended)
+
+    async def _remove(self, ended: list[JobRunRow]) -> list[JobRunRow]:
+        """One statement for a shard; what is left."""
+        shard_id = ended[0].shard_id
+        gone = [row.job_id for row in ended if row.shard_id == shard_id]
+        try:
+            await self.owner.store.remove_jobs(
+                JobRemoval(new_id(), self.owner.fence(shard_id), gone)
+            )
+        except Conflict:  # with the removal of another shard: it is the writer's to repeat
+            self.removals_repeated += 1
+            return ended
+        self.owner.fences[shard_id].commit_seq += 1
+        return [row for row in ended if row.shard_id != shard_id]
+
+
+async def _read_jobs(store: SqlStore, until: asyncio.Task[None]) -> int:
+    reads = 0
+    while not until.done():
+        for shard_id in (1, 3):
+            ready = await store.load_ready_jobs_of_shard(shard_id, (-1, 0), 100)
+            await store.load_jobs(shard_id, [row.job_id for row in ready])
+            await store.load_keyed_jobs(shard_id, NAMESPACE, "key", 100)
+            await store.load_closed_jobs(shard_id, bytes(16), 100)
+        await store.list_jobs(JobFilter(NAMESPACE), None, 50)
+        await store.list_jobs(JobFilter(NAMESPACE, user_id="anna"), None, 50)
+        await store.count_jobs(JobFilter(NAMESPACE))
+        reads += 1
+    return reads
+
+
+async def test_writers_of_jobs_on_different_shards_never_abort_each_other(store: SqlStore) -> None:
+    """Nor do those who list, load and remove jobs meanwhile. A conflict of a batch would end the test."""
+    writers = [JobWriter(await Owner.take(store, shards)) for shards in ([1, 2], [3, 4])]
+    work = [asyncio.ensure_future(writer.run()) for writer in writers]
+
+    reads = await _read_jobs(store, work[0])
+    await asyncio.gather(*work)
+
+    assert reads > 0
+    assert await store.count_jobs(JobFilter(NAMESPACE)) == [(PENDING, 4 * 8)], (
+        "those of the last batch"
+    )
 
 
 async def test_two_writers_on_different_shards_never_abort_each_other(store: SqlStore) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
+from tests.conformance.jobs import job_row, key_row
 from tests.conformance.owner import NAMESPACE, Owner, Run, fence_of, new_id, no_keys
 from tests.faults.session import Fault, Faults, is_batch, is_bump, is_read, is_sweep
 
@@ -89,6 +90,28 @@ async def test_a_commit_that_failed_after_its_effect(
     (state,) = await store.bump_fences(batch.fences, new_id())
     assert state.batch_id == batch.batch_id
     assert await store.load_run(run.shard_id, run.run_id, no_keys) is not None
+
+
+@pytest.mark.parametrize("fault", [*BEFORE_EFFECT, *AFTER_EFFECT])
+@pytest.mark.parametrize("with_key", [False, True], ids=["job runs", "jobs"])
+async def test_a_commit_of_jobs_that_failed(
+    store: SqlStore, owner: Owner, faults: Faults, fault: Fault, with_key: bool
+) -> None:
+    """Both forms that carry nothing else: the bump tells whether it landed, and then it is all there or nothing."""
+    job = job_row(1, task_id=5)
+    keys = [key_row("report", job.job_id)] if with_key else []
+    batch = owner.batch(job_runs=[job], job_keys=keys)
+    faults.plan(fault, where=is_batch)
+
+    with pytest.raises((BEFORE_EFFECT | AFTER_EFFECT)[fault]):
+        await store.commit(batch)
+
+    landed = fault in AFTER_EFFECT
+    assert await store.load_jobs(1, [job.job_id]) == ([job] if landed else [])
+    assert await store.load_job_keys([(1, NAMESPACE, 1, "report")]) == (keys if landed else [])
+    (state,) = await store.bump_fences(batch.fences, new_id())
+    assert (state.batch_id == batch.batch_id) == landed
+    assert faults.met == [fault]
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_BEFORE, Fault.UNKNOWN_BEFORE])

@@ -6,17 +6,24 @@ until the table is analysed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 import pytest
 from tests.sql_lint.registry import engine_statements
 
+from perdure_engine.ports.filters import Order
+from perdure_engine.ports.jobs import JobFilter
+from perdure_engine.ports.store import VisibilityFilter
 from perdure_engine.server.embedded import EmbeddedPostgres
+from perdure_engine.store.sql import job_runs, parameters, schedule_slots, visibility
 
+NAMESPACE = hashlib.md5(b"n", usedforsecurity=False).digest()  # as the rows below have it
+COMPLETED = 4
 STATEMENTS = engine_statements()
 ROWS = 100_000
 
@@ -47,6 +54,30 @@ FILL = (
     " case n % 2 when 1 then to_timestamp(n) end, 'job' from generate_series(1, {0}) as s(n)",
     "insert into batch_parts select n % 4 + 1, md5('n')::uuid, 'job-' || n, 2,"
     " md5(n::text)::uuid, '', 1, 0, '', to_timestamp(n), 1 from generate_series(1, {0}) as s(n)",
+    # Nearly all of one namespace, task, queue and user, and completed: the planner then expects the most of each.
+    "insert into job_runs select n % 4 + 1, md5(n::text)::uuid,"
+    " md5(case n % 1000 when 7 then n::text else 'n' end)::uuid, n % 4 + 1,"
+    " case n % 500 when 7 then 'task' || n else 'mail' end, 'q', case n % 500 when 7 then n else 1 end,"
+    " case n % 500 when 7 then 'u' || n else 'anna' end,"
+    " case n % 500 when 7 then 's' || n else 'daily' end,"
+    " case n % 100 when 7 then 'key' else '' end, case n % 3 when 0 then 'nightly' else '' end,"
+    " s.status, 1, 3, to_timestamp(n), to_timestamp(n),"
+    " case when s.status in (4, 5, 6) then to_timestamp(n) end,"
+    " case when s.status = 1 and n % 3 = 0 then n else 0 end, 0, 'spec', 'state', 'result', 2"
+    " from (select n, case n % 1000 when 1 then 5 when 2 then 2 when 3 then 3 when 4 then 6"
+    " when 5 then 8 when 6 then 1 when 7 then 1 else 4 end as status"
+    " from generate_series(1, {0}) as g(n)) as s",
+    "insert into job_keys select n % 4 + 1, md5('n')::uuid, 1, 'key' || n, md5(n::text)::uuid, null,"
+    " 1 from generate_series(1, {0}) as s(n)",
+    "insert into job_batches select n % 4 + 1, md5('n')::uuid, 'batch' || n, 9, 0, true, '', 1"
+    " from generate_series(1, {0}) as s(n)",
+    "insert into schedules select n % 4 + 1, md5('n')::uuid, 's' || n, 'anna', false,"
+    " to_timestamp(n), to_timestamp(n), 'spec', 'state', 1, 1, false"
+    " from generate_series(1, {0}) as s(n)",
+    # Most of one schedule.
+    "insert into schedule_slots select n % 4 + 1, md5('n')::uuid,"
+    " case n % 10 when 0 then 's' || n else 'daily' end, to_timestamp(n), 1, 2, to_timestamp(n),"
+    " 'job', '', 1 from generate_series(1, {0}) as s(n)",
 )
 
 # Statement -> the indexes that it may use.
@@ -75,6 +106,39 @@ BY_KEY = {
     "batch_parts.read_open": {"batch_parts_open"},
     "batch_operations.read": {"batch_operations_pk"},
     "batch_operations.list": {"batch_operations_time"},
+    "job_runs.read_keys": {"job_runs_pk"},
+    "job_runs.read_queue": {"job_runs_ready"},
+    "job_runs.read_ready": {"job_runs_ready"},
+    "job_runs.read_started": {"job_runs_started"},
+    "job_runs.read_holding": {"job_runs_holding"},
+    "job_runs.read_waiting": {"job_runs_waiting"},
+    "job_runs.read_after": {"job_runs_pk"},
+    "job_runs.list": {"job_runs_list", "job_runs_pk"},
+    "job_runs.list_oldest": {"job_runs_list", "job_runs_pk"},
+    "job_runs.list_user": {"job_runs_user", "job_runs_pk"},
+    "job_runs.list_user_oldest": {"job_runs_user", "job_runs_pk"},
+    "job_runs.list_schedule": {"job_runs_schedule", "job_runs_pk"},
+    "job_runs.list_schedule_oldest": {"job_runs_schedule", "job_runs_pk"},
+    "job_runs.list_batch": {"job_runs_batch", "job_runs_pk"},
+    "job_runs.list_batch_oldest": {"job_runs_batch", "job_runs_pk"},
+    "job_runs.list_failed": {"job_runs_failed", "job_runs_pk"},
+    "job_runs.list_failed_oldest": {"job_runs_failed", "job_runs_pk"},
+    "job_runs.count": {"job_runs_list"},
+    "job_runs.count_user": {"job_runs_user"},
+    "job_runs.count_schedule": {"job_runs_schedule"},
+    "job_runs.count_batch": {"job_runs_batch"},
+    "job_runs.count_index": {"job_runs_list"},
+    "job_runs.count_index_user": {"job_runs_user"},
+    "job_runs.count_index_schedule": {"job_runs_schedule"},
+    "job_runs.count_index_batch": {"job_runs_batch"},
+    "job_keys.read_keys": {"job_keys_pk"},
+    "job_batches.read": {"job_batches_pk"},
+    "job_batches.read_after": {"job_batches_pk"},
+    "schedules.read": {"schedules_pk"},
+    "schedules.read_after": {"schedules_pk"},
+    "schedules.list": {"schedules_list"},
+    "schedule_slots.list": {"schedule_slots_pk"},
+    "schedule_slots.read_after": {"schedule_slots_pk"},
 }
 IN_KEY_ORDER = (
     "history.read_tail",
@@ -88,9 +152,28 @@ IN_KEY_ORDER = (
     "audit.read",
     "audit.list",
     "audit.list_workflow",
+    "job_runs.read_queue",
+    "job_runs.read_ready",
+    "job_runs.read_started",
+    "job_runs.read_holding",
+    "job_runs.read_waiting",
+    "job_runs.read_after",
+    "job_batches.read_after",
+    "schedules.read_after",
+    "schedules.list",
+    "schedule_slots.list",
+    "schedule_slots.read_after",
+)
+# The counts of jobs that read no row, only the index.
+OF_INDEX_ALONE = (
+    "job_runs.count_index",
+    "job_runs.count_index_user",
+    "job_runs.count_index_schedule",
+    "job_runs.count_index_batch",
 )
 BATCHES = (
     *("batch.step", "batch.start_close", "batch.everything", "batch.audited"),
+    *("batch.job_runs", "batch.jobs", "batch.mixed"),
     "shard_fence.bump",
 )
 
@@ -117,7 +200,7 @@ def database(
         with psycopg.connect(dsn, autocommit=True) as connection:
             for statement in FILL:
                 connection.execute(statement.format(rows))
-            connection.execute("analyze")
+            connection.execute("vacuum analyze")
     yield Database(dsn, rows)
     postgres_server.drop_database(name)
 
@@ -129,6 +212,59 @@ def plan_of(database: Database, text: str) -> list[dict[str, Any]]:
     assert row is not None
     plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
     return list(_nodes(plan[0]["Plan"]))
+
+
+class SlotsOf(NamedTuple):
+    schedule_id: str
+
+
+def literal(value: object) -> str:
+    """A parameter of a list, written out."""
+    match value:
+        case parameters.Uuid():
+            return f"'{value.hex()}'"
+        case parameters.Instant():
+            return f"timestamptz '1970-01-01' + {int(value)} * interval '1 microsecond'"
+        case parameters.Int2s():
+            return "'{" + ",".join(map(str, value)) + "}'"
+        case str():
+            return f"'{value}'"
+        case _:
+            return str(value)
+
+
+def pages_read(
+    database: Database,
+    where: JobFilter | VisibilityFilter | SlotsOf,
+    seen_us: int | None,
+    oldest_first: bool,
+) -> int:
+    """How many pages of the database a list's page of 100 rows takes."""
+    past = None if seen_us is None else (seen_us, bytes(16))
+    text: LiteralString
+    match where:
+        case JobFilter():
+            text, values = job_runs.list_statement(where, past, 100, oldest_first=oldest_first)
+        case VisibilityFilter():
+            order = Order.START_ASC if oldest_first else Order.START_DESC
+            text, values = visibility.list_statement(where, order, past, 100)
+        case SlotsOf(schedule_id):
+            slot = None if seen_us is None else (seen_us, 1)
+            text = schedule_slots.LIST
+            values = schedule_slots.list_parameters(1, NAMESPACE, schedule_id, (), 0, 0, slot, 100)
+    types = dict(re.findall(r"\$([0-9]+)::([a-z0-9]+(?:\[\])?)", text))
+    of_each = ", ".join(types[str(number)] for number in range(1, len(values) + 1))
+    with psycopg.connect(database.dsn, cursor_factory=psycopg.ClientCursor) as connection:
+        connection.execute("set plan_cache_mode = 'force_generic_plan'")
+        connection.execute(f"prepare page ({of_each}) as {text}".encode())
+        execute = f"execute page ({', '.join(map(literal, values))})"
+        row = connection.execute(
+            f"explain (analyze, buffers, format json) {execute}".encode()
+        ).fetchone()
+    assert row is not None
+    plan = row[0][0]["Plan"]
+    assert plan["Actual Rows"] == 100
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -187,6 +323,17 @@ def test_pages_need_no_sort(database: Database, name: str) -> None:
         ("timers.read_window", ["shard_id", "wake_at", "timer_id"]),
         ("current_runs.read_keys", ["shard_id", "namespace_id", "workflow_id"]),
         ("visibility.list", ["namespace_id", "bucket", "start_time", "run_id"]),
+        ("job_runs.read_queue", ["shard_id", "queue_no", "task_id"]),
+        ("job_runs.read_ready", ["shard_id", "queue_no", "task_id"]),
+        ("job_runs.read_started", ["shard_id", "job_id"]),
+        ("job_runs.read_holding", ["shard_id", "namespace_id", "concurrency_key"]),
+        ("job_runs.read_waiting", ["shard_id", "namespace_id", "concurrency_key"]),
+        ("job_keys.read_keys", ["shard_id", "namespace_id", "kind", "key"]),
+        ("schedules.list", ["namespace_id", "schedule_id"]),
+        (
+            "schedule_slots.list",
+            ["shard_id", "namespace_id", "schedule_id", "nominal_at", "origin"],
+        ),
     ],
 )
 def test_all_bounds_are_conditions_of_the_index(
@@ -196,6 +343,37 @@ def test_all_bounds_are_conditions_of_the_index(
     (scan,) = [node for node in plan_of(database, STATEMENTS[name]) if "Index Cond" in node]
 
     assert [column for column in conditions if column not in scan["Index Cond"]] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "conditions"),
+    [
+        ("job_runs.list", ["namespace_id", "status", "bucket", "scheduled_at", "job_id"]),
+        ("job_runs.list_user_oldest", ["namespace_id", "user_id", "status", "scheduled_at"]),
+        ("job_runs.list_schedule", ["namespace_id", "schedule_id", "status", "scheduled_at"]),
+        ("job_runs.list_failed", ["namespace_id", "task_name", "scheduled_at", "job_id"]),
+        ("job_runs.count_index", ["namespace_id", "status", "bucket", "scheduled_at"]),
+        ("job_runs.count_index_user", ["namespace_id", "user_id", "status", "scheduled_at"]),
+    ],
+)
+def test_a3_jobs_are_found_in_their_part_of_an_index(
+    database: Database, name: str, conditions: list[str]
+) -> None:
+    """No scan is sorted, only the few rows that come of them."""
+    plan = plan_of(database, STATEMENTS[name])
+    scan = next(node for node in plan if node.get("Index Name") not in (None, "job_runs_pk"))
+
+    assert [column for column in conditions if column not in scan["Index Cond"]] == []
+    assert len([node for node in plan if node["Node Type"] == "Sort"]) == 1
+
+
+@pytest.mark.parametrize("name", OF_INDEX_ALONE)
+def test_a3_jobs_are_counted_in_the_index_alone(database: Database, name: str) -> None:
+    if not database.rows:
+        pytest.skip("of a young table no page is known to be visible to all")
+    plan = plan_of(database, STATEMENTS[name])
+
+    assert "Index Only Scan" in {node["Node Type"] for node in plan}
 
 
 @pytest.mark.parametrize("name", BATCHES)
@@ -209,14 +387,17 @@ def test_a_batch_reads_no_table(database: Database, name: str) -> None:
     assert _indexes(plan) == set()
 
 
-def test_a_sweep_of_a_full_table_goes_by_key(database: Database) -> None:
+@pytest.mark.parametrize(
+    ("name", "more"), [("sweep", set()), ("sweep.with_jobs", {"job_keys_pk", "schedules_pk"})]
+)
+def test_a_sweep_of_a_full_table_goes_by_key(database: Database, name: str, more: set[str]) -> None:
     """It is planned for each call (not prepared), so that only the full table counts."""
     if not database.rows:
         pytest.skip("a young table may be read whole")
-    plan = plan_of(database, STATEMENTS["sweep"])
+    plan = plan_of(database, STATEMENTS[name])
 
     assert _scans(plan) == []
-    assert _indexes(plan) == {"tasks_pk", "timers_pk", "inbox_pk", "executions_pk"}
+    assert _indexes(plan) == {"tasks_pk", "timers_pk", "inbox_pk", "executions_pk"} | more
     tasks, timers_found, timers, inbox = [
         re.sub(r"\b[ur](_[0-9])?\.", "", node["Index Cond"])
         for node in plan
@@ -239,3 +420,41 @@ def test_a_removal_of_a_full_table_goes_by_key(database: Database) -> None:
     assert _scans(plan) == []
     tables = ("executions", "history", "inbox", "snapshots", "visibility", "current_runs")
     assert _indexes(plan) == {f"{table}_pk" for table in tables}
+
+
+def test_a_removal_of_jobs_from_a_full_table_goes_by_key(database: Database) -> None:
+    """As the sweep."""
+    if not database.rows:
+        pytest.skip("a young table may be read whole")
+    plan = plan_of(database, STATEMENTS["job_removal"])
+
+    assert _scans(plan) == []
+    tables = ("job_runs", "job_keys", "job_batches", "schedule_slots")
+    assert _indexes(plan) == {f"{table}_pk" for table in tables}
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize(
+    "where",
+    [
+        JobFilter(NAMESPACE),
+        JobFilter(NAMESPACE, statuses=(COMPLETED,), to_us=ROWS * 1_000_000),
+        JobFilter(NAMESPACE, user_id="anna"),
+        JobFilter(NAMESPACE, schedule_id="daily", from_us=1),
+        VisibilityFilter(NAMESPACE),
+        SlotsOf("daily"),
+    ],
+    ids=lambda value: repr(value)[:60],
+)
+def test_a3_a_page_costs_the_same_wherever_it_is(
+    database: Database, where: JobFilter | VisibilityFilter | SlotsOf, oldest_first: bool
+) -> None:
+    """Pages by key: what has been seen is not read again."""
+    if not database.rows:
+        pytest.skip("an empty table has no middle")
+    middle_us = ROWS * 500_000
+
+    first = pages_read(database, where, None, oldest_first)
+    middle = pages_read(database, where, middle_us, oldest_first)
+
+    assert middle < first + 100, "of 100 rows and their index entries"

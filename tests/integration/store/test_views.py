@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from typing import LiteralString
 
 import msgspec
 import psycopg
 import pytest
+from tests.conformance.jobs import job_row, schedule_row, slot_row
+from tests.conformance.owner import START_US, Owner
 
 from perdure_engine.core.audit import Action, Entry, Head, append
 from perdure_engine.core.deployments import register, set_current, set_ramping
 from perdure_engine.core.intents import ResetType
+from perdure_engine.core.jobs.model import JobStatus
+from perdure_engine.core.schedules.model import SlotOrigin, SlotOutcome
 from perdure_engine.core.tasks import TaskKind, TaskPayload, TaskState
 from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.ports.batches import BatchJob, BatchOperation, BatchRow, PartState
@@ -53,6 +58,19 @@ COLUMNS = {
     "perdure_v1_deployments": [
         *("namespace", "deployment", "current_build_id", "ramping_build_id"),
         *("ramping_percentage", "changed_by", "versions", "conflict_token"),
+    ],
+    "perdure_v1_jobs": [
+        *("namespace", "job_id", "task_name", "queue", "status", "attempt", "priority", "user_id"),
+        *("schedule_id", "batch_id", "concurrency_key", "ready", "created_at", "scheduled_at"),
+        *("closed_at", "shard_id"),
+    ],
+    "perdure_v1_schedules": [
+        *("namespace", "schedule_id", "user_id", "paused", "next_at", "created_at"),
+        *("conflict_token", "shard_id"),
+    ],
+    "perdure_v1_schedule_slots": [
+        *("namespace", "schedule_id", "nominal_at", "origin", "outcome", "acted_at", "target_id"),
+        *("detail", "shard_id"),
     ],
     "perdure_v1_nodes": ["node_id", "address", "region", "roles", "lease_end"],
 }
@@ -268,3 +286,45 @@ async def test_a_deployment_is_shown_with_its_routing(store: SqlStore, database_
         {"build_id": "2", "task_queues": ["orders", "cards"], "retired": False},
     ]
     assert found == ("default", "shop", "1", "2", 12.5, "op@host", versions, 5)
+
+
+async def test_jobs_and_schedules_are_shown_in_words(store: SqlStore, database_dsn: str) -> None:
+    """What a number means stands in the model, and a second time in the views."""
+    owner = await Owner.take(store, [1])
+    await owner.commit(
+        owner.batch(
+            job_runs=[
+                job_row(
+                    status=status, user_id="anna", task_id=9 if status is JobStatus.PENDING else 0
+                )
+                for status in JobStatus
+            ],
+            schedules=[schedule_row("daily", paused=True), schedule_row("gone", gone=True)],
+            schedule_slots=[
+                slot_row("daily", START_US + outcome, origin=origin, outcome=outcome)
+                for outcome in SlotOutcome
+                for origin in SlotOrigin
+            ],
+        )
+    )
+
+    def word(member: enum.Enum) -> str:
+        return member.name.title().replace("_", "")
+
+    jobs = told(
+        database_dsn,
+        "select namespace, task_name, user_id, status, ready from perdure_v1_jobs order by status",
+    )
+    assert jobs == sorted(
+        ("default", "send_email", "anna", word(status), status is JobStatus.PENDING)
+        for status in JobStatus
+    )
+    assert told(database_dsn, "select schedule_id, paused from perdure_v1_schedules") == [
+        ("daily", True)
+    ]
+    slots = told(database_dsn, "select outcome, origin, target_id from perdure_v1_schedule_slots")
+    assert sorted(map(str, slots)) == sorted(
+        str((word(outcome), word(origin), "job"))
+        for outcome in SlotOutcome
+        for origin in SlotOrigin
+    )

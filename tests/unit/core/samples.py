@@ -9,8 +9,30 @@ from perdure_engine.core import outside_events as out
 from perdure_engine.core.failures import Failure, FailureKind, RetryState, TimeoutType
 from perdure_engine.core.fan_out import Counting, FanOut, WakeRule
 from perdure_engine.core.id_policies import IdReusePolicy
+from perdure_engine.core.jobs.model import (
+    Concurrency,
+    ConcurrencyPolicy,
+    JobFailure,
+    JobSpec,
+    JobState,
+    Unique,
+    UniqueScope,
+)
 from perdure_engine.core.parents import Parent, ParentClosePolicy
 from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.schedules.model import (
+    CalendarRange,
+    CalendarSpec,
+    CatchUpPolicy,
+    GapPolicy,
+    IntervalSpec,
+    JobAction,
+    OverlapPolicy,
+    RepeatPolicy,
+    Schedule,
+    SchedulePolicies,
+    ScheduleSpec,
+)
 from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
 from perdure_engine.core.state import Activity, Child, Folded, Head, Timer, Update
 from perdure_engine.core.status import Status
@@ -348,5 +370,68 @@ FOLDED = Folded(
 )
 TASK_TOKEN = TaskToken(3, NAMESPACE, RUN, TaskKind.WORKFLOW, 2, 4, 99, TIME_US, TIME_US + 1, 3, 7)
 QUERY_TOKEN = QueryToken(3, RUN, 8)
+JOB_SPEC = JobSpec(
+    input=b"input",
+    header=b"header",
+    retry=RetryPolicy(500, 1.5, 9_000, 5, ("Fatal",)),
+    timeout_ms=60_000,
+    heartbeat_timeout_ms=2_000,
+    idempotency_key="order-17",
+    body_hash=HASH,
+    unique=Unique("report", UniqueScope.PERIOD, 3_600_000),
+    concurrency=Concurrency("tenant-1", 4, ConcurrencyPolicy.CANCEL_RUNNING, 2.5),
+    expire_us=TIME_US + 9,
+    nominal_us=TIME_US,
+    identity="client@host",
+)
+JOB_STATE = JobState(
+    due_us=TIME_US,
+    ready_us=TIME_US + 1,
+    started_us=TIME_US + 2,
+    worker_id=RUN,
+    worker_identity="worker-1@host",
+    failures=(JobFailure(1, TIME_US, "worker-1@host", FAILURE),),
+    progress=b"progress",
+    progress_version=4,
+    cancel_us=TIME_US + 3,
+    reason="operator",
+    timer=(TIME_US, 1 << 24 | 7),
+    expiry=(TIME_US + 4, 1 << 24 | 8),
+    request_id=REQUEST,
+    key_place=True,
+)
+SCHEDULE = Schedule(
+    ScheduleSpec(
+        cron=("0 10 * * *",),
+        intervals=(IntervalSpec(60_000, 5_000),),
+        calendars=(
+            CalendarSpec(
+                second=(CalendarRange(1, 3, 2),),
+                minute=(CalendarRange(2, 4, 2),),
+                hour=(CalendarRange(3, 5, 2),),
+                day_of_month=(CalendarRange(4, 6, 2),),
+                month=(CalendarRange(5, 7, 2),),
+                day_of_week=(CalendarRange(6, 8, 2),),
+                year=(CalendarRange(2027, 2029, 2),),
+                comment="odd",
+            ),
+        ),
+        dates_us=(TIME_US,),
+        exclude=(CalendarSpec(day_of_month=(CalendarRange(25),)),),
+        start_us=TIME_US,
+        end_us=TIME_US + 10,
+        jitter_ms=500,
+        timezone="Europe/Berlin",
+        seconds_first=True,
+        gap=GapPolicy.SKIP,
+        repeat=RepeatPolicy.BOTH,
+        tzdata_version="2026a",
+    ),
+    JobAction("send_email", "mail", JOB_SPEC, 2, "anna"),
+    SchedulePolicies(OverlapPolicy.BUFFER_ALL, 60_000, CatchUpPolicy.LAST, 5, True),
+    paused=True,
+    note="holidays",
+    remaining_actions=3,
+)
 
-RECORDS = [HEAD, TASK, FOLDED, TASK_TOKEN, QUERY_TOKEN]
+RECORDS = [HEAD, TASK, FOLDED, TASK_TOKEN, QUERY_TOKEN, JOB_SPEC, JOB_STATE, SCHEDULE]

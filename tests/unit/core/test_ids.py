@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX, queue_number, shard_of, uuid_text
+from perdure_engine.core.ids import (
+    SEQUENCE_BITS,
+    SEQUENCE_MAX,
+    job_id_of,
+    queue_number,
+    shard_of,
+    shard_of_job,
+    uuid_text,
+)
 from perdure_engine.core.tasks import WORKER_KINDS, TaskKind
 
 A = bytes(range(16))
@@ -97,3 +105,41 @@ def test_a_sequence_number_has_room_for_the_range() -> None:
 
 def test_the_text_of_an_id() -> None:
     assert uuid_text(A) == "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+# ---- ids of jobs
+
+
+@pytest.mark.parametrize(
+    ("shard_id", "namespace_id", "key", "request_id", "index", "text"),
+    [
+        (3, A, "", B, 0, "00000003-e9bc-8134-902c-d96df4090000"),
+        (3, A, "", B, 9_999, "00000003-e9bc-8134-902c-d96df409270f"),
+        (65_536, B, "", A, 1, "00010000-e0ef-8417-ac7c-ba16c6300001"),
+        (3, A, "order-1", B, 7, "00000003-46ed-8db5-a3d2-ad0fed02eba4"),
+        (3, B, "zażółć ✓", A, 0, "00000003-f976-8a85-9ec6-3fa2d438b1da"),
+    ],
+)
+def test_golden_ids_of_jobs(
+    shard_id: int, namespace_id: bytes, key: str, request_id: bytes, index: int, text: str
+) -> None:
+    assert uuid_text(job_id_of(shard_id, namespace_id, key, request_id, index)) == text
+
+
+def test_the_jobs_of_a_call_follow_each_other_and_those_of_a_key_have_one_id() -> None:
+    """Invariant 57: whoever repeats a call, or a key, names the same jobs."""
+    of_call = [job_id_of(3, A, "", B, index) for index in range(1_000)]
+
+    assert of_call == sorted(set(of_call))
+    assert {shard_of_job(job_id) for job_id in of_call} == {3}
+    assert {uuid_text(job_id)[14] + uuid_text(job_id)[19] for job_id in of_call} <= {
+        "88",
+        "89",
+        "8a",
+        "8b",
+    }
+    assert (
+        len({job_id_of(3, A, "k", request, index) for request in (A, B) for index in (1, 2)}) == 1
+    )
+    others = {job_id_of(3, A, "", A, 0), job_id_of(3, B, "", B, 0), job_id_of(4, A, "", B, 0)}
+    assert len(others | set(of_call)) == 1_003

@@ -11,12 +11,30 @@ from tests.unit.core import samples
 
 from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind
+from perdure_engine.core.intents import StartWorkflow
+from perdure_engine.core.jobs.model import JobState
+from perdure_engine.core.schedules.model import Action, WorkflowAction
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
 from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.rows import ROW_GONE, TaskRow
 from perdure_engine.store.codec import COMPRESS_BYTES_MIN, PLAIN, ZSTD, MsgpackCodec
 
 NAMESPACE = samples.NAMESPACE
+WORKFLOW_ACTION = WorkflowAction(
+    "report",
+    StartWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id="",
+        run_id=b"",
+        request_id=b"",
+        body_hash=b"",
+        workflow_type="Report",
+        task_queue="reports",
+        input=b"input",
+        retry_policy=samples.POLICY,
+        search_attributes=samples.ATTRIBUTES,
+    ),
+)
 CODEC = MsgpackCodec()
 
 
@@ -108,6 +126,25 @@ def test_a_buffered_event_comes_back() -> None:
     assert CODEC.decode_buffered(CODEC.encode_buffered(event)) == event
 
 
+def test_what_a_job_is_comes_back() -> None:
+    spec, state = CODEC.encode_job_spec(samples.JOB_SPEC), CODEC.encode_job_state(samples.JOB_STATE)
+
+    assert CODEC.decode_job_spec(spec) == samples.JOB_SPEC
+    assert CODEC.decode_job_state(state) == samples.JOB_STATE
+
+
+@pytest.mark.parametrize("action", [samples.SCHEDULE.action, WORKFLOW_ACTION])
+def test_a_schedule_comes_back_with_its_action(action: Action) -> None:
+    schedule = msgspec.structs.replace(samples.SCHEDULE, action=action)
+
+    assert CODEC.decode_schedule(CODEC.encode_schedule(schedule)) == schedule
+
+
+def test_a_state_comes_back_as_the_type_it_is_asked_for() -> None:
+    for state in (samples.JOB_STATE, samples.HEAD, samples.JOB_STATE):
+        assert CODEC.decode_state(CODEC.encode_state(state), type(state)) == state
+
+
 def test_what_cannot_be_buffered_is_corrupt_in_the_inbox() -> None:
     [scheduled] = (e for e in samples.EVENTS if isinstance(e, ev.WorkflowTaskScheduled))
 
@@ -172,6 +209,7 @@ DOORS: dict[str, Callable[[bytes], object]] = {
     "decode_head": CODEC.decode_head,
     "task_keys_of_head": CODEC.task_keys_of_head,
     "decode_snapshot": CODEC.decode_snapshot,
+    "decode_schedule": CODEC.decode_schedule,
     "decode_task": lambda payload: CODEC.decode_task(row_of(record())._replace(payload=payload)),
     "namespace_of_task": lambda payload: CODEC.namespace_of_task(
         row_of(record())._replace(payload=payload)
@@ -186,12 +224,22 @@ def test_corrupt_bytes_are_corrupt_at_every_door(door: str, payload: bytes) -> N
         DOORS[door](payload)
 
 
+# For these an empty array is a value.
+DOORS_TO_ANY_ARRAY: dict[str, Callable[[bytes], object]] = {
+    "decode_events": CODEC.decode_events,
+    "decode_job_spec": CODEC.decode_job_spec,
+    "decode_job_state": CODEC.decode_job_state,
+    "decode_state": lambda payload: CODEC.decode_state(payload, JobState),
+}
+
+
 @pytest.mark.parametrize(
     "payload", [p for p in CORRUPT if p != PLAIN + b"\x90"], ids=lambda p: p.hex()
 )
-def test_corrupt_events_are_corrupt(payload: bytes) -> None:
+@pytest.mark.parametrize("door", DOORS_TO_ANY_ARRAY)
+def test_corrupt_bytes_are_corrupt_where_an_empty_array_is_not(door: str, payload: bytes) -> None:
     with pytest.raises(CorruptRow):
-        CODEC.decode_events(payload)
+        DOORS_TO_ANY_ARRAY[door](payload)
 
 
 def test_a_task_state_of_another_version_is_corrupt_not_a_crash() -> None:

@@ -14,6 +14,7 @@ from perdure_engine.store.sql.parameters import (
     NUMBERS_AT_ONCE,
     POSTGRES_EPOCH_US,
     Blobs,
+    Bools,
     Column,
     Instants,
     Int2s,
@@ -36,6 +37,8 @@ def element(kind: type[Column], value: Any) -> bytes:
             return struct.pack("!q", value - POSTGRES_EPOCH_US)
         case parameters.Texts:
             return str(value).encode()
+        case parameters.Bools:
+            return struct.pack("!?", value)
         case _:
             return bytes(value)
 
@@ -63,6 +66,7 @@ def expected(kind: type[Column], oid: int, values: list[Any]) -> bytes:
         (Uuids, 2950, lambda n: bytes([n % 256]) * 16),
         (Texts, 25, lambda n: "ä" * (n % 5)),
         (Blobs, 17, lambda n: b"x" * (n % 7)),
+        (Bools, 16, lambda n: n % 3 == 0),
     ],
 )
 def test_a_column_is_packed_as_postgresql_reads_it(
@@ -75,3 +79,25 @@ def test_a_column_is_packed_as_postgresql_reads_it(
     if count:
         with_null = [*values, None, value(count)]
         assert dumper.dump(kind(with_null)) == expected(kind, oid, with_null)
+
+
+@pytest.mark.parametrize("count", [2, 3, NUMBERS_AT_ONCE + 1])
+@pytest.mark.parametrize(
+    ("kind", "oid", "value", "other"),
+    [
+        (Int2s, 21, -3, 3),
+        (Instants, 1184, 1_900_000_000_000_000, 0),
+        (Texts, 25, "mail", ""),
+        (Uuids, 2950, b"u" * 16, b"v" * 16),
+        (Bools, 16, True, False),
+        (Int8s, 20, None, 1),
+    ],
+)
+def test_a_column_of_one_value_is_packed_as_any_other(
+    kind: type[Column], oid: int, value: Any, other: Any, count: int
+) -> None:
+    """Also one that only begins and ends with that value."""
+    dumper = dict(parameters._DUMPERS)[kind](kind, Transformer())
+
+    for values in ([value] * count, [value, *[other] * count, value]):
+        assert dumper.dump(kind(values)) == expected(kind, oid, values)

@@ -144,14 +144,14 @@ def _batch_row(shard_id: int, batch: JobBatch, codec: Codec) -> JobBatchRow:
         batch.total,
         batch.open,
         batch.sealed,
-        codec.encode_job_batch(state),
+        codec.encode_state(state),
         version_to_send(batch.version),
     )
 
 
 def batch_of_row(row: JobBatchRow, codec: Codec) -> JobBatch:
     """Raises CorruptRow."""
-    state = codec.decode_job_batch(row.state)
+    state = codec.decode_state(row.state, BatchState)
     return JobBatch(
         row.namespace_id,
         row.batch_id,

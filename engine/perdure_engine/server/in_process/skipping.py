@@ -28,6 +28,7 @@ from perdure_engine.history.batches import Batches
 from perdure_engine.history.rooms import HistoryConfig, Rooms
 from perdure_engine.history.service import HistoryService
 from perdure_engine.history.writer import Writer
+from perdure_engine.matching.limits import QueueLimits
 from perdure_engine.matching.matcher import Matcher
 from perdure_engine.ports.store import Batch
 from perdure_engine.scheduler.cron import CronSpecs
@@ -37,7 +38,7 @@ from perdure_engine.server.in_process.virtual_time import Skipper, VirtualTime
 from perdure_engine.server.version import perdure_version
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
-from perdure_engine.transport.grpc.convert.payloads import object_of_parameters
+from perdure_engine.transport.grpc.convert.payloads import json_payload
 from perdure_engine.transport.grpc.server import GrpcServer
 
 log = logging.getLogger(__name__)
@@ -81,10 +82,10 @@ class History(HistoryService):
             self._count(future)
         return future
 
-    def _count(self, waits: asyncio.Future[Any]) -> None:
-        if not waits.done():
+    def _count(self, waiting: asyncio.Future[Any]) -> None:
+        if not waiting.done():
             self.skipper.wait_begins()
-            waits.add_done_callback(lambda _: self.skipper.wait_ends())
+            waiting.add_done_callback(lambda _: self.skipper.wait_ends())
 
 
 class SkippingEngine:
@@ -140,7 +141,7 @@ def _make_rooms(store: Store, clock: SystemClock, deployments: Deployments) -> R
         config=CONFIG,
         cron=CronSpecs(),
         routing=deployments,
-        json_payload=object_of_parameters,
+        json_payload=json_payload,
     )
 
 
@@ -153,8 +154,11 @@ async def _start_rooms(
 ) -> GrpcServer:
     """Each part is stopped before those that it needs."""
     rooms.writer = writer = Writer(rooms)
-    rooms.matching = matcher = Matcher()
+    limits = QueueLimits(store, lambda: 1.0)
+    rooms.matching = matcher = Matcher(rates=limits)
     matcher.connect(history)
+    await limits.start()
+    undo.push_async_callback(limits.stop)
     lease_ms = int(CENTURIES_S * 1_000)
     await store.renew_node(rooms.node_id, NODE_ADDRESS, "", "all", new_incarnation(), lease_ms)
     (row,) = await store.list_nodes()

@@ -140,12 +140,12 @@ def apply_job_removal(tables: Tables, removal: JobRemoval) -> None:
     slots = _rows(tables.schedule_slots, shard_id, removal.slots)
     if any(slot.outcome in OUTCOMES_TO_ACT for slot in slots):
         raise GuardFailed("a slot that has not acted yet")
-    named = {(namespace_id, kind, key): job for namespace_id, kind, key, job in removal.keys}
-    keys = _rows(tables.job_keys, shard_id, named)
+    keys = _rows(tables.job_keys, shard_id, [key[:3] for key in removal.keys])
+    named = set(removal.keys)
     _delete(tables.job_runs, jobs)
     _delete(
         tables.job_keys,
-        [key for key in keys if key.job_id == named[key.namespace_id, key.kind, key.key]],
+        [key for key in keys if (key.namespace_id, key.kind, key.key, key.job_id) in named],
     )
     _delete(tables.job_batches, batches)
     _delete(tables.schedule_slots, slots)

@@ -90,7 +90,7 @@ def _audit(row: AuditRow) -> bool:
 
 def _job_run(row: JobRunRow) -> bool:
     return (
-        0 <= row.bucket <= BUCKET_MAX
+        (row.version < 0 or 0 <= row.bucket <= BUCKET_MAX)  # an update does not say it
         and 1 <= row.status <= JOB_STATUS_MAX
         and (row.status in JOB_OPEN) == (row.closed_us is None)
         and (row.task_id == 0 or row.closed_us is None)
@@ -155,8 +155,9 @@ def _texts_of_jobs(batch: Batch) -> list[str]:
     texts: list[str] = [row.key for row in batch.job_keys]
     texts += [row.batch_id for row in batch.job_batches]
     for job in batch.job_runs:
-        texts += [job.task_name, job.queue, job.user_id]
-        texts += [job.schedule_id, job.concurrency_key, job.batch_id]
+        if job.version > 0:
+            texts += [job.task_name, job.queue, job.user_id]
+            texts += [job.schedule_id, job.concurrency_key, job.batch_id]
     for schedule in batch.schedules:
         texts += [schedule.schedule_id, schedule.user_id]
     for slot in batch.schedule_slots:

@@ -196,7 +196,8 @@ def list_statement(
     time_us, chain, seq = before or _LAST
     values: list[object] = [
         Instant(where.time_min_us),
-        Instant(where.time_max_us or _LAST_US),
+        # the scan begins where the page does (store.sql.job_runs says why)
+        Instant(min(where.time_max_us or _LAST_US, time_us + 1)),
         Instant(time_us),
         Int4(chain),
         Int8(seq),

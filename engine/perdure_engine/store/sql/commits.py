@@ -36,8 +36,8 @@ class SqlCommits:
         if sweep.task_ranges:
             values = sweeps.range_parameters(sweep)
             task_keys = task_keys + await self._access.read(tasks.READ_RANGES, values)
-        values = sweeps.parameters(sweep, task_keys)
-        rows = await self._access.write(sweeps.SWEEP, values, prepare=False)
+        text, values = sweeps.statement(sweep, task_keys)
+        rows = await self._access.write(text, values, prepare=False)
         return int(rows[0][0])
 
     async def remove_runs(self, removal: Removal) -> int:

@@ -3,18 +3,22 @@
 The common job is written twice, when it is made and when it ends. An update sends nothing for what it leaves as it is.
 
 A list merges short index scans: sixteen buckets for each status that is asked for, or one for each status of a
-user's or a schedule's jobs, and reads the rows of the page that comes out by key. So a page costs the same whatever
-lies around it, as long as only status, user, schedule and time are asked for. By task, queue or batch it reads along
-the time until the page is full; dead letters of one task have an index of their own.
+user's, a schedule's or a batch's jobs, and reads the rows of the page that comes out by key. So a page costs the same
+whatever lies around it, as long as only status, one of these owners and time are asked for. By task or queue it reads
+along the time until the page is full (1.1 s when a million rows hold none); dead letters of one task have an index of
+their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, LiteralString, NamedTuple
 
 from perdure_engine.ports.jobs import LISTED_SPEC_BYTES_MAX, JobFilter
+from perdure_engine.ports.rows import JobRunRow
 from perdure_engine.store.sql.parameters import (
     Blobs,
+    Column,
     Instant,
     Instants,
     Int2s,
@@ -27,6 +31,36 @@ from perdure_engine.store.sql.parameters import (
 )
 from perdure_engine.store.sql.table import BatchTable
 
+_KINDS: Final[tuple[type[Column], ...]] = (
+    *(Int4s, Uuids, Uuids, Int2s, Texts, Texts, Int4s),
+    *(Texts, Texts, Texts, Texts, Int2s, Int4s, Int2s),
+    *(Instants, Instants, Instants, Int8s, Int8s),
+    *(Blobs, Blobs, Blobs, Int8s),
+)
+# The key, and what an update changes.
+_SENT_BY_UPDATES: Final = frozenset(
+    {"shard_id", "job_id", "status", "attempt", "priority", "scheduled_us", "closed_us"}
+    | {"task_id", "start_no", "state", "result", "version"}
+)
+_COLUMNS: Final = [
+    (kind, name in _SENT_BY_UPDATES) for kind, name in zip(_KINDS, JobRunRow._fields, strict=True)
+]
+
+
+def _parameters(rows: Sequence[JobRunRow]) -> list[object]:
+    """New rows first. Of the others only what an update changes is sent: `unnest` fills the shorter arrays up with
+    nulls, for which the statement has what such a row proposes and nobody reads.
+    """
+    new = [row for row in rows if row.version > 0]
+    changed = [row for row in rows if row.version <= 0]
+    of_all = list(zip(*new, *changed, strict=True)) or [()] * len(_COLUMNS)
+    of_new = list(zip(*new, strict=True)) or [()] * len(_COLUMNS)
+    return [
+        kind(of_all[number] if of_updates_too else of_new[number])
+        for number, (kind, of_updates_too) in enumerate(_COLUMNS)
+    ]
+
+
 BATCH: Final = BatchTable(
     name="job_runs",
     write="""\
@@ -34,10 +68,13 @@ w_job_runs as (
   insert into job_runs as t (shard_id, job_id, namespace_id, bucket, task_name, queue, queue_no,
     user_id, schedule_id, concurrency_key, batch_id, status, attempt, priority, created_at,
     scheduled_at, closed_at, task_id, start_no, spec, state, result, version)
-  select u.shard_id, u.job_id, u.namespace_id, u.bucket, u.task_name, u.queue, u.queue_no,
-    u.user_id, u.schedule_id, u.concurrency_key, u.batch_id, u.status, u.attempt, u.priority,
-    u.created_at, u.scheduled_at, u.closed_at, u.task_id, u.start_no, u.spec, u.state, u.result,
-    u.version
+  select u.shard_id, u.job_id,
+    coalesce(u.namespace_id, '00000000-0000-0000-0000-000000000000'::uuid), coalesce(u.bucket, 0),
+    coalesce(u.task_name, ''), coalesce(u.queue, ''), coalesce(u.queue_no, 0),
+    coalesce(u.user_id, ''), coalesce(u.schedule_id, ''), coalesce(u.concurrency_key, ''),
+    coalesce(u.batch_id, ''), u.status, u.attempt, u.priority,
+    coalesce(u.created_at, u.scheduled_at), u.scheduled_at, u.closed_at, u.task_id, u.start_no,
+    coalesce(u.spec, ''::bytea), u.state, u.result, u.version
   from unnest($77::int4[], $78::uuid[], $79::uuid[], $80::int2[], $81::text[], $82::text[],
       $83::int4[], $84::text[], $85::text[], $86::text[], $87::text[], $88::int2[], $89::int4[],
       $90::int2[], $91::timestamptz[], $92::timestamptz[], $93::timestamptz[], $94::int8[],
@@ -55,12 +92,8 @@ w_job_runs as (
     complete="""\
 (select count(*) from w_job_runs where w_job_runs.version > 0) = cardinality($99::int8[])""",
     first=77,
-    columns=(
-        *(Int4s, Uuids, Uuids, Int2s, Texts, Texts, Int4s),
-        *(Texts, Texts, Texts, Texts, Int2s, Int4s, Int2s),
-        *(Instants, Instants, Instants, Int8s, Int8s),
-        *(Blobs, Blobs, Blobs, Int8s),
-    ),
+    columns=_KINDS,
+    pack=_parameters,
 )
 
 _ROWS: Final[LiteralString] = """\
@@ -137,8 +170,8 @@ d_job_runs as (
 STILL_OPEN: Final[LiteralString] = """\
 (select count(*) from d_job_runs where d_job_runs.closed_at is null)"""
 
-# ---- lists: $1 namespace, $2 statuses, $3 and $4 scheduled, $5 user, $6 schedule, $7 task, $8 queue,
-# $9 batch, $10 and $11 the last job seen, $12 limit
+# ---- lists: $1 namespace, $2 statuses, $3 and $4 scheduled, $5 user, $6 schedule, $7 batch, $8 task,
+# $9 queue, $10 and $11 the last job seen, $12 limit
 
 
 class _Path(NamedTuple):
@@ -168,18 +201,24 @@ _OF_SCHEDULE: Final = _Path(
     where r.namespace_id = $1::uuid and r.schedule_id = $6::text and r.schedule_id <> ''
       and r.status = s.status""",
 )
+_OF_BATCH: Final = _Path(
+    _STATUSES,
+    """
+    where r.namespace_id = $1::uuid and r.batch_id = $7::text and r.batch_id <> ''
+      and r.status = s.status""",
+)
 _FAILED_OF_TASK: Final = _Path(
     _STATUSES,
     """
-    where r.namespace_id = $1::uuid and r.task_name = $7::text and r.status = 5
+    where r.namespace_id = $1::uuid and r.task_name = $8::text and r.status = 5
       and s.status = 5""",
 )
 _SCHEDULED: Final[LiteralString] = """
       and r.scheduled_at >= $3::timestamptz and r.scheduled_at < $4::timestamptz"""
 _OTHERWISE: Final[LiteralString] = """
       and ($5::text = '' or r.user_id = $5::text) and ($6::text = '' or r.schedule_id = $6::text)
-      and ($7::text = '' or r.task_name = $7::text) and ($8::text = '' or r.queue = $8::text)
-      and ($9::text = '' or r.batch_id = $9::text)"""
+      and ($7::text = '' or r.batch_id = $7::text) and ($8::text = '' or r.task_name = $8::text)
+      and ($9::text = '' or r.queue = $9::text)"""
 
 assert LISTED_SPEC_BYTES_MAX == 4_096, "the text below says 4096"
 _PAGE: Final[LiteralString] = """\
@@ -225,6 +264,8 @@ _JOBS: Final[LiteralString] = """lateral (
     from job_runs as r"""
 _NO_USER: Final[LiteralString] = """
       and $5::text = ''"""
+_NO_SCHEDULE: Final[LiteralString] = """
+      and $6::text = ''"""
 _BY_STATUS: Final[LiteralString] = """) as c
 group by s.status
 order by s.status"""
@@ -240,14 +281,17 @@ def _count(path: _Path, otherwise: LiteralString) -> LiteralString:
 
 _LISTS: Final = {
     (path, oldest_first): _list(path, _OLDEST if oldest_first else _NEWEST)
-    for path in (_ALL, _OF_USER, _OF_SCHEDULE, _FAILED_OF_TASK)
+    for path in (_ALL, _OF_USER, _OF_SCHEDULE, _OF_BATCH, _FAILED_OF_TASK)
     for oldest_first in (False, True)
 }
-_COUNTS: Final = {path: _count(path, _OTHERWISE) for path in (_ALL, _OF_USER, _OF_SCHEDULE)}
+_COUNTS: Final = {
+    path: _count(path, _OTHERWISE) for path in (_ALL, _OF_USER, _OF_SCHEDULE, _OF_BATCH)
+}
 _COUNTS_OF_INDEX: Final = {
     _ALL: _count(_ALL, ""),
     _OF_USER: _count(_OF_USER, ""),
     _OF_SCHEDULE: _count(_OF_SCHEDULE, _NO_USER),
+    _OF_BATCH: _count(_OF_BATCH, _NO_USER + _NO_SCHEDULE),
 }
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
@@ -264,21 +308,26 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
     "job_runs.list_user_oldest": _LISTS[_OF_USER, True],
     "job_runs.list_schedule": _LISTS[_OF_SCHEDULE, False],
     "job_runs.list_schedule_oldest": _LISTS[_OF_SCHEDULE, True],
+    "job_runs.list_batch": _LISTS[_OF_BATCH, False],
+    "job_runs.list_batch_oldest": _LISTS[_OF_BATCH, True],
     "job_runs.list_failed": _LISTS[_FAILED_OF_TASK, False],
     "job_runs.list_failed_oldest": _LISTS[_FAILED_OF_TASK, True],
     "job_runs.count": _COUNTS[_ALL],
     "job_runs.count_user": _COUNTS[_OF_USER],
     "job_runs.count_schedule": _COUNTS[_OF_SCHEDULE],
+    "job_runs.count_batch": _COUNTS[_OF_BATCH],
     "job_runs.count_index": _COUNTS_OF_INDEX[_ALL],
     "job_runs.count_index_user": _COUNTS_OF_INDEX[_OF_USER],
     "job_runs.count_index_schedule": _COUNTS_OF_INDEX[_OF_SCHEDULE],
+    "job_runs.count_index_batch": _COUNTS_OF_INDEX[_OF_BATCH],
 }
 
+# How many names a count of the index has.
+_OWNERS: Final = {_ALL: 0, _OF_USER: 1, _OF_SCHEDULE: 2, _OF_BATCH: 3}
 _FAILED: Final = (5,)
 _EACH_STATUS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
-_LAST_US: Final = (
-    253_402_214_400_000_000  # 9999-12-31: later than any time, and one that both databases can hold
-)
+# 9999-12-31: later than any time, and an instant that both databases can hold.
+_LAST_US: Final = 253_402_214_400_000_000
 _FIRST: Final = (-1, bytes(16))
 _LAST: Final = (_LAST_US, b"\xff" * 16)
 
@@ -290,34 +339,44 @@ def list_statement(
     if path is _ALL and where.task_name and where.statuses == _FAILED:
         path = _FAILED_OF_TASK
     scheduled_us, job_id = past or (_FIRST if oldest_first else _LAST)
+    from_us, to_us = where.from_us, where.to_us or _LAST_US
+    # The condition of the page alone does not tell PostgreSQL where to begin (18: beside another bound it begins
+    # there, and the tenth page reads nine for nothing).
+    if oldest_first:
+        from_us = max(from_us, scheduled_us)
+    else:
+        to_us = min(to_us, scheduled_us + 1)
     page = [Instant(scheduled_us), Uuid(job_id), Int8(limit)]
-    return _LISTS[path, oldest_first], [*_times(where), *_names(where), *page]
+    return _LISTS[path, oldest_first], [*_places(where, from_us, to_us), *_names(where), *page]
 
 
 def count_statement(where: JobFilter) -> tuple[LiteralString, list[object]]:
-    path, times, names = _path(where), _times(where), _names(where)
-    if where.task_name or where.queue or where.batch_id or (where.user_id and where.schedule_id):
-        return _COUNTS[path], [*times, *names]
-    owners = {_ALL: 0, _OF_USER: 1, _OF_SCHEDULE: 2}[path]
-    return _COUNTS_OF_INDEX[path], [*times, *names[:owners]]
+    path = _path(where)
+    places, names = _places(where, where.from_us, where.to_us or _LAST_US), _names(where)
+    owners = [name for name in names[:3] if name]
+    if len(owners) > 1 or where.task_name or where.queue:
+        return _COUNTS[path], [*places, *names]
+    return _COUNTS_OF_INDEX[path], [*places, *names[: _OWNERS[path]]]
 
 
 def _path(where: JobFilter) -> _Path:
     if where.schedule_id:
         return _OF_SCHEDULE
+    if where.batch_id:
+        return _OF_BATCH
     return _OF_USER if where.user_id else _ALL
 
 
-def _times(where: JobFilter) -> list[object]:
+def _places(where: JobFilter, from_us: int, to_us: int) -> list[object]:
     """$1 to $4. Each status once: a scan for it twice would find its jobs twice."""
     return [
         Uuid(where.namespace_id),
         Int2s(dict.fromkeys(where.statuses) or _EACH_STATUS),
-        Instant(where.from_us),
-        Instant(where.to_us or _LAST_US),
+        Instant(from_us),
+        Instant(to_us),
     ]
 
 
 def _names(where: JobFilter) -> list[object]:
     """$5 to $9."""
-    return [where.user_id, where.schedule_id, where.task_name, where.queue, where.batch_id]
+    return [where.user_id, where.schedule_id, where.batch_id, where.task_name, where.queue]

@@ -128,8 +128,12 @@ class _ColumnDumper(Dumper):
     def dump(self, obj: list[object]) -> Buffer:
         if not obj:
             return self.empty
-        if len(obj) == 1 and obj[0] is not None:
-            return self.head_of_one + self.one(obj[0])
+        first = obj[0]
+        if len(obj) == 1 and first is not None:
+            return self.head_of_one + self.one(first)
+        if obj[-1] == first and obj.count(first) == len(obj):  # a namespace, a queue, …
+            value = _NULL if first is None else self.one(first)
+            return _array_head(1, first is None, self.element_oid, len(obj), 1) + value * len(obj)
         if None not in obj:
             return _array_head(1, 0, self.element_oid, len(obj), 1) + self.packed(obj)
         values = [_NULL if value is None else self.one(value) for value in obj]

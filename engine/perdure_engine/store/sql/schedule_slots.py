@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final, LiteralString
 
-from perdure_engine.store.sql.parameters import Instants, Int2s, Int4s, Int8s, Texts, Uuids
+from perdure_engine.store.sql.parameters import (
+    Instant,
+    Instants,
+    Int2,
+    Int2s,
+    Int4,
+    Int4s,
+    Int8,
+    Int8s,
+    Texts,
+    Uuid,
+    Uuids,
+)
 from perdure_engine.store.sql.table import BatchTable
 
 BATCH: Final = BatchTable(
@@ -74,3 +86,31 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
     "schedule_slots.list": LIST,
     "schedule_slots.read_after": READ_AFTER,
 }
+
+_LAST_US: Final = 253_402_214_400_000_000  # 9999-12-31
+_LAST: Final = (_LAST_US, 2**15 - 1)
+
+
+def list_parameters(
+    shard_id: int,
+    namespace_id: bytes,
+    schedule_id: str,
+    outcomes: tuple[int, ...],
+    from_us: int,
+    to_us: int,
+    past: tuple[int, int] | None,
+    limit: int,
+) -> list[object]:
+    nominal_us, origin = past or _LAST
+    return [
+        Int4(shard_id),
+        Uuid(namespace_id),
+        schedule_id,
+        Instant(from_us),
+        # the scan begins where the page does (store.sql.job_runs says why)
+        Instant(min(to_us or _LAST_US, nominal_us + 1)),
+        Instant(nominal_us),
+        Int2(origin),
+        Int2s(outcomes),
+        Int8(limit),
+    ]

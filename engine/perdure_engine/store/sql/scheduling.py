@@ -7,11 +7,9 @@ from typing import Final
 from perdure_engine.ports.rows import ScheduleRow, ScheduleSlotRow
 from perdure_engine.store.sql import schedule_slots, schedules
 from perdure_engine.store.sql.access import Access
-from perdure_engine.store.sql.parameters import Instant, Int2, Int2s, Int4, Int8, Uuid
+from perdure_engine.store.sql.parameters import Int4, Int8, Uuid
 
 _BEFORE_ALL: Final = (bytes(16), "")
-_LAST_US: Final = 253_402_214_400_000_000  # 9999-12-31
-_LAST_SLOT: Final = (_LAST_US, 2**15 - 1)
 
 
 class SqlSchedules:
@@ -52,17 +50,8 @@ class SqlSchedules:
         past: tuple[int, int] | None,
         limit: int,
     ) -> list[ScheduleSlotRow]:
-        nominal_us, origin = past or _LAST_SLOT
-        values = (
-            Int4(shard_id),
-            Uuid(namespace_id),
-            schedule_id,
-            Instant(from_us),
-            Instant(to_us or _LAST_US),
-            Instant(nominal_us),
-            Int2(origin),
-            Int2s(outcomes),
-            Int8(limit),
+        values = schedule_slots.list_parameters(
+            shard_id, namespace_id, schedule_id, outcomes, from_us, to_us, past, limit
         )
         rows = await self._access.read_list(schedule_slots.LIST, values, prepare=True)
         return [ScheduleSlotRow._make(row) for row in rows]

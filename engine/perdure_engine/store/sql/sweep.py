@@ -36,7 +36,7 @@ from perdure_engine.store.sql.parameters import (
 
 assert ROW_GONE == 9, "the text below says 9"
 
-SWEEP: Final[LiteralString] = (
+_DELETES: Final[LiteralString] = (
     "with "
     + shard_fence.ADVANCE
     + ",\n"
@@ -47,11 +47,9 @@ SWEEP: Final[LiteralString] = (
     + inbox.SWEEP
     + ",\n"
     + shards.MARK
-    + ",\n"
-    + job_keys.SWEEP
-    + ",\n"
-    + schedules.SWEEP
-    + """
+)
+_DEAD: Final[LiteralString] = (
+    """
 select clock_timestamp() as db_now,
   case when (select g.held from g)
     then div(1::numeric, (case
@@ -59,13 +57,10 @@ select clock_timestamp() as db_now,
         and (select count(*) from d_timers where d_timers.state <> 9) = 0
         and """
     + executions.NOT_CONSUMED
-    + """ = 0
-        and """
-    + job_keys.STILL_HELD
-    + """ = 0
-        and """
-    + schedules.NOT_GONE
-    + """ = 0
+    + " = 0"
+)
+_END: Final[LiteralString] = (
+    """
       then 1 else 0 end)::numeric)::int8
     else """
     + shard_fence.LOST
@@ -73,18 +68,41 @@ select clock_timestamp() as db_now,
   end as guard"""
 )
 
-STATEMENTS: Final[dict[str, LiteralString]] = {"sweep": SWEEP}
+SWEEP: Final[LiteralString] = _DELETES + _DEAD + _END
+
+# Keys and schedules end seldom: the sweep of what ends with every task does without them.
+SWEEP_WITH_JOBS: Final[LiteralString] = (
+    _DELETES
+    + ",\n"
+    + job_keys.SWEEP
+    + ",\n"
+    + schedules.SWEEP
+    + _DEAD
+    + """
+        and """
+    + job_keys.STILL_HELD
+    + """ = 0
+        and """
+    + schedules.NOT_GONE
+    + " = 0"
+    + _END
+)
+
+STATEMENTS: Final[dict[str, LiteralString]] = {
+    "sweep": SWEEP,
+    "sweep.with_jobs": SWEEP_WITH_JOBS,
+}
 
 _INT8_MIN: Final = -(2**63)
 _INT8_MAX: Final = 2**63 - 1
 
 
-def parameters(sweep: Sweep, task_keys: list[tuple[int, int]]) -> list[object]:
+def statement(sweep: Sweep, task_keys: list[tuple[int, int]]) -> tuple[LiteralString, list[object]]:
     """`task_keys`: those of the sweep, and of the rows in its ranges."""
     timer_ranges = [(wake, wake + 1, timer_id, timer_id) for wake, timer_id in sweep.timer_keys]
     if sweep.timer_range is not None:
         timer_ranges.append((*sweep.timer_range, _INT8_MIN, _INT8_MAX))
-    return [
+    values = [
         *shard_fence.advance_parameters([sweep.fence], sweep.batch_id),
         Int4s(list(dict.fromkeys(queue_no for queue_no, _ in task_keys))),
         Int8s([task_id for _, task_id in task_keys]),
@@ -95,6 +113,11 @@ def parameters(sweep: Sweep, task_keys: list[tuple[int, int]]) -> list[object]:
         Uuids([run_id for run_id, _ in sweep.inbox_keys]),
         Int8s([seq for _, seq in sweep.inbox_keys]),
         Instants([] if sweep.timer_range is None else [sweep.timer_range[1]]),
+    ]
+    if not sweep.job_keys and not sweep.schedules:
+        return SWEEP, values
+    return SWEEP_WITH_JOBS, [
+        *values,
         Uuids([namespace_id for namespace_id, _, _ in sweep.job_keys]),
         Int2s([kind for _, kind, _ in sweep.job_keys]),
         Texts([key for _, _, key in sweep.job_keys]),

@@ -1,13 +1,12 @@
-"""What the engine itself says to code of users, as the payloads that it passes through otherwise."""
+"""Payloads that the engine makes itself: it reads none."""
 
 from __future__ import annotations
 
-from perdure_api.v1 import common_pb2
+from perdure_api.v1 import common_pb2 as pb
 
 
-def object_of_parameters(document: bytes) -> bytes:
-    """Payloads of one JSON object. Its mark tells the SDK that its members are parameters by name."""
-    payload = common_pb2.Payload(
-        encoding="json/plain", data=document, metadata={"parameters": b"object"}
-    )
-    return common_pb2.Payloads(payloads=[payload]).SerializeToString()
+def json_payload(json: bytes) -> bytes:
+    """Payloads of one JSON object, as the SDK's JSON converter reads it. Its mark says that the members are parameters
+    by name: a function that takes several gets each its own."""
+    payload = pb.Payload(encoding="json/plain", data=json, metadata={"parameters": b"object"})
+    return pb.Payloads(payloads=[payload]).SerializeToString()
