@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NewType
 
@@ -122,21 +121,6 @@ def _jobs_of_call(shard_id: int, namespace_id: bytes, request_id: bytes) -> byte
         request_id, digest_size=10, key=namespace_id, person=b"perdure job call"
     ).digest()
     return _version_8(shard_id.to_bytes(4, "big") + digest)
-
-
-def job_ids_of(namespace_id: bytes, request_id: bytes) -> Callable[[int, int], bytes]:
-    """`job_id_of` for jobs of one call that have no idempotency key, by shard and index: what is the same for all of
-    them is hashed once."""
-    begun = hashlib.blake2b(
-        digest_size=12, key=namespace_id, salt=request_id[:16], person=b"perdure job"
-    )
-
-    def job_id(shard_id: int, index: int) -> bytes:
-        digest = begun.copy()
-        digest.update(index.to_bytes(8, "big"))
-        return _version_8(shard_id.to_bytes(4, "big") + digest.digest())
-
-    return job_id
 
 
 def shard_of_job(job_id: bytes) -> int:
