@@ -291,7 +291,7 @@ class Schedules:
         metrics = self.shard.rooms.metrics
         for (nominal_us, origin), change in draft.slots.items():
             metrics.schedule_slots.inc(change.outcome.name)
-            if change.outcome in STARTED and origin is SlotOrigin.SPEC:
+            if not change.version and change.outcome in STARTED and origin is SlotOrigin.SPEC:
                 late_us = change.acted_us - nominal_us
                 metrics.schedule_delay_seconds.observe(late_us / 1_000_000)
 
