@@ -162,8 +162,8 @@ async def _runs(call: Call[bodies.RunsQuery, None]) -> Answer:
         )
         return Answer(body=await _page(call.frontend, asked))
     info = (await _details(call, job_id)).info
-    shown = [convert.info_body(info)] if not statuses or info.status in statuses else []
-    return Answer(body=bodies.JobList(jobs=shown))
+    fits = (not statuses or info.status in statuses) and (info.archived or not query.archived)
+    return Answer(body=bodies.JobList(jobs=[convert.info_body(info)] if fits else []))
 
 
 async def _cancel(call: Call[bodies.CancelQuery, None]) -> Answer:

@@ -52,16 +52,6 @@ ArchivedInstead = Annotated[
     ),
 ]
 NextPageToken = Annotated[str, Meta(description="Absent on the last page.")]
-Archived = Annotated[
-    bool, Meta(description="True: it has left the tables, and is shown as it was when it ended.")
-]
-ListArchived = Annotated[
-    bool,
-    Meta(
-        description="Those that have left the tables instead, by the day of their end, the newest first. "
-        "A page may be empty and have a token."
-    ),
-]
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
