@@ -101,26 +101,26 @@ async def test_jobs_of_a_concurrency_key_that_hold_a_place_come_first(
         return job_row(1, concurrency_key="tenant", created_us=START_US + created, **columns)
 
     holding = [
-        keyed(1, task_id=3),
-        keyed(2, status=IN_PROGRESS),
-        keyed(2, task_id=2),
-        keyed(3, status=RETRY, task_id=7),
+        keyed(3, task_id=9, status=RETRY),
         keyed(4, status=IN_PROGRESS),
+        keyed(5, task_id=3),
+        keyed(7, task_id=2),
     ]
     waiting = [
-        keyed(9, task_id=-1),
-        keyed(0, task_id=-2, status=RETRY),
-        keyed(8, task_id=-(1 << 40)),
+        keyed(9, task_id=-4),
+        keyed(2, task_id=-5, status=RETRY),
+        keyed(3, task_id=-6),
+        keyed(1, task_id=-(1 << 40)),
     ]
     others = [
-        *(keyed(0) for _ in range(5)),  # not due yet
-        keyed(0, status=RETRY),
+        keyed(0),
+        keyed(1, status=RETRY),
         keyed(0, status=SUSPENDED),
         keyed(0, status=COMPLETED),
         job_row(1, task_id=9),
-        job_row(1, concurrency_key="other", task_id=9),
-        job_row(1, concurrency_key="tenant", namespace_id=new_id(), task_id=9),
-        job_row(2, concurrency_key="tenant", task_id=9),
+        job_row(1, concurrency_key="other", task_id=-7),
+        job_row(1, concurrency_key="tenant", namespace_id=new_id(), task_id=-8),
+        job_row(2, concurrency_key="tenant", task_id=-9),
     ]
     await owner.commit(owner.batch(job_runs=[*others, *reversed(waiting), *reversed(holding)]))
 

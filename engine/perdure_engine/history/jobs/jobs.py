@@ -56,6 +56,11 @@ class Jobs:
         self._to_load: dict[int, TaskOffer] = {}  # met a job that was not in memory
         self._step_over: asyncio.Future[None] | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Something waits for a read."""
+        return self.loading.busy or bool(self._to_load)
+
     # ---- intake and decision
 
     def decide(self, step: ShardStep, item: Item, env: Env) -> None:
