@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from perdure import schedule as schedule_classes
 from perdure._client import interceptors as interceptor_classes
 from perdure._client import requests
 from perdure._client.async_activity import AsyncActivities, AsyncActivityHandle
@@ -44,6 +45,7 @@ from perdure._client.plugins import (
     ServiceClient,
     connected_by,
 )
+from perdure._client.schedules import ClientSchedules
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import startable_workflow, workflow_definition
@@ -106,6 +108,7 @@ from perdure.errors import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
+from perdure.schedule import *  # noqa: F403 - public, all of it
 
 __all__ = [
     "AsyncActivityCancelledError",
@@ -181,6 +184,7 @@ __all__ = [
     "WorkflowVersioningInfo",
 ]
 __all__ += interceptor_classes.__all__
+__all__ += schedule_classes.__all__
 
 S = TypeVar("S")
 A = TypeVar("A")
@@ -214,7 +218,7 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
+class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities, ClientSchedules):
     """A connection to one namespace of an engine. Made by `connect`."""
 
     def __init__(

@@ -21,6 +21,7 @@ PerdureError
 │   ├── JobCancelledError
 │   └── JobSkippedError               it expired, or its schedule passed it over
 ├── JobsRefusedError                  of many jobs some were not made (client)
+├── ScheduleAlreadyRunningError       there is a schedule of that id (client)
 ├── RPCTimeoutOrCancelledError        a wait is over before what was waited for (client)
 │   └── WorkflowUpdateRPCTimeoutOrCancelledError
 ├── AsyncActivityCancelledError       the workflow no longer wants the activity (client)
@@ -345,6 +346,14 @@ class JobsRefusedError(PerdureError):
         )
         self.errors = errors
         self.handles = handles
+
+
+class ScheduleAlreadyRunningError(PerdureError):
+    """There is a schedule of that id."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f"schedule {schedule_id!r} exists already")
+        self.schedule_id = schedule_id
 
 
 class RPCTimeoutOrCancelledError(PerdureError):

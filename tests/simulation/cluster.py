@@ -33,6 +33,7 @@ from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask,
 from perdure_engine.ports.matching import PollAnswer, PollRequest
 from perdure_engine.ports.store import StoreError
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
 
@@ -70,6 +71,7 @@ class Node:
             alarm=self._alarm,
             config=config,
             cron=CronSpecs(),
+            times=Times(),
         )
         self.rooms.writer = self.writer = Writer(self.rooms)
         self.rooms.matching = self.matcher = Matcher()

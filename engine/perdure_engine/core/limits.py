@@ -72,6 +72,13 @@ RESET_BYTES_MAX = (
 )  # of a history that is reset: one statement carries it, and CockroachDB takes 16 MiB in all
 HISTORY_BATCH_EVENTS_MAX = 1_000  # of one row of history: readers take rows whole
 CRON_BYTES_MAX = 256  # longer is not written by hand
+SCHEDULE_CATCH_UP_MOST_MAX = 1_000  # slots: what is caught up with at once
+SCHEDULE_SLOTS_SHOWN = 10  # of its last ones, where a schedule is described
+PREVIEW_TIMES_DEFAULT = 10
+PREVIEW_TIMES_MAX = 1_000
+# All of a shard's schedules are in its owner's memory: a few KB each, and what their actions are given.
+SCHEDULES_OF_SHARD_MAX = 50_000
+SCHEDULE_BYTES_OF_SHARD_MAX = 256 * 1024 * 1024
 DEPLOYMENTS_MAX = 100  # of a namespace; Temporal's, and every node reads them all each second
 VERSIONS_OF_DEPLOYMENT_MAX = 100
 QUEUES_OF_VERSION_MAX = 100

@@ -230,6 +230,7 @@ class NamespaceRow(msgspec.Struct, frozen=True):
     description: str
     retention_ms: int
     conflict_token: int
+    archive: bool = True  # what is over its retention goes to the archive, if there is one
 
 
 class DeploymentRow(msgspec.Struct, frozen=True):
@@ -353,6 +354,14 @@ class RetentionStore(Protocol):
 
     async def load_closed_runs(self, shard_id: int, after_run_id: bytes, limit: int) -> ClosedPage:
         """Look at up to `limit` runs of the shard past a run id, in the order of their ids."""
+        ...
+
+    async def load_listed_runs(self, shard_id: int, run_ids: list[bytes]) -> list[VisibilityRow]:
+        """The rows that exist, in any order."""
+        ...
+
+    async def load_histories(self, shard_id: int, run_ids: list[bytes]) -> list[HistoryRow]:
+        """All of them, run by run in any order, each run's rows in order. The caller knows that they are small."""
         ...
 
 

@@ -25,6 +25,7 @@ from perdure._wire.operator_service import OperatorService
 from perdure._wire.results import RunResult, decoded_result
 from perdure._wire.retry import retry_delay_s
 from perdure._wire.run_service import RunService
+from perdure._wire.schedule_service import ScheduleService
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import UpdateService
 from perdure._wire.version_service import VersionService
@@ -76,6 +77,7 @@ class ClientCore:
         self.audit_service = AuditService(connection)
         self.batch_service = BatchService(connection, edge)
         self.run_service = RunService(connection)
+        self.schedule_service = ScheduleService(connection, edge)
         # Queries travel apart, so that one that takes long never holds up a start.
         self._calls = Coalescer(
             self.workflow_service.batch_call,

@@ -32,6 +32,7 @@ class JobLists:
         scheduled_time_max: datetime | None = None,
         failure_type: str = "",
         oldest_first: bool = False,
+        archived: bool = False,
         limit: int | None = None,
         rpc_timeout: timedelta | None = None,
     ) -> AsyncIterator[JobInfo]:
@@ -39,6 +40,9 @@ class JobLists:
 
         Times are from `scheduled_time_min`, inclusive, to `scheduled_time_max`, exclusive.
         `failure_type` is that of the last failure. `rpc_timeout` is each page's.
+
+        `archived`: instead those that were over their retention and have left the tables, by the day
+        of their end, the newest first. FAILED_PRECONDITION: the installation has no archive.
         """
         core, token, left = self._core, b"", limit
         wanted = _filter(
@@ -51,6 +55,7 @@ class JobLists:
                 core.job_service.list,
                 *(core.namespace, wanted, size, token),
                 oldest_first=oldest_first,
+                archived=archived,
             )
             found, token = await core.unary(page, rpc_timeout)
             for one in found:

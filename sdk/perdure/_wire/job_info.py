@@ -54,6 +54,8 @@ class JobInfo:
     """Of the last failure: an application failure's type, or the kind's name."""
     failure_message: str
     """Its beginning."""
+    archived: bool = False
+    """It was over its retention and has left the tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +187,7 @@ def _info_fields(message: pb.JobInfo) -> dict[str, Any]:
         "reason": message.reason,
         "failure_type": message.failure_type,
         "failure_message": message.failure_message,
+        "archived": message.archived,
     }
 
 

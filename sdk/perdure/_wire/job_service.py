@@ -118,6 +118,7 @@ class JobService:
         timeout_s: float,
         *,
         oldest_first: bool,
+        archived: bool,
     ) -> tuple[Sequence[JobInfo], bytes]:
         request = pb.ListJobsRequest(
             namespace=namespace,
@@ -125,6 +126,7 @@ class JobService:
             page_size=page_size,
             page_token=page_token,
             oldest_first=oldest_first,
+            archived=archived,
         )
         answer = await _sent(self._stub.ListJobs, request, timeout_s)
         return [info_from_message(one) for one in answer.jobs], answer.next_page_token

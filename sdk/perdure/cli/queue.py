@@ -22,17 +22,28 @@ Name = Annotated[str, typer.Argument(help="The queue's name.", show_default=Fals
 
 @connected(app, "describe")
 async def describe(session: Session, name: Name) -> None:
-    """Show how many tasks wait, since when the oldest does, and who polls."""
+    """Show how many tasks wait, since when the oldest does, what comes in and goes out, and who polls.
+
+    All of it is of the engine process that answers; with several, the gauges of /metrics are summed.
+    """
     client = await session.connect()
     found = await client.operator.describe_task_queue(name, rpc_timeout=session.call_timeout)
     if session.out.is_json:
         session.out.document({"name": name, **to_jsonable(found, lambda payload: payload)})
         return
+    kinds = {"workflows": found.workflow, "activities": found.activity, "jobs": found.job}
     rows = [
-        (kind, one.backlog_count, one.backlog_age if one.backlog_count else None, one.pollers)
-        for kind, one in (("workflows", found.workflow), ("activities, jobs", found.activity))
+        (
+            kind,
+            one.backlog_count,
+            one.backlog_age if one.backlog_count else None,
+            f"{one.add_rate:.1f}",
+            f"{one.dispatch_rate:.1f}",
+            one.pollers,
+        )
+        for kind, one in kinds.items()
     ]
-    session.out.table(("TASKS", "WAITING", "OLDEST SINCE", "POLLERS"), rows)
+    session.out.table(("TASKS", "WAITING", "OLDEST", "IN/S", "OUT/S", "POLLERS"), rows)
 
 
 @connected(app, "limit")

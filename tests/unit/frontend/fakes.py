@@ -37,10 +37,13 @@ from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.history import (
+    NO_FACTS,
     EventsPage,
     Handed,
     HeldTask,
     HeldVerdict,
+    QueueFacts,
+    QueueName,
     WorkerRef,
 )
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
@@ -56,6 +59,7 @@ from perdure_engine.ports.store import (
     VisibilityFilter,
 )
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
 
@@ -100,6 +104,7 @@ class FakeHistory:
         self.futures: list[asyncio.Future[Reply]] = []
         self.completed: list[WorkerIntent] = []
         self.jobs: list[tuple[int, Any]] = []
+        self.scheduled: list[tuple[int, ScheduleIntent]] = []
         self.query_answers: list[tuple[QueryToken, QueryAnswer]] = []
         self.undone: list[Handed] = []
         self.beats: list[tuple[WorkerRef, list[HeldTask]]] = []
@@ -113,6 +118,7 @@ class FakeHistory:
         self.undo_seen = asyncio.Event()
         self.broken_polls: list[bytes] = []
         self.broken_seen = asyncio.Event()
+        self.queues: dict[QueueName, QueueFacts] = {}
 
     @property
     def touched(self) -> bool:
@@ -120,11 +126,15 @@ class FakeHistory:
             self.submitted
             or self.completed
             or self.jobs
+            or self.scheduled
             or self.query_answers
             or self.beats
             or self.byes
             or self.reads
         )
+
+    def queue_facts(self, name: QueueName) -> QueueFacts:
+        return self.queues.get(name, NO_FACTS)
 
     def submit(self, shard_id: int, intent: ClientIntent) -> asyncio.Future[Reply]:
         self.submitted.append((shard_id, intent))
@@ -144,7 +154,8 @@ class FakeHistory:
     def submit_schedule(
         self, shard_id: int, intent: ScheduleIntent
     ) -> asyncio.Future[ScheduleReply]:
-        raise AssertionError("no test here is about schedules")
+        self.scheduled.append((shard_id, intent))
+        return self._future(intent)
 
     def _future(self, intent: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -453,6 +464,8 @@ class Room:
             deployments=self.deployments,
             jobs=self.operations,
             queue_limits=self.operations,
+            schedules=self.operations,
+            times=Times(),
             codec=MsgpackCodec(),
         )
 

@@ -26,5 +26,5 @@ async def get_job_batch(frontend: Frontend, namespace_id: bytes, batch_id: str) 
     row = await frontend.jobs.load_job_batch(shard_id, namespace_id, batch_id)
     if row is None:
         raise not_found("BATCH", "the batch does not exist")
-    state = frontend.codec.decode_state(row.state, BatchState)
+    state = frontend.codec.decode_job_batch(row.state)
     return JobBatchInfo(row.batch_id, row.total, row.open, row.sealed, state)

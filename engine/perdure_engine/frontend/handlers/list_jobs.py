@@ -1,4 +1,4 @@
-"""ListJobs: job runs by their scheduled time."""
+"""ListJobs: job runs by their scheduled time, or archived ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from perdure_engine.core.errors import invalid
 from perdure_engine.core.jobs.model import JobStatus
 from perdure_engine.core.jobs.replies import JobInfo
 from perdure_engine.frontend import checks
+from perdure_engine.frontend.archived import refusals_of_archive, require_archive
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.job_rows import failure_type_of, info_of
+from perdure_engine.ports.archive import ArchivedJob, ArchivedJobFilter, ArchivePlace
 from perdure_engine.ports.jobs import JobFilter
 
 STATUSES = frozenset(JobStatus)
@@ -32,10 +34,16 @@ class ListJobs(msgspec.Struct, frozen=True, kw_only=True):
     page_size: int = 0
     page_token: bytes = b""
     oldest_first: bool = False
+    archived: bool = False
 
 
 class JobsPage(msgspec.Struct, frozen=True):
     jobs: list[JobInfo]
+    next_page_token: bytes
+
+
+class ArchivedJobsPage(msgspec.Struct, frozen=True):
+    jobs: list[ArchivedJob]
     next_page_token: bytes
 
 
@@ -44,6 +52,24 @@ class Last(msgspec.Struct, frozen=True, array_like=True):
 
     scheduled_us: int
     job_id: bytes
+
+
+async def list_archived_jobs(frontend: Frontend, asked: ListJobs) -> ArchivedJobsPage:
+    """By the day of their end, the newest first. A page may be empty and have a token."""
+    check_filter(asked.where, asked.failure_type)
+    archive = require_archive(frontend)
+    size = checks.page_size("page_size", asked.page_size)
+    if asked.oldest_first:
+        raise invalid("oldest_first", "archived jobs are listed by the day of their end")
+    where = ArchivedJobFilter(asked.where, asked.failure_type)
+    scope = b"list_archived_jobs" + hashlib.blake2b(canonical(where), digest_size=16).digest()
+    past: ArchivePlace | None = None
+    if asked.page_token:
+        past = frontend.sealer.open_page("page_token", asked.page_token, scope, ArchivePlace)
+    with refusals_of_archive():
+        page = await archive.list_jobs(where, past, size)
+    token = b"" if page.end is None else frontend.sealer.seal_page(page.end, scope)
+    return ArchivedJobsPage([job for job, _ in page.rows], token)
 
 
 async def list_jobs(frontend: Frontend, asked: ListJobs) -> JobsPage:

@@ -10,11 +10,11 @@ from perdure_engine.frontend.handlers.create_jobs import create_jobs
 from perdure_engine.frontend.handlers.get_job import get_job
 from perdure_engine.frontend.handlers.get_job_batch import get_job_batch
 from perdure_engine.frontend.handlers.get_job_results import GetJobResults, get_job_results
-from perdure_engine.frontend.handlers.list_jobs import list_jobs
+from perdure_engine.frontend.handlers.list_jobs import list_archived_jobs, list_jobs
 from perdure_engine.frontend.handlers.redrive_jobs import redrive_jobs
 from perdure_engine.frontend.handlers.reschedule_job import reschedule_job
 from perdure_engine.frontend.handlers.set_queue_limit import SetQueueLimit, set_queue_limit
-from perdure_engine.transport.grpc.convert import job_intents, job_replies
+from perdure_engine.transport.grpc.convert import archived, job_intents, job_replies
 from perdure_engine.transport.grpc.decode import Context
 from perdure_engine.transport.grpc.errors import Errors
 
@@ -35,11 +35,16 @@ class JobService:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         described = await get_job(self._frontend, namespace_id, request.job_id)
         now_us = self._frontend.db_now_us()
-        return pb.GetJobResponse(job=job_replies.details_message(described, now_us))
+        return pb.GetJobResponse(job=archived.job_details(described, now_us))
 
     async def ListJobs(self, request: pb.ListJobsRequest, _: Context) -> pb.ListJobsResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
-        page = await list_jobs(self._frontend, job_intents.list_jobs(request, namespace_id))
+        asked = job_intents.list_jobs(request, namespace_id)
+        if asked.archived:
+            found = await list_archived_jobs(self._frontend, asked)
+            jobs = archived.job_infos(found.jobs)
+            return pb.ListJobsResponse(jobs=jobs, next_page_token=found.next_page_token)
+        page = await list_jobs(self._frontend, asked)
         now_us = self._frontend.db_now_us()
         return pb.ListJobsResponse(
             jobs=[job_replies.info_fields(one, now_us) for one in page.jobs],

@@ -21,6 +21,7 @@ from perdure_api.v1 import (
     job_service_pb2,
     namespace_service_pb2,
     operator_service_pb2,
+    schedule_service_pb2,
     version_service_pb2,
     worker_service_pb2,
     workflow_service_pb2,
@@ -38,6 +39,7 @@ from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.job_service import JobService
 from perdure_engine.transport.grpc.namespace_service import NamespaceService
 from perdure_engine.transport.grpc.operator_service import OperatorService
+from perdure_engine.transport.grpc.schedule_service import ScheduleService
 from perdure_engine.transport.grpc.version_service import VersionService
 from perdure_engine.transport.grpc.worker_service import WorkerService
 from perdure_engine.transport.grpc.workflow_service import WorkflowService
@@ -186,5 +188,6 @@ class GrpcServer:
             (named(audit_service_pb2, "AuditService"), AuditService(frontend)),
             (named(batch_service_pb2, "BatchService"), BatchService(frontend)),
             (named(job_service_pb2, "JobService"), JobService(frontend, errors)),
+            (named(schedule_service_pb2, "ScheduleService"), ScheduleService(frontend)),
             *engine,
         ]

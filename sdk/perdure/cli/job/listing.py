@@ -61,6 +61,13 @@ async def list_(
     since: Since = None,
     until: Until = None,
     oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
+    archived: Annotated[
+        bool,
+        typer.Option(
+            "--archived",
+            help="Those that have left the tables instead, by the day of their end, newest first.",
+        ),
+    ] = False,
     limit: Limit = LIMIT_DEFAULT,
 ) -> None:
     """List jobs, the newest scheduled time first. Lists are never stale."""
@@ -68,6 +75,7 @@ async def list_(
         **filter_of(task, queue, user, schedule, batch, failure_type, since, until),
         "status": _statuses(status),
         "oldest_first": oldest_first,
+        "archived": archived,
     }
     found = await _shown(session, wanted, limit)
     if not session.out.is_json:

@@ -70,6 +70,14 @@ def _asked(job: pb.NewJob, read: dict[bytes, Read]) -> AskedJob | Rejected:
     return AskedJob(options, given)
 
 
+def asked_job(job: pb.NewJob) -> AskedJob:
+    """One that comes alone. Raises INVALID_ARGUMENT."""
+    options = _options(job)
+    if isinstance(options, Rejected):
+        raise options
+    return AskedJob(options, job.input)
+
+
 def _batch(message: pb.JobBatch) -> AskedBatch:
     callback = None
     if message.HasField("callback"):
@@ -154,6 +162,7 @@ def list_jobs(message: pb.ListJobsRequest, namespace_id: bytes) -> ListJobs:
         page_size=message.page_size,
         page_token=message.page_token,
         oldest_first=message.oldest_first,
+        archived=message.archived,
     )
 
 

@@ -76,23 +76,27 @@ def _failure_message(failures: Sequence[JobFailure]) -> str:
 
 
 def details_message(described: JobDescription, now_us: int) -> pb.JobDetails:
+    failures = _last_failures(described.info.state.failures)
+    return pb.JobDetails(**details_fields(described, now_us), failures=failures)
+
+
+def details_fields(described: JobDescription, now_us: int) -> Fields:
+    """All but the failures, of which not all may fit into an answer."""
     info = described.info
     spec, state = info.spec, info.state
-    fields: Fields = {
+    concurrency = spec.concurrency
+    return {
         "info": info_fields(info, now_us),
         "input": spec.input,
         "result": described.result,
         "progress": state.progress,
-        "failures": _last_failures(state.failures),
         "timeout_ms": spec.timeout_ms,
         "retry_policy": policy_fields(spec.retry),
         "worker_identity": state.worker_identity,
         "cancel_requested": bool(state.cancel_us),
         "expire_time_us": spec.expire_us,
+        "concurrency": None if concurrency is None else concurrency_fields(concurrency),
     }
-    if spec.concurrency is not None:
-        fields["concurrency"] = _concurrency_fields(spec.concurrency)
-    return pb.JobDetails(**fields)
 
 
 def _last_failures(failures: Sequence[JobFailure]) -> list[pb.JobFailure]:
@@ -100,13 +104,7 @@ def _last_failures(failures: Sequence[JobFailure]) -> list[pb.JobFailure]:
     shown: list[pb.JobFailure] = []
     room = limits.JOB_FAILURES_BYTES_MAX
     for failed in reversed(failures):
-        fields: Fields = {
-            "attempt": failed.attempt,
-            "time_us": failed.time_us,
-            "identity": failed.identity,
-            "failure": failure_fields(failed.failure),
-        }
-        message = pb.JobFailure(**fields)
+        message = pb.JobFailure(**job_failure_fields(failed))
         room -= message.ByteSize()
         if room < 0 and shown:
             break
@@ -114,7 +112,16 @@ def _last_failures(failures: Sequence[JobFailure]) -> list[pb.JobFailure]:
     return shown[::-1]
 
 
-def _concurrency_fields(concurrency: Concurrency) -> Fields:
+def job_failure_fields(failed: JobFailure) -> Fields:
+    return {
+        "attempt": failed.attempt,
+        "time_us": failed.time_us,
+        "identity": failed.identity,
+        "failure": failure_fields(failed.failure),
+    }
+
+
+def concurrency_fields(concurrency: Concurrency) -> Fields:
     return {
         "key": concurrency.key,
         "limit": concurrency.limit,

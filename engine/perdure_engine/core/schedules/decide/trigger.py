@@ -1,0 +1,37 @@
+"""Act now, whatever the spec says. Each call is a slot of its own, however close they come (bug report 10)."""
+
+from __future__ import annotations
+
+from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.schedules.draft import ScheduleDraft
+from perdure_engine.core.schedules.intents import Slot, SlotsActed, TriggerSchedule
+from perdure_engine.core.schedules.model import RequestMark, SlotOrigin, WaitingSlot
+from perdure_engine.core.schedules.overlap import arrive
+from perdure_engine.core.schedules.saved import require_exists, slot_of_row
+
+
+def decide(draft: ScheduleDraft, intent: TriggerSchedule) -> SlotsActed:
+    require_exists(draft)
+    mark = draft.mark_of(intent.request_id)
+    if mark is None:
+        mark = _act(draft, intent)
+        draft.answered(mark)
+    return SlotsActed([_slot(mark)])
+
+
+def _act(draft: ScheduleDraft, intent: TriggerSchedule) -> RequestMark:
+    state, now_us = draft.state, draft.env.now_us
+    nominal_us = state.manual_us = max(now_us, state.manual_us + 1)
+    overlap = intent.overlap or draft.schedule.policies.overlap
+    slot = WaitingSlot(nominal_us, SlotOrigin.MANUAL, overlap, now_us)
+    outcome = arrive(draft, slot)
+    change = draft.slots.get((nominal_us, SlotOrigin.MANUAL))  # none while it waits for an answer
+    target, detail = (b"", "") if change is None else (change.target, change.detail)
+    return RequestMark(intent.request_id, nominal_us, outcome, target, detail)
+
+
+def _slot(mark: RequestMark) -> Slot:
+    target = uuid_text(mark.target) if mark.target else ""
+    return slot_of_row(
+        mark.nominal_us, SlotOrigin.MANUAL, mark.outcome, mark.nominal_us, target, mark.detail
+    )

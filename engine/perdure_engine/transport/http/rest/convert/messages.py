@@ -1,0 +1,67 @@
+"""What the contract has a message for and JSON shows as it is: events and failures.
+
+Fields go by their names in the contract, those that are set; choices by name, messages as objects. The SDK writes and
+reads histories in this form, so that one that was fetched here can be replayed there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from perdure_engine.core import events as core
+from perdure_engine.core import failures as core_failures
+from perdure_engine.transport.grpc.convert.events import event_message
+from perdure_engine.transport.grpc.convert.failures import failure_message
+from perdure_engine.transport.http.rest.bodies.fields import Failure
+from perdure_engine.transport.http.rest.bodies.workflows import Event
+from perdure_engine.transport.http.rest.convert import payloads
+from perdure_engine.transport.http.rest.convert.times import instant
+
+FIELD_MAPS = frozenset(("header", "memo", "upserted_memo"))
+SINGLE_PAYLOADS = frozenset(("static_summary", "static_details", "summary", "encoded_attributes"))
+
+
+def event_body(event: core.Event) -> Event:
+    message = event_message(event)
+    kind = message.WhichOneof("attributes")
+    assert kind is not None, "every event has its attributes"
+    attributes: Message = getattr(message, kind)
+    return Event(
+        event_id=event.event_id,
+        event_time=instant(event.time_us),
+        event_type=attributes.DESCRIPTOR.name,
+        attributes=fields(attributes),
+    )
+
+
+def failure_body(failure: core_failures.Failure) -> Failure:
+    return msgspec.convert(fields(failure_message(failure)), Failure)
+
+
+def fields(message: Message) -> dict[str, Any]:
+    return {field.name: _field(field, value) for field, value in message.ListFields()}
+
+
+def _field(field: FieldDescriptor, value: Any) -> Any:
+    if field.is_repeated:
+        return [_one(field, one) for one in value]
+    return _one(field, value)
+
+
+def _one(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None:
+        return fields(value)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
+    if isinstance(value, bytes):
+        if field.name in FIELD_MAPS:
+            return payloads.fields_of(value)
+        if field.name in SINGLE_PAYLOADS:
+            return payloads.single_value_of(value)
+        return payloads.values_of(value)
+    return value
