@@ -286,6 +286,7 @@ async def test_what_is_never_true_of_the_others_is_refused(
 async def test_b01_a_text_that_no_database_holds(
     store: Store, owner: Owner, column: str, text: str
 ) -> None:
-    row = job_row()._replace(**{column: text})
+    texts: dict[str, Any] = {column: text}
+    row = job_row()._replace(**texts)
     with pytest.raises(BatchRefused):
         await owner.commit(owner.batch(job_runs=[row]))

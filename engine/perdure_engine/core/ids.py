@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NewType
 
@@ -13,7 +14,6 @@ SEQUENCE_BITS = 24
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 
 QUEUES_KEPT_MAX = 4_096  # whose numbers are not computed for each task
-CALLS_KEPT_MAX = 256  # whose part of job ids is not computed for each job
 
 
 def shard_of(namespace_id: bytes, workflow_id: str, number_of_shards: int) -> int:
@@ -131,7 +131,20 @@ def job_id_of(
     return _version_8(shard_id.to_bytes(4, "big") + digest)
 
 
-@lru_cache(maxsize=CALLS_KEPT_MAX)
+def job_ids_of(namespace_id: bytes, request_id: bytes) -> Callable[[int, int], bytes]:
+    """`job_id_of` for jobs of one call that have no idempotency key, by shard and index: what is the same for all of
+    them in a shard is hashed once."""
+    begins: dict[int, bytes] = {}
+
+    def job_id(shard_id: int, index: int) -> bytes:
+        begin = begins.get(shard_id)
+        if begin is None:
+            begin = begins[shard_id] = _jobs_of_call(shard_id, namespace_id, request_id)
+        return begin + index.to_bytes(2, "big")
+
+    return job_id
+
+
 def _jobs_of_call(shard_id: int, namespace_id: bytes, request_id: bytes) -> bytes:
     """What the ids of a call's jobs in one shard begin with."""
     digest = hashlib.blake2b(

@@ -127,8 +127,8 @@ class Parts(NamedTuple):
     metrics: Metrics
     peers: GrpcPeers
     deployments: Deployments
-    limits: QueueLimits
     flows: Flows
+    limits: QueueLimits
 
 
 async def _start(
@@ -272,7 +272,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     read_gauges(metrics, history, matcher, rooms.database_clock.low_us, retention.archiving.lag_us)
     return Parts(
         *(lease, directory, writer, history, controller, retention, batches, matcher, frontend),
-        *(metrics, peers, deployments, limits, rooms.flows),
+        *(metrics, peers, deployments, rooms.flows, limits),
     )
 
 

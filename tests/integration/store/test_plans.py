@@ -111,6 +111,7 @@ BY_KEY = {
     "job_runs.read_keys": {"job_runs_pk"},
     "job_runs.read_queue": {"job_runs_ready"},
     "job_runs.read_ready": {"job_runs_ready"},
+    "job_runs.count_ready": {"job_runs_ready"},
     "job_runs.read_started": {"job_runs_started"},
     "job_runs.read_holding": {"job_runs_holding"},
     "job_runs.read_waiting": {"job_runs_waiting"},

@@ -610,6 +610,29 @@ def test_a_deleted_schedule_goes_when_nothing_is_on_its_way(bench: Bench) -> Non
     assert bench.outcomes() == [FIRED]
 
 
+def test_what_operators_do_is_noted_and_a_repeat_is_not(bench: Bench) -> None:
+    """Semantics §13: who, when, why; saved with what was done."""
+    request_id = bench.new_id()
+    bench.ask(intents.CreateSchedule, schedule=schedule(), trigger_immediately=True)
+    for _ in range(2):
+        bench.pause("stop")
+        bench.trigger(request_id=request_id)
+        bench.ask(intents.DescribeSchedule)
+    bench.backfill(START_US, START_US, dry_run=True)
+    bench.backfill(START_US, START_US)
+    bench.delete(reason="old", identity="op")
+
+    assert [(entry.action, entry.reason) for entry in bench.audit] == [
+        ("schedule.pause", "stop"),
+        ("schedule.trigger", ""),
+        ("schedule.pause", "stop"),
+        ("schedule.backfill", ""),
+        ("schedule.delete", "old"),
+    ]
+    assert {entry.subject for entry in bench.audit} == {"s"}
+    assert bench.audit[-1].identity == "op"
+
+
 # ---- creating
 
 
@@ -762,6 +785,23 @@ def test_what_a_step_has_done_already_is_not_done_again(bench: Bench) -> None:
     assert bench.outcomes() == [FIRED]
     assert bench.outcomes(BACKFILL) == [BACKFILLED, BACKFILLED]
     assert len(bench.jobs) == 4
+
+
+def test_a_slot_that_is_settled_and_waits_again_in_one_step_has_one_row(bench: Bench) -> None:
+    """Paused, and backfilled before that is saved: it waits for an answer, and its row is there by then."""
+    bench.create(WORKFLOW)
+    bench.pass_time(MINUTE)
+    bench.started()
+    bench.pass_time(MINUTE)
+    at_us = START_US + 2 * MINUTE
+    with bench.one_step():
+        bench.pause()
+        bench.backfill(at_us, at_us, overlap=OverlapPolicy.SKIP)
+    assert bench.outcomes() == [FIRED, PAUSED]
+
+    bench.trigger(OverlapPolicy.TERMINATE_OTHER)
+
+    assert bench.outcomes() == [FIRED, SKIPPED]
 
 
 def test_a_failed_slot_can_be_backfilled(bench: Bench) -> None:

@@ -40,6 +40,7 @@ from perdure_engine.core.schedules.model import (
     SlotOutcome,
     absent,
 )
+from perdure_engine.history.rows import add_audit
 from perdure_engine.history.schedules import rows
 from perdure_engine.history.schedules.due import DueSlots
 from perdure_engine.history.schedules.errands import Errands
@@ -51,7 +52,7 @@ from perdure_engine.ports.store import Batch
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
-SLOTS_PER_STEP = 500  # of all schedules that are due; each is about six rows
+SLOTS_PER_STEP = 300  # of all schedules that are due: some have missed more than one
 SCHEDULE_BYTES = 2_000  # what one takes in memory besides what its action is given
 
 
@@ -260,10 +261,14 @@ class Schedules:
         return bool(self.busy)
 
     def rows_of(self, step: ShardStep, batch: Batch) -> None:
-        codec, shard_id = self.shard.rooms.codec, self.shard.shard_id
+        shard = self.shard
         for draft in step.schedules.values():
-            if draft.changed:
-                rows.add_schedule(batch, shard_id, draft, codec)
+            if not draft.changed:
+                continue
+            rows.add_schedule(batch, shard.shard_id, draft, shard.rooms.codec)
+            if draft.audit:
+                head = step.audit_head or shard.audit_head
+                step.audit_head = add_audit(batch, head, draft.audit)
 
     def publish(self, step: ShardStep) -> None:
         """The step is saved: its copies are memory's truth."""

@@ -72,7 +72,7 @@ def _policy(schedule: Schedule) -> dict[str, Any]:
     policy, state = schedule.policy, schedule.state
     return {
         "overlap": policy.overlap.name.lower(),
-        "catch up": f"{policy.catchup.name.lower()}, {policy.catchup_window} late at most",
+        "catch up": f"{policy.catchup.name.lower()}, up to {policy.catchup_window} late",
         "pause on failure": policy.pause_on_failure or None,
         "remaining actions": state.remaining_actions if state.limited_actions else None,
     }
@@ -81,6 +81,8 @@ def _policy(schedule: Schedule) -> dict[str, Any]:
 def _action(schedule: Schedule, client: Client) -> dict[str, Any]:
     """What of it is set."""
     action: dict[str, Any] = to_jsonable(schedule.action, client.core.decode_or_keep)
+    if not action.get("unique_key"):
+        action.pop("unique_scope", None)
     return {name.replace("_", " "): value for name, value in action.items() if value not in _EMPTY}
 
 

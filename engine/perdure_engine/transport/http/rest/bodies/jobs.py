@@ -10,12 +10,14 @@ from msgspec import UNSET, Meta, UnsetType
 from perdure_engine.core import limits
 from perdure_engine.core.jobs.model import DEFAULT_QUEUE, JobStatus
 from perdure_engine.transport.http.rest.bodies.fields import (
+    Archived,
     Duration,
     Failure,
     Instant,
     Json,
     Label,
     Limit,
+    ListArchived,
     Name,
     NextPageToken,
     PageToken,
@@ -188,6 +190,7 @@ class JobInfo(msgspec.Struct, kw_only=True):
     unique_key: str
     concurrency_key: str
     reason: Annotated[str, Meta(description="Why it was skipped or cancelled, or waits.")]
+    archived: Archived | UnsetType = UNSET
 
 
 class JobList(msgspec.Struct, kw_only=True):
@@ -242,6 +245,7 @@ class Job(msgspec.Struct, kw_only=True):
     result: Value | UnsetType = UNSET
     progress: list[Value] = []
     failures: Annotated[list[JobFailure], Meta(description="Oldest first; the last 100.")] = []
+    archived: Archived | UnsetType = UNSET
 
 
 class JobEnding(msgspec.Struct, kw_only=True):
@@ -295,18 +299,20 @@ class JobsQuery(Query, kw_only=True):
     queue: Key = ""
     schedule_id: Key = ""
     batch_id: Key = ""
-    start_time: Annotated[Instant, Meta(description="Scheduled at or after.")] | None = None
-    end_time: Annotated[Instant, Meta(description="Scheduled before.")] | None = None
+    start_time: Annotated[Instant, Meta(description="Scheduled at or after.")] | UnsetType = UNSET
+    end_time: Annotated[Instant, Meta(description="Scheduled before.")] | UnsetType = UNSET
     failure_type: Key = ""
     oldest_first: Annotated[
         bool, Meta(description="By the scheduled time; else the newest come first.")
     ] = False
+    archived: ListArchived = False
     limit: Limit = 0
     page_token: PageToken = ""
 
 
 class RunsQuery(Query, kw_only=True):
     status: Statuses = msgspec.field(default_factory=list)
+    archived: ListArchived = False
     limit: Limit = 0
     page_token: PageToken = ""
 

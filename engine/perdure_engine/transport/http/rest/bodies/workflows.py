@@ -12,12 +12,14 @@ from perdure_engine.core.intents import UpdateStage
 from perdure_engine.core.parents import ParentClosePolicy
 from perdure_engine.core.status import Status
 from perdure_engine.transport.http.rest.bodies.fields import (
+    Archived,
     Duration,
     Failure,
     Instant,
     Json,
     Label,
     Limit,
+    ListArchived,
     Name,
     NextPageToken,
     PageToken,
@@ -146,6 +148,7 @@ class WorkflowInfo(msgspec.Struct, kw_only=True):
     stuck_reason: (
         Annotated[str, Meta(description="Why its workflow task fails again and again.")] | UnsetType
     ) = UNSET
+    archived: Archived | UnsetType = UNSET
 
 
 class WorkflowList(msgspec.Struct, kw_only=True):
@@ -264,6 +267,7 @@ class ListQuery(Query, kw_only=True):
             description="A filter: WorkflowType = 'Order' AND StartTime > '2h' ORDER BY CloseTime DESC.",
         ),
     ] = ""
+    archived: ListArchived = False
     limit: Limit = 0
     page_token: PageToken = ""
 

@@ -199,11 +199,16 @@ def recurring_body(info: ScheduleInfo, action: JobAction, description: str) -> j
     )
 
 
+def given_body(payload: bytes) -> dict[str, Any]:
+    parameters = payloads.parameters_of(payload)
+    if parameters is None:
+        return {"args": payloads.values_of(payload)}
+    return {"parameters": parameters}
+
+
 def _settings(spec: JobSpec) -> dict[str, Any]:
-    parameters = payloads.parameters_of(spec.input)
     return {
-        "parameters": UNSET if parameters is None else parameters,
-        "args": payloads.values_of(spec.input) if parameters is None else UNSET,
+        **given_body(spec.input),
         "timeout": seconds_or_unset(spec.timeout_ms),
         "heartbeat_timeout": seconds_or_unset(spec.heartbeat_timeout_ms),
         "retry": retry_body(spec.retry),

@@ -12,6 +12,7 @@ import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from perdure_api.v1 import event_pb2
 from perdure_engine.core import events as core
 from perdure_engine.core import failures as core_failures
 from perdure_engine.transport.grpc.convert.events import event_message
@@ -26,15 +27,18 @@ SINGLE_PAYLOADS = frozenset(("static_summary", "static_details", "summary", "enc
 
 
 def event_body(event: core.Event) -> Event:
-    message = event_message(event)
+    return event_message_body(event_message(event))
+
+
+def event_message_body(message: event_pb2.HistoryEvent) -> Event:
+    """An archived one of a later version has no type here."""
     kind = message.WhichOneof("attributes")
-    assert kind is not None, "every event has its attributes"
-    attributes: Message = getattr(message, kind)
+    attributes: Message | None = None if kind is None else getattr(message, kind)
     return Event(
-        event_id=event.event_id,
-        event_time=instant(event.time_us),
-        event_type=attributes.DESCRIPTOR.name,
-        attributes=fields(attributes),
+        event_id=message.event_id,
+        event_time=instant(message.time_us),
+        event_type="" if attributes is None else attributes.DESCRIPTOR.name,
+        attributes={} if attributes is None else fields(attributes),
     )
 
 
