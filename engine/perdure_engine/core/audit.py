@@ -47,11 +47,11 @@ class Action(enum.StrEnum):
     STOP_BATCH = "batch.stop"
     SET_QUEUE_LIMIT = "queue.set_limit"
     UPDATE_SCHEDULE = "schedule.update"
-    DELETE_SCHEDULE = "schedule.delete"
     PAUSE_SCHEDULE = "schedule.pause"
     UNPAUSE_SCHEDULE = "schedule.unpause"
     TRIGGER_SCHEDULE = "schedule.trigger"
     BACKFILL_SCHEDULE = "schedule.backfill"
+    DELETE_SCHEDULE = "schedule.delete"
     EXPIRE_AUDIT = "audit.expire"  # the oldest rows of a chain are over their time
 
 

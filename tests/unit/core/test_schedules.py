@@ -610,6 +610,29 @@ def test_a_deleted_schedule_goes_when_nothing_is_on_its_way(bench: Bench) -> Non
     assert bench.outcomes() == [FIRED]
 
 
+def test_what_operators_do_is_noted_and_a_repeat_is_not(bench: Bench) -> None:
+    """Semantics §13: who, when, why; saved with what was done."""
+    request_id = bench.new_id()
+    bench.ask(intents.CreateSchedule, schedule=schedule(), trigger_immediately=True)
+    for _ in range(2):
+        bench.pause("stop")
+        bench.trigger(request_id=request_id)
+        bench.ask(intents.DescribeSchedule)
+    bench.backfill(START_US, START_US, dry_run=True)
+    bench.backfill(START_US, START_US)
+    bench.delete(reason="old", identity="op")
+
+    assert [(entry.action, entry.reason) for entry in bench.audit] == [
+        ("schedule.pause", "stop"),
+        ("schedule.trigger", ""),
+        ("schedule.pause", "stop"),
+        ("schedule.backfill", ""),
+        ("schedule.delete", "old"),
+    ]
+    assert {entry.subject for entry in bench.audit} == {"s"}
+    assert bench.audit[-1].identity == "op"
+
+
 # ---- creating
 
 

@@ -12,7 +12,6 @@ from tests.unit.core import samples
 from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.intents import StartWorkflow
-from perdure_engine.core.jobs.model import JobState
 from perdure_engine.core.schedules.model import Action, WorkflowAction
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
 from perdure_engine.ports.codec import CorruptRow

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from perdure_engine.core.audit import Entry
+from perdure_engine.core.audit import Action, Entry
 from perdure_engine.core.draft import Env
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.schedules.model import (
@@ -40,6 +40,16 @@ class SlotTimes(Protocol):
     def tzdata_version(self) -> str: ...
 
 
+class Operation(Protocol):
+    """A call that changes a schedule."""
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def request_id(self) -> bytes: ...
+
+
 class SlotChange(msgspec.Struct, gc=False):
     """What becomes of a slot's row. `version`: of the one that is stored, 0 if there is none."""
 
@@ -52,18 +62,8 @@ class SlotChange(msgspec.Struct, gc=False):
 
 class ScheduleDraft:
     __slots__ = (
-        *(
-            "audit",
-            "changed",
-            "conflict_token",
-            "defined",
-            "env",
-            "gone",
-            "gone_timers",
-            "jobs",
-            "record",
-        ),
-        *("schedule", "shard_id", "slots", "state", "timer", "times", "user_id"),
+        *("audit", "changed", "conflict_token", "defined", "env", "gone", "gone_timers", "jobs"),
+        *("record", "schedule", "shard_id", "slots", "state", "timer", "times", "user_id"),
     )
 
     def __init__(
@@ -84,16 +84,24 @@ class ScheduleDraft:
         self.slots: dict[SlotKey, SlotChange] = {}
         self.timer: TimerRecord | None = None  # new
         self.gone_timers: list[TimerRecord] = []
-        self.audit: list[Entry] = []  # for the log of what operators did
+        self.audit: list[Entry] = []
 
-    # ---- the definition
+    # ---- calls
 
-    def define(self, **changes: object) -> None:
-        """Change the definition: whoever read it before has another conflict token."""
-        self.schedule = msgspec.structs.replace(self.schedule, **changes)
-        self.conflict_token += 1
-        self.state.updated_us = self.env.now_us
-        self.changed = self.defined = True
+    def note(self, action: Action, intent: Operation, *, reason: str = "") -> None:
+        """For the log of what operators did. Only what changes something is noted, and so it is saved with that."""
+        record = self.record
+        self.audit.append(
+            Entry(
+                time_us=self.env.now_us,
+                action=action,
+                namespace_id=record.namespace_id,
+                identity=intent.identity,
+                reason=reason,
+                request_id=intent.request_id,
+                subject=record.schedule_id,
+            )
+        )
 
     def answered(self, mark: RequestMark) -> None:
         """A repeat of the call is known from now on."""
@@ -106,6 +114,15 @@ class ScheduleDraft:
             if mark.request_id == request_id:
                 return mark
         return None
+
+    # ---- the definition
+
+    def define(self, **changes: object) -> None:
+        """Change the definition: whoever read it before has another conflict token."""
+        self.schedule = msgspec.structs.replace(self.schedule, **changes)
+        self.conflict_token += 1
+        self.state.updated_us = self.env.now_us
+        self.changed = self.defined = True
 
     # ---- slots
 

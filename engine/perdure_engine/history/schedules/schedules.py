@@ -52,7 +52,7 @@ from perdure_engine.ports.store import Batch
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
-SLOTS_PER_STEP = 500  # of all schedules that are due; each is about six rows
+SLOTS_PER_STEP = 300  # of all schedules that are due: some have missed more than one
 SCHEDULE_BYTES = 2_000  # what one takes in memory besides what its action is given
 
 
@@ -261,12 +261,13 @@ class Schedules:
         return bool(self.busy)
 
     def rows_of(self, step: ShardStep, batch: Batch) -> None:
-        codec, shard_id = self.shard.rooms.codec, self.shard.shard_id
+        shard = self.shard
         for draft in step.schedules.values():
-            if draft.changed:
-                rows.add_schedule(batch, shard_id, draft, codec)
+            if not draft.changed:
+                continue
+            rows.add_schedule(batch, shard.shard_id, draft, shard.rooms.codec)
             if draft.audit:
-                head = step.audit_head or self.shard.audit_head
+                head = step.audit_head or shard.audit_head
                 step.audit_head = add_audit(batch, head, draft.audit)
 
     def publish(self, step: ShardStep) -> None:
@@ -290,7 +291,7 @@ class Schedules:
         metrics = self.shard.rooms.metrics
         for (nominal_us, origin), change in draft.slots.items():
             metrics.schedule_slots.inc(change.outcome.name)
-            if change.outcome in STARTED and origin is SlotOrigin.SPEC:
+            if not change.version and change.outcome in STARTED and origin is SlotOrigin.SPEC:
                 late_us = change.acted_us - nominal_us
                 metrics.schedule_delay_seconds.observe(late_us / 1_000_000)
 

@@ -8,7 +8,6 @@ import msgspec
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import invalid
-from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import Backfilled, BackfillSchedule
 from perdure_engine.core.schedules.model import (
@@ -71,10 +70,10 @@ def decide(
         wanted = _done_before(draft, known)
     elif not intent.dry_run:
         draft.answered(RequestMark(intent.request_id))
+        draft.note(Action.BACKFILL_SCHEDULE, intent)
         overlap = intent.overlap or draft.schedule.policies.overlap
         for at_us in wanted:
             _act(draft, at_us, overlap, of_row.get(at_us))
-        note(draft, Action.BACKFILL_SCHEDULE, intent, after=f"{len(wanted)} slots")
     left_alone = [at_us for at_us in span if at_us in acted and at_us not in wanted]
     return Backfilled(wanted, left_alone)
 

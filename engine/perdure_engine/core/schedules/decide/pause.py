@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from perdure_engine.core.audit import Action
-from perdure_engine.core.schedules.auditing import note, standing
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import PauseSchedule, ScheduleSaved
 from perdure_engine.core.schedules.model import RequestMark, SlotOutcome
@@ -15,10 +14,9 @@ def decide(draft: ScheduleDraft, intent: PauseSchedule) -> ScheduleSaved:
     require_exists(draft)
     if draft.mark_of(intent.request_id) is None:
         draft.answered(RequestMark(intent.request_id))
-        before = standing(draft)
-        turn(draft, paused=intent.paused, note=intent.note)
         action = Action.PAUSE_SCHEDULE if intent.paused else Action.UNPAUSE_SCHEDULE
-        note(draft, action, intent, before=before, after=standing(draft), reason=intent.note)
+        draft.note(action, intent, reason=intent.note)
+        turn(draft, paused=intent.paused, note=intent.note)
     return saved(draft)
 
 

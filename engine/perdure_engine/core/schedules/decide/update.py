@@ -7,7 +7,6 @@ import msgspec
 from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.schedules.actions import keep_action
-from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.decide.create import with_tzdata
 from perdure_engine.core.schedules.decide.pause import turn
 from perdure_engine.core.schedules.draft import ScheduleDraft
@@ -31,15 +30,8 @@ def decide(draft: ScheduleDraft, intent: UpdateSchedule) -> ScheduleSaved:
             f"the schedule is at conflict token {draft.conflict_token} by now",
         )
     draft.answered(RequestMark(intent.request_id))
-    before = draft.conflict_token
+    draft.note(Action.UPDATE_SCHEDULE, intent)
     _apply(draft, intent.schedule)
-    note(
-        draft,
-        Action.UPDATE_SCHEDULE,
-        intent,
-        before=f"conflict token {before}",
-        after=f"conflict token {draft.conflict_token}",
-    )
     return saved(draft)
 
 
