@@ -103,8 +103,18 @@ def _check_job(frontend: Frontend, field: str, action: JobAction) -> None:
     try:
         checks.size("input", spec.input)
         check_options(options, frontend.db_now_us(), in_batch=False)
+        _check_keys(spec)
     except Rejected as rejected:
         raise checks.under(field, rejected) from None
+
+
+def _check_keys(spec: JobSpec) -> None:
+    """A key's jobs are of one shard, which it decides; a schedule's are of the schedule's own."""
+    why = "is not for a schedule's jobs: its overlap policy says what becomes of those that meet"
+    if spec.unique is not None:
+        raise invalid("unique_key", why)
+    if spec.concurrency is not None:
+        raise invalid("concurrency.key", why)
 
 
 def _check_workflow(

@@ -79,9 +79,9 @@ def decide(
 
 
 def _of_this_step(draft: ScheduleDraft) -> dict[int, KnownSlot]:
-    """What the step has done already is in no row yet."""
+    """What the step has done already is in no row yet: as it will be."""
     return {
-        nominal_us: KnownSlot(nominal_us, origin, change.outcome, change.version)
+        nominal_us: KnownSlot(nominal_us, origin, change.outcome, change.version + 1)
         for (nominal_us, origin), change in draft.slots.items()
         if origin is not SlotOrigin.MANUAL
     }
