@@ -63,7 +63,9 @@ keys = st.sampled_from(
         Concurrency("rated", 9, rate_per_s=0.5),
     ]
 )
-uniques = st.sampled_from([None, None, None, *[Unique(scope.name, scope, 4_000) for scope in UniqueScope]])
+uniques = st.sampled_from(
+    [None, None, None, *[Unique(scope.name, scope, 4_000) for scope in UniqueScope]]
+)
 seconds = st.sampled_from([0, 0, 0, 1, 5, 30])
 some_name = st.sampled_from(NAMES)
 
@@ -74,7 +76,7 @@ class JobMachine(RuleBasedStateMachine):
         self.bench = JobBench()
         self.tokens: list[TaskToken] = []  # ever handed out
         self.applied: Counter[tuple[bytes, int]] = Counter()  # outcomes, by job and start number
-        self.attempts: dict[bytes, int] = {}
+        self.attempts: dict[bytes, int] = defaultdict(lambda: 1)
 
     # ---- what clients ask
 
