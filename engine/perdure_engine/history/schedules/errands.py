@@ -282,6 +282,8 @@ class Errands:
             self._tell(heard)
         if one.soon:
             self._say_now(one)
+        elif record is not None and _needs_newer(record, one):
+            self._say_later(one, WAIT_S)  # the slot came by the clock of an owner ahead of ours
         elif not one.watched:
             self._watch(one)
 

@@ -81,8 +81,6 @@ def _policy(schedule: Schedule) -> dict[str, Any]:
 def _action(schedule: Schedule, client: Client) -> dict[str, Any]:
     """What of it is set."""
     action: dict[str, Any] = to_jsonable(schedule.action, client.core.decode_or_keep)
-    if not action.get("unique_key"):
-        action.pop("unique_scope", None)
     return {name.replace("_", " "): value for name, value in action.items() if value not in _EMPTY}
 
 

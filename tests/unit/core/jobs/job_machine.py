@@ -76,7 +76,7 @@ class JobMachine(RuleBasedStateMachine):
         self.bench = JobBench()
         self.tokens: list[TaskToken] = []  # ever handed out
         self.applied: Counter[tuple[bytes, int]] = Counter()  # outcomes, by job and start number
-        self.attempts: dict[bytes, int] = {}
+        self.attempts: dict[bytes, int] = defaultdict(lambda: 1)
 
     # ---- what clients ask
 

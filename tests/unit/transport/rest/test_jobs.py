@@ -537,6 +537,7 @@ async def test_a13_a_job_shows_its_attempts_and_what_failed(api: Api) -> None:
         "cancel_requested": False,
         "reason": "",
         "progress": [7],
+        "archived": False,
     }
 
 
@@ -804,6 +805,9 @@ async def test_an_entry_of_a_list_tells_when_and_what(listed: Api) -> None:
         "unique_key": "",
         "concurrency_key": "",
         "reason": "",
+        "failure_type": "",
+        "failure_message": "",
+        "archived": False,
     }
 
 

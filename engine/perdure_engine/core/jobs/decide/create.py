@@ -74,7 +74,7 @@ def add(draft: JobDraft, namespace_id: bytes, new: NewJob, *, held: bool = False
     if spec.unique is not None:
         hold_key(draft, run)
     if spec.concurrency is not None:
-        draft.memory.rooms[namespace_id, spec.concurrency.key].go_by(spec.concurrency)
+        draft.memory.rooms[namespace_id, spec.concurrency.key].go_by(run)
     if new.batch_id:
         batches.count_in(draft, run)
     if spec.expire_us:

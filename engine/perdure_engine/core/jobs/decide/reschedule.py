@@ -37,10 +37,10 @@ def decide(draft: JobDraft, intent: RescheduleJob) -> JobAnswered:
 
 def _reschedule(draft: JobDraft, run: JobRun, due_us: int) -> None:
     now_us = draft.env.now_us
-    draft.drop_wake(run)
     run.scheduled_us = max(due_us, now_us)
     if due_us <= now_us and run.task_id:
         return  # it is ready, or waits for its key: sooner is not possible, and it keeps its turn
+    draft.drop_wake(run)
     draft.make_unready(run)
     if run.spec.concurrency is not None:
         places.leave(draft, run)

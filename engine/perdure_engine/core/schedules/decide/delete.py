@@ -29,7 +29,7 @@ def decide(draft: ScheduleDraft, intent: DeleteSchedule) -> ScheduleSaved:
         )
         reason = f"{DELETED}: {intent.reason}" if intent.reason else DELETED
         leave_spec(draft, reason, acts=False)
-        drop_waiting(draft, reason, SlotOutcome.SKIPPED, all_=True)
+        drop_waiting(draft, reason, SlotOutcome.SKIPPED, also_called_for=True)
         draft.drop_wake()
         state.next_us = 0
         state.actions = tuple(action for action in state.actions if action.firing)

@@ -28,4 +28,4 @@ def turn(draft: ScheduleDraft, *, paused: bool, **definition: object) -> None:
         draft.state.unpaused_us = draft.env.now_us
     draft.define(paused=paused, **definition)
     if paused:
-        drop_waiting(draft, draft.schedule.note, SlotOutcome.PAUSED, all_=False)
+        drop_waiting(draft, draft.schedule.note, SlotOutcome.PAUSED, also_called_for=False)

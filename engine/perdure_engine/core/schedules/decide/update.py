@@ -52,7 +52,7 @@ def _apply(draft: ScheduleDraft, new: Schedule) -> None:
     if not same_spec:
         leave_spec(draft, UPDATED, acts=True)
     if not (same_spec and same_action):
-        drop_waiting(draft, UPDATED, SlotOutcome.SKIPPED, all_=False)
+        drop_waiting(draft, UPDATED, SlotOutcome.SKIPPED, also_called_for=False)
         keep_action(draft)
     definition = {"action": new.action, "policies": new.policies, "note": new.note}
     turn(draft, paused=new.paused, spec=spec, **definition)

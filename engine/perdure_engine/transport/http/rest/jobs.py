@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure_api.v1 import job_service_pb2 as pb
 from perdure_engine.core.errors import Code, Rejected, invalid
 from perdure_engine.core.ids import shard_of_job, uuid_text
 from perdure_engine.core.jobs.model import JobStatus
@@ -18,14 +19,18 @@ from perdure_engine.frontend.handlers.describe_schedule import (
     describe_schedule,
 )
 from perdure_engine.frontend.handlers.get_job import get_job
-from perdure_engine.frontend.handlers.list_jobs import ListJobs, list_archived_jobs, list_jobs
+from perdure_engine.frontend.handlers.list_jobs import (
+    ListJobs,
+    list_archived_jobs,
+    list_jobs,
+)
 from perdure_engine.frontend.handlers.redrive_jobs import RedriveJobs, redrive_jobs
 from perdure_engine.frontend.handlers.reschedule_job import reschedule_job
 from perdure_engine.frontend.job_ids import unknown_job
-from perdure_engine.ports.archive import ArchivedJob
 from perdure_engine.ports.jobs import JobFilter
+from perdure_engine.transport.grpc.convert import archived
+from perdure_engine.transport.grpc.convert.job_replies import info_fields
 from perdure_engine.transport.http.rest.bodies import jobs as bodies
-from perdure_engine.transport.http.rest.convert import archived
 from perdure_engine.transport.http.rest.convert import jobs as convert
 from perdure_engine.transport.http.rest.convert.job_times import date_us
 from perdure_engine.transport.http.rest.convert.times import instant_or_unset
@@ -118,15 +123,14 @@ async def _list(call: Call[bodies.JobsQuery, None]) -> Answer:
 async def _page(frontend: Frontend, asked: ListJobs) -> bodies.JobList:
     if asked.archived:
         found = await list_archived_jobs(frontend, asked)
-        return bodies.JobList(
-            jobs=archived.info_bodies(found.jobs),
-            next_page_token=page_token_text(found.next_page_token),
-        )
-    page = await list_jobs(frontend, asked)
-    now_us = frontend.db_now_us()
+        infos, token = archived.job_infos(found.jobs), found.next_page_token
+    else:
+        page = await list_jobs(frontend, asked)
+        now_us = frontend.db_now_us()
+        infos = [pb.JobInfo(**info_fields(info, now_us)) for info in page.jobs]
+        token = page.next_page_token
     return bodies.JobList(
-        jobs=[convert.info_body(info, now_us) for info in page.jobs],
-        next_page_token=page_token_text(page.next_page_token),
+        jobs=[convert.info_body(info) for info in infos], next_page_token=page_token_text(token)
     )
 
 
@@ -135,15 +139,18 @@ async def _get(call: Call[Query, None]) -> Answer:
     if recurs:
         found, action = await _recurring(call, job_id)
         return Answer(body=convert.recurring_body(found.info, action, found.description))
-    told = await get_job(call.frontend, call.namespace_id, job_id)
-    if isinstance(told, ArchivedJob):
-        return Answer(body=archived.job_body(told))
-    return Answer(body=convert.job_body(told, call.frontend.db_now_us()))
+    return Answer(body=convert.job_body(await _details(call, job_id)))
+
+
+async def _details(call: Call[Any, Any], job_id: str) -> pb.JobDetails:
+    frontend = call.frontend
+    told = await get_job(frontend, call.namespace_id, job_id)
+    return archived.job_details(told, frontend.db_now_us())
 
 
 async def _runs(call: Call[bodies.RunsQuery, None]) -> Answer:
     job_id, recurs = _kind(call)
-    query, frontend = call.query, call.frontend
+    query = call.query
     statuses = convert.statuses_of(query.status)
     if recurs:
         await _recurring(call, job_id)
@@ -153,16 +160,10 @@ async def _runs(call: Call[bodies.RunsQuery, None]) -> Answer:
             page_token=page_token(query.page_token),
             archived=query.archived,
         )
-        return Answer(body=await _page(frontend, asked))
-    told = await get_job(frontend, call.namespace_id, job_id)
-    if isinstance(told, ArchivedJob):
-        run = archived.info_body_of(told)
-    else:
-        run = convert.info_body(told.info, frontend.db_now_us())
-    shown = not query.status or run.status in query.status
-    if query.archived and not run.archived:
-        shown = False
-    return Answer(body=bodies.JobList(jobs=[run] if shown else []))
+        return Answer(body=await _page(call.frontend, asked))
+    info = (await _details(call, job_id)).info
+    fits = (not statuses or info.status in statuses) and (info.archived or not query.archived)
+    return Answer(body=bodies.JobList(jobs=[convert.info_body(info)] if fits else []))
 
 
 async def _cancel(call: Call[bodies.CancelQuery, None]) -> Answer:

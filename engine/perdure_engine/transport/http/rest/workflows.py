@@ -22,8 +22,11 @@ from perdure_engine.frontend.handlers.terminate_workflow import terminate_workfl
 from perdure_engine.frontend.handlers.update_workflow import update_workflow
 from perdure_engine.ports.archive import ArchivedRun
 from perdure_engine.ports.store import VisibilityFilter
+from perdure_engine.transport.grpc.convert import archived
+from perdure_engine.transport.grpc.convert.events import event_message
+from perdure_engine.transport.grpc.convert.replies import row_message
 from perdure_engine.transport.http.rest.bodies import workflows as bodies
-from perdure_engine.transport.http.rest.convert import archived, descriptions, payloads
+from perdure_engine.transport.http.rest.convert import descriptions, payloads
 from perdure_engine.transport.http.rest.convert import workflows as convert
 from perdure_engine.transport.http.rest.convert.messages import event_body
 from perdure_engine.transport.http.rest.convert.times import to_ms
@@ -46,9 +49,9 @@ async def _start(call: Call[Query, bodies.StartWorkflow]) -> Answer:
 
 async def _list(call: Call[bodies.ListQuery, None]) -> Answer:
     query = call.query
-    list_, row_body = list_workflows, descriptions.row_body
+    list_, message = list_workflows, row_message
     if query.archived:
-        list_, row_body = list_archived_workflows, archived.row_body
+        list_, message = list_archived_workflows, archived.archived_row_message
     found = await list_(
         call.frontend,
         VisibilityFilter(call.namespace_id),
@@ -56,7 +59,7 @@ async def _list(call: Call[bodies.ListQuery, None]) -> Answer:
         page_token(query.page_token),
         query.query,
     )
-    rows = [row_body(row) for row in found.rows]
+    rows = [descriptions.info_body(message(row)) for row in found.rows]
     following = page_token_text(found.next_page_token)
     return Answer(body=bodies.WorkflowList(workflows=rows, next_page_token=following))
 
@@ -68,10 +71,8 @@ async def _describe(call: Call[bodies.RunQuery, None]) -> Answer:
         run_id=uuid_bytes_or_none("run_id", call.query.run_id),
     )
     told = await describe_workflow(call.frontend, intent)
-    if isinstance(told, ArchivedRun):
-        return Answer(body=archived.description_body(told))
-    assert isinstance(told, replies.Description)
-    return Answer(body=descriptions.description_body(told))
+    assert isinstance(told, replies.Description | ArchivedRun)
+    return Answer(body=descriptions.description_body(archived.described(told)))
 
 
 async def _history(call: Call[bodies.HistoryQuery, None]) -> Answer:
@@ -86,7 +87,8 @@ async def _history(call: Call[bodies.HistoryQuery, None]) -> Answer:
         timeout_ms=0,
     )
     page = await get_history(call.frontend, request)
-    events = [event_body(event) for event in page.events] or archived.event_bodies(page.archived)
+    messages = [event_message(event) for event in page.events]
+    events = [event_body(one) for one in messages or archived.archived_events(page.archived)]
     following = page_token_text(page.next_page_token)
     return Answer(body=bodies.History(events=events, next_page_token=following))
 

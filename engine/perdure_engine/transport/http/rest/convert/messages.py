@@ -12,26 +12,16 @@ import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from perdure_api.v1 import event_pb2
-from perdure_engine.core import events as core
-from perdure_engine.core import failures as core_failures
-from perdure_engine.transport.grpc.convert.events import event_message
-from perdure_engine.transport.grpc.convert.failures import failure_message
+from perdure_api.v1 import common_pb2, event_pb2
 from perdure_engine.transport.http.rest.bodies.fields import Failure
 from perdure_engine.transport.http.rest.bodies.workflows import Event
 from perdure_engine.transport.http.rest.convert import payloads
 from perdure_engine.transport.http.rest.convert.times import instant
-
-FIELD_MAPS = frozenset(("header", "memo", "upserted_memo"))
-SINGLE_PAYLOADS = frozenset(("static_summary", "static_details", "summary", "encoded_attributes"))
+from perdure_engine.transport.json.payloads import FIELD_MAPS, SINGLE_PAYLOADS
 
 
-def event_body(event: core.Event) -> Event:
-    return event_message_body(event_message(event))
-
-
-def event_message_body(message: event_pb2.HistoryEvent) -> Event:
-    """An archived one of a later version has no type here."""
+def event_body(message: event_pb2.HistoryEvent) -> Event:
+    """Of a type of a later version nothing but its time is known here."""
     kind = message.WhichOneof("attributes")
     attributes: Message | None = None if kind is None else getattr(message, kind)
     return Event(
@@ -42,8 +32,8 @@ def event_message_body(message: event_pb2.HistoryEvent) -> Event:
     )
 
 
-def failure_body(failure: core_failures.Failure) -> Failure:
-    return msgspec.convert(fields(failure_message(failure)), Failure)
+def failure_of(message: common_pb2.Failure) -> Failure:
+    return msgspec.convert(fields(message), Failure)
 
 
 def fields(message: Message) -> dict[str, Any]:
