@@ -610,6 +610,29 @@ async def test_priorities(database_dsn: str) -> None:
     assert order == [1, 2, 3, 4, 5]
 
 
+async def test_a_queues_limit_holds_also_for_what_waits_already(database_dsn: str) -> None:
+    began: list[datetime] = []
+
+    @job.defn
+    async def call() -> None:
+        began.append(datetime.now(UTC))
+
+    async with working(database_dsn, call) as client:
+        await client.jobs.set_queue_limit(QUEUE, 10.0)
+        await asyncio.sleep(2.5)  # until every node has read it
+        handles = await client.jobs.create_many([job.new(call, queue=QUEUE)] * 30)
+        async with asyncio.timeout(PATIENCE_S):
+            await handles[0].result()
+        await asyncio.sleep(1)
+        paced = len(began)
+        await client.jobs.set_queue_limit(QUEUE, None)
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*(handle.result() for handle in handles))
+
+    assert len(began) == 30
+    assert 5 <= paced <= 22  # a second's worth may start at once
+
+
 async def test_jobs_of_one_namespace_are_not_anothers(database_dsn: str) -> None:
     async with nobody_works(database_dsn) as client:
         await client.operator.create_namespace("other")
