@@ -52,6 +52,7 @@ class Jobs:
         self._cache.owners[shard.shard_id] = self
         self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
         self._to_load: dict[int, TaskOffer] = {}  # met a job that was not in memory
+        self._step_is_out = False  # decided, and not published yet
         self._step_over: asyncio.Future[None] | None = None
 
     @property
@@ -70,12 +71,13 @@ class Jobs:
             return
         self.loading.came_back.discard(item)
         step.items.append(item)
-        if type(intent) is WaitJobs:
-            step.after.append(partial(self.waits.take_turn, item))
-            return
         draft = step.jobs
         if draft is None:
             draft = step.jobs = JobDraft(self.memory, env)
+            self._step_is_out = True
+        if type(intent) is WaitJobs:
+            step.after.append(partial(self.waits.take_turn, item))
+            return
         if type(intent) is FireJobTimers:
             step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
         try:
@@ -152,6 +154,7 @@ class Jobs:
         self._step_ends()
 
     def _step_ends(self) -> None:
+        self._step_is_out = False
         self.leases.step_over()
         if self._when_free:
             offers, self._when_free = list(self._when_free.values()), {}
@@ -244,8 +247,8 @@ class Jobs:
             loading.left(batch_id, memory.batches.pop(batch_id).version)
 
     def may_forget(self) -> bool:
-        """Not while somebody has come back from a read and not had a turn yet."""
-        return not self.loading.came_back
+        """Not while somebody has come back from a read and not had a turn yet, or has had it and not been answered."""
+        return not (self.loading.came_back or self._step_is_out)
 
     def forget(self, run: JobRun) -> None:
         """Unless memory holds more than the database; when that is over, it is unused again."""
