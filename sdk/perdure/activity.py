@@ -21,6 +21,7 @@ from typing import Any, NoReturn, TypeVar, overload
 from perdure._definitions import ActivityDefinition
 from perdure._definitions import activity_definition as activity_definition
 from perdure._interceptors.activity import ActivityOutboundInterceptor
+from perdure._jobs import Info as JobInfo
 from perdure._logs import InfoLoggerAdapter
 from perdure._payload import Payload
 from perdure._thread_cancel import ThreadCancel
@@ -114,7 +115,11 @@ def defn(
 # No slots: programs that report errors take `info().__dict__` along.
 @dataclass(frozen=True, kw_only=True)
 class Info:
-    """What is known of the attempt that runs. `idempotency_key` is the same for every attempt."""
+    """What is known of the attempt that runs. `idempotency_key` is the same for every attempt.
+
+    One that no workflow called runs as a job: `job` then says which, and what is the workflow's is
+    None.
+    """
 
     activity_id: str
     activity_type: str
@@ -132,11 +137,17 @@ class Info:
     started_time: datetime
     task_queue: str
     task_token: bytes
-    workflow_id: str
-    workflow_namespace: str
-    workflow_run_id: str
-    workflow_type: str
+    workflow_id: str | None
+    workflow_namespace: str | None
+    workflow_run_id: str | None
+    workflow_type: str | None
     headers: Mapping[str, Payload]
+    job: JobInfo | None = None
+
+    @property
+    def activity_run_id(self) -> str | None:
+        """The job's id; None in a workflow."""
+        return None if self.job is None else self.job.job_id
 
     @property
     def current_attempt_scheduled_time(self) -> datetime:
@@ -145,8 +156,8 @@ class Info:
 
     @property
     def in_workflow(self) -> bool:
-        """True: every activity is called by a workflow."""
-        return True
+        """False: it runs as a job."""
+        return self.workflow_id is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -339,9 +350,11 @@ def raise_complete_async() -> NoReturn:
     ids, through `client.get_async_activity_handle`.
 
     From now on the worker does not watch over the attempt; its timeouts do, so give it a
-    start-to-close or a heartbeat timeout that is long enough.
+    start-to-close or a heartbeat timeout that is long enough. Raises RuntimeError in a job: its
+    outcome is what its function returns or raises.
     """
-    _context()
+    if _context().info.job is not None:
+        raise RuntimeError("a job cannot be completed from elsewhere")
     raise _CompleteAsyncError
 
 
@@ -420,16 +433,19 @@ class LoggerAdapter(InfoLoggerAdapter):
         if context is None:
             return msg, kwargs
         info = context.info
-        fields = {
+        fields: dict[str, Any] = {
             "activity_id": info.activity_id,
             "activity_type": info.activity_type,
             "attempt": info.attempt,
             "namespace": info.namespace,
             "task_queue": info.task_queue,
-            "workflow_id": info.workflow_id,
-            "workflow_run_id": info.workflow_run_id,
-            "workflow_type": info.workflow_type,
         }
+        if info.job is None:
+            fields |= {
+                "workflow_id": info.workflow_id,
+                "workflow_run_id": info.workflow_run_id,
+                "workflow_type": info.workflow_type,
+            }
         added: dict[str, Any] = {}
         if self.activity_info_on_extra:
             added["perdure_activity"] = fields

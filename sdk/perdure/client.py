@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
+from perdure import schedule as schedule_classes
 from perdure._client import interceptors as interceptor_classes
 from perdure._client import requests
 from perdure._client.async_activity import AsyncActivities, AsyncActivityHandle
@@ -31,6 +32,8 @@ from perdure._client.handle import WorkflowHandle
 from perdure._client.history import WorkflowHistory
 from perdure._client.interceptors import *  # noqa: F403 - public, all of it
 from perdure._client.interceptors import Interceptor, StartWorkflowInput
+from perdure._client.job_handle import JobHandle
+from perdure._client.jobs import CreateJobOptions, Jobs
 from perdure._client.lists import ClientLists, WorkflowExecutionAsyncIterator
 from perdure._client.operator import Operator
 from perdure._client.options import NO_ARGUMENT, StartOptions, arguments
@@ -42,9 +45,11 @@ from perdure._client.plugins import (
     ServiceClient,
     connected_by,
 )
+from perdure._client.schedules import ClientSchedules
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._client.with_start import ClientUpdates, WithStartWorkflowOperation
 from perdure._definitions import startable_workflow, workflow_definition
+from perdure._jobs import JobStatus
 from perdure._versioning import WorkflowVersioningInfo
 from perdure._wire.audit_service import AuditEntry, AuditHead, AuditVerification, BrokenChain
 from perdure._wire.batch_service import (
@@ -56,6 +61,7 @@ from perdure._wire.calls import NO_HEADER
 from perdure._wire.connection import Connection
 from perdure._wire.explanation import WaitKind, WaitReason
 from perdure._wire.history import HistoryEvent
+from perdure._wire.job_info import JobBatchInfo, JobCount, JobDescription, JobFailure, JobInfo
 from perdure._wire.operator_service import (
     ClusterInfo,
     NamespaceInfo,
@@ -86,6 +92,11 @@ from perdure.common import QueryRejectCondition, WorkflowStatus
 from perdure.converter import DataConverter
 from perdure.errors import (
     AsyncActivityCancelledError,
+    JobCancelledError,
+    JobError,
+    JobFailedError,
+    JobSkippedError,
+    JobsRefusedError,
     RPCError,
     RPCStatusCode,
     RPCTimeoutOrCancelledError,
@@ -97,6 +108,7 @@ from perdure.errors import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
+from perdure.schedule import *  # noqa: F403 - public, all of it
 
 __all__ = [
     "AsyncActivityCancelledError",
@@ -112,8 +124,22 @@ __all__ = [
     "ClientConfig",
     "ClusterInfo",
     "ConnectConfig",
+    "CreateJobOptions",
     "EntityHandle",
     "HistoryEvent",
+    "JobBatchInfo",
+    "JobCancelledError",
+    "JobCount",
+    "JobDescription",
+    "JobError",
+    "JobFailedError",
+    "JobFailure",
+    "JobHandle",
+    "JobInfo",
+    "JobSkippedError",
+    "JobStatus",
+    "Jobs",
+    "JobsRefusedError",
     "NamespaceInfo",
     "NodeInfo",
     "Operator",
@@ -158,6 +184,7 @@ __all__ = [
     "WorkflowVersioningInfo",
 ]
 __all__ += interceptor_classes.__all__
+__all__ += schedule_classes.__all__
 
 S = TypeVar("S")
 A = TypeVar("A")
@@ -191,7 +218,7 @@ def _surroundings() -> Surroundings:
     )
 
 
-class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
+class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities, ClientSchedules):
     """A connection to one namespace of an engine. Made by `connect`."""
 
     def __init__(
@@ -229,6 +256,7 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
         core.query_reject_condition = config["default_workflow_query_reject_condition"]
         bind_interceptors(core, config["interceptors"])
         self._operator = Operator(core)
+        self._jobs = Jobs(core)
 
     @classmethod
     async def connect(
@@ -322,6 +350,11 @@ class Client(ClientUpdates, ClientLists, AsyncActivities, ClientEntities):
     def operator(self) -> Operator:
         """Namespaces, task queues, the cluster."""
         return self._operator
+
+    @property
+    def jobs(self) -> Jobs:
+        """Functions that run once each, now or at a time, without a workflow behind them."""
+        return self._jobs
 
     @overload
     async def start_workflow(

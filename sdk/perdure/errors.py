@@ -16,6 +16,12 @@ PerdureError
 ├── WorkflowQueryFailedError          the query's code raised (client)
 ├── WorkflowQueryRejectedError        the run was not to be queried as it is (client)
 ├── WorkflowUpdateFailedError         the update was refused, or failed; its cause says why (client)
+├── JobError                          the job that was waited for did not complete (client)
+│   ├── JobFailedError                its last attempt failed; its cause says how
+│   ├── JobCancelledError
+│   └── JobSkippedError               it expired, or its schedule passed it over
+├── JobsRefusedError                  of many jobs some were not made (client)
+├── ScheduleAlreadyRunningError       there is a schedule of that id (client)
 ├── RPCTimeoutOrCancelledError        a wait is over before what was waited for (client)
 │   └── WorkflowUpdateRPCTimeoutOrCancelledError
 ├── AsyncActivityCancelledError       the workflow no longer wants the activity (client)
@@ -42,7 +48,7 @@ PerdureError
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum
 from typing import Any, Self, cast
@@ -296,6 +302,58 @@ class WorkflowUpdateFailedError(PerdureError):
     def cause(self) -> BaseException:
         assert self.__cause__ is not None
         return self.__cause__
+
+
+class JobError(PerdureError):
+    """The job has ended in another way than by completing. `reason` is the engine's, if it has one."""
+
+    def __init__(self, job_id: str, message: str, *, reason: str = "") -> None:
+        super().__init__(f"job {job_id} {message}" + (f": {reason}" if reason else ""))
+        self.job_id = job_id
+        self.reason = reason
+
+    @property
+    def cause(self) -> BaseException | None:
+        return self.__cause__
+
+
+class JobFailedError(JobError):
+    """Its last attempt failed: `cause` says how."""
+
+    def __init__(self, job_id: str, *, cause: BaseException | None, reason: str = "") -> None:
+        super().__init__(job_id, "failed", reason=reason or str(cause or ""))
+        self.__cause__ = cause
+
+
+class JobCancelledError(JobError):
+    def __init__(self, job_id: str, *, reason: str = "") -> None:
+        super().__init__(job_id, "was cancelled", reason=reason)
+
+
+class JobSkippedError(JobError):
+    def __init__(self, job_id: str, *, reason: str = "") -> None:
+        super().__init__(job_id, "was skipped", reason=reason)
+
+
+class JobsRefusedError(PerdureError):
+    """Of the jobs of one call some were not made. `errors` says why, by their places in it;
+    `handles` are those of the others, None where there is none."""
+
+    def __init__(self, errors: Mapping[int, Exception], handles: Sequence[Any]) -> None:
+        first = min(errors)
+        super().__init__(
+            f"{len(errors)} of {len(handles)} jobs were not made; number {first}: {errors[first]}"
+        )
+        self.errors = errors
+        self.handles = handles
+
+
+class ScheduleAlreadyRunningError(PerdureError):
+    """There is a schedule of that id."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f"schedule {schedule_id!r} exists already")
+        self.schedule_id = schedule_id
 
 
 class RPCTimeoutOrCancelledError(PerdureError):

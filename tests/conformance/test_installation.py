@@ -24,12 +24,12 @@ from perdure_engine.ports.store import (
 async def test_a_new_database_has_the_namespace_default(store: Store) -> None:
     (row,) = await store.list_namespaces()
 
-    assert (row.name, row.conflict_token) == ("default", 1)
+    assert (row.name, row.conflict_token, row.archive) == ("default", 1, True)
     assert row.retention_ms > 0
 
 
 async def test_a_namespace_is_made_once(store: Store) -> None:
-    row = NamespaceRow(new_id(), "orders", "what is sold", 1_000, 1)
+    row = NamespaceRow(new_id(), "orders", "what is sold", 1_000, 1, archive=False)
 
     assert await store.create_namespace(row)
     assert not await store.create_namespace(NamespaceRow(new_id(), "orders", "", 1_000, 1))
@@ -42,13 +42,15 @@ async def test_a_namespace_is_made_once(store: Store) -> None:
 
 async def test_a_namespace_changes_by_its_conflict_token(store: Store) -> None:
     (row,) = await store.list_namespaces()
-    changed = NamespaceRow(row.namespace_id, row.name, "changed", 5_000, row.conflict_token)
+    token = row.conflict_token
+    changed = NamespaceRow(row.namespace_id, row.name, "changed", 5_000, token, archive=False)
 
     assert await store.update_namespace(changed)
     assert not await store.update_namespace(changed)
 
     (now,) = await store.list_namespaces()
     assert (now.description, now.retention_ms, now.conflict_token) == ("changed", 5_000, 2)
+    assert not now.archive
 
 
 async def test_a_namespace_that_is_not_there_is_not_made_by_an_update(store: Store) -> None:

@@ -11,6 +11,7 @@ from tests.conformance.owner import (
     current_row,
     head_row,
     inbox_row,
+    listed_row,
     no_keys,
     snapshot_row,
     task_row,
@@ -201,6 +202,27 @@ async def test_history_is_paged_by_batches_never_cut_between_parts(
         (row.first_event_id, row.part) for row in page.rows
     )
     assert page.more is more
+
+
+async def test_what_the_archive_reads_of_many_runs(store: Store, owner: Owner) -> None:
+    first, second, other = [Run(SHARD) for _ in range(3)]
+    events = [
+        HistoryRow(SHARD, first.run_id, n, part, b"%d" % n) for n in (1, 5) for part in (0, 1)
+    ]
+    lonely = HistoryRow(SHARD, second.run_id, 1, 0, b"1")
+    unasked = HistoryRow(SHARD, other.run_id, 1, 0, b"1")
+    listed = [listed_row(run, 2) for run in (first, second, other)]
+    await owner.commit(owner.batch(history=[*reversed(events), lonely, unasked], visibility=listed))
+    asked = [first.run_id, second.run_id, Run(SHARD).run_id]
+
+    histories = await store.load_histories(SHARD, asked)
+
+    assert [row for row in histories if row.run_id == first.run_id] == events
+    assert [row for row in histories if row.run_id != first.run_id] == [lonely]
+    assert isinstance(histories[0], HistoryRow)
+    assert sorted(await store.load_listed_runs(SHARD, asked)) == sorted(listed[:2])
+    assert await store.load_listed_runs(SHARD + 1, asked) == []
+    assert await store.load_histories(SHARD, []) == []
 
 
 async def test_the_history_of_nobody_is_empty(store: Store) -> None:

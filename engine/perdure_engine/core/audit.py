@@ -45,6 +45,13 @@ class Action(enum.StrEnum):
     RETIRE_VERSION = "deployment.retire"
     START_BATCH = "batch.start"
     STOP_BATCH = "batch.stop"
+    SET_QUEUE_LIMIT = "queue.set_limit"
+    UPDATE_SCHEDULE = "schedule.update"
+    DELETE_SCHEDULE = "schedule.delete"
+    PAUSE_SCHEDULE = "schedule.pause"
+    UNPAUSE_SCHEDULE = "schedule.unpause"
+    TRIGGER_SCHEDULE = "schedule.trigger"
+    BACKFILL_SCHEDULE = "schedule.backfill"
     EXPIRE_AUDIT = "audit.expire"  # the oldest rows of a chain are over their time
 
 

@@ -7,9 +7,10 @@ of a cron schedule go on as the same child.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from perdure_engine.core import events as ev
+from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.parents import ParentClosePolicy
 from perdure_engine.core.transitions import ChildPhase
 
@@ -29,6 +30,28 @@ def following(closed: ev.ClosingEvent | None) -> bytes:
             return closed.new_run_id
         case _:
             return b""
+
+
+def closing_failure(closed: ev.ClosingEvent) -> Failure | None:
+    """Why a run ended otherwise than with its result; None: it did not, or another run goes on for it."""
+    match closed:
+        case ev.WorkflowExecutionCompleted() | ev.WorkflowExecutionContinuedAsNew():
+            return None
+        case ev.WorkflowExecutionFailed():
+            return closed.failure
+        case ev.WorkflowExecutionTimedOut():
+            return Failure(
+                FailureKind.TIMEOUT,
+                "workflow timed out",
+                timeout_type=TimeoutType.START_TO_CLOSE,
+            )
+        case ev.WorkflowExecutionCanceled():
+            return Failure(FailureKind.CANCELED, "workflow canceled", details=closed.details)
+        case ev.WorkflowExecutionTerminated():
+            reason = closed.reason or "workflow terminated"
+            return Failure(FailureKind.TERMINATED, reason, details=closed.details)
+        case _:
+            assert_never(closed)
 
 
 def tell_relatives(draft: Draft) -> None:

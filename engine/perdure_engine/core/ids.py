@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NewType
 
@@ -13,7 +14,6 @@ SEQUENCE_BITS = 24
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 
 QUEUES_KEPT_MAX = 4_096  # whose numbers are not computed for each task
-CALLS_KEPT_MAX = 256  # whose part of job ids is not computed for each job
 
 
 def shard_of(namespace_id: bytes, workflow_id: str, number_of_shards: int) -> int:
@@ -72,6 +72,23 @@ def batch_request_id(namespace_id: bytes, job_id: str, run_id: bytes) -> bytes:
     return _version_8(digest.digest())
 
 
+def recurring_job_id(namespace_id: bytes, key: str) -> bytes:
+    """The id of a recurring job, which is a schedule: a repeat names the same. No shard has such a number as its first
+    32 bits would be, so that it is never taken for the id of a run."""
+    digest = hashlib.blake2b(
+        key.encode(), digest_size=16, key=namespace_id, person=b"perdure recurs"
+    ).digest()
+    return _version_8(bytes((digest[0] | 0x80,)) + digest[1:])
+
+
+def request_id_of(namespace_id: bytes, key: str) -> bytes:
+    """The request id of a call that its caller names by a key: a repeat is the same request."""
+    digest = hashlib.blake2b(
+        key.encode(), digest_size=16, key=namespace_id, person=b"perdure request"
+    )
+    return _version_8(digest.digest())
+
+
 def next_run_id(run_id: bytes, number: int) -> bytes:
     """The id of the run that follows `run_id`. `number` is a fresh one of the shard's: no two are the same."""
     digest = hashlib.blake2b(
@@ -114,7 +131,20 @@ def job_id_of(
     return _version_8(shard_id.to_bytes(4, "big") + digest)
 
 
-@lru_cache(maxsize=CALLS_KEPT_MAX)
+def job_ids_of(namespace_id: bytes, request_id: bytes) -> Callable[[int, int], bytes]:
+    """`job_id_of` for jobs of one call that have no idempotency key, by shard and index: what is the same for all of
+    them in a shard is hashed once."""
+    begins: dict[int, bytes] = {}
+
+    def job_id(shard_id: int, index: int) -> bytes:
+        begin = begins.get(shard_id)
+        if begin is None:
+            begin = begins[shard_id] = _jobs_of_call(shard_id, namespace_id, request_id)
+        return begin + index.to_bytes(2, "big")
+
+    return job_id
+
+
 def _jobs_of_call(shard_id: int, namespace_id: bytes, request_id: bytes) -> bytes:
     """What the ids of a call's jobs in one shard begin with."""
     digest = hashlib.blake2b(
@@ -134,6 +164,24 @@ def schedule_uid(namespace_id: bytes, schedule_id: str) -> bytes:
         schedule_id.encode(), digest_size=16, key=namespace_id, person=b"perdure schedule"
     )
     return _version_8(digest.digest())
+
+
+def slot_run_id(uid: bytes, nominal_us: int, origin: int) -> bytes:
+    """The run id of what a schedule's slot starts: a second delivery finds the first. `uid`: see `schedule_uid`."""
+    return _between(uid, slot_number(nominal_us, origin), b"perdure slot")
+
+
+def slot_number(nominal_us: int, origin: int) -> int:
+    """A slot in one number, which is above 0."""
+    return nominal_us * 4 + origin
+
+
+def slot_job_id(shard_id: int, uid: bytes, number: int) -> bytes:
+    """The id of a schedule's job run. `number` is a fresh one of the shard's: no two are the same."""
+    digest = hashlib.blake2b(
+        number.to_bytes(8, "big"), digest_size=12, key=uid, person=b"perdure slot job"
+    )
+    return _version_8(shard_id.to_bytes(4, "big") + digest.digest())
 
 
 def uuid_text(raw: bytes) -> str:

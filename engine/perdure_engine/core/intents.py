@@ -473,10 +473,26 @@ class AskChild(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     child_of: ChildOf
 
 
+class AskRun(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Of the run that a schedule has started, or the one that its chain has come to: how it is. Answered with its
+    `Status`. Rejected NOT_FOUND when the chain is over, and another one has its workflow id."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes  # b"": the current run
+    first_run_id: bytes
+
+
 DeliveredIntent = (
-    StartWorkflow | SignalWorkflow | CancelWorkflow | TerminateWorkflow | CloseChild | AskChild
+    StartWorkflow
+    | SignalWorkflow
+    | CancelWorkflow
+    | TerminateWorkflow
+    | CloseChild
+    | AskChild
+    | AskRun
 )
-"""What one run asks of another: carried by a saved message, and safe to repeat."""
+"""What one run, or a schedule, asks of another run: what is to be said is saved, and safe to repeat."""
 
 ShardIntent = (
     FireTimer
@@ -488,6 +504,7 @@ ShardIntent = (
     | AnswerMessage
     | CloseChild
     | AskChild
+    | AskRun
 )
 
 Intent = ClientIntent | WorkerIntent | ShardIntent

@@ -36,6 +36,13 @@ ACTIVITY_VERSION_MAX = 1_000_000  # versions count up; what is beyond is a time 
 TASK_TIMEOUT_MS_DEFAULT = 10_000
 TASK_TIMEOUT_MS_MAX = 120_000
 
+JOBS_OF_CALL_MAX = 10_000
+JOBS_TOGETHER = 256  # jobs of a call without keys: so many go to one shard, in one statement
+JOB_RESULTS_OF_CALL_MAX = 1_000
+JOB_PLACES_MAX = 100_000  # of one concurrency key: more is as good as any
+JOB_RATE_MAX = 1_000_000.0  # starts in a second: more than an installation can do
+JOB_FAILURES_BYTES_MAX = 1024 * 1024  # that a description shows: the last ones, and one in any case
+
 BATCH_CALLS_MAX = 2_000  # calls of one BatchCall
 POLL_TASKS_MAX = 1_000  # tasks of one kind that one poll may ask for
 POLL_TIMEOUT_MS_MAX = 60_000
@@ -65,6 +72,13 @@ RESET_BYTES_MAX = (
 )  # of a history that is reset: one statement carries it, and CockroachDB takes 16 MiB in all
 HISTORY_BATCH_EVENTS_MAX = 1_000  # of one row of history: readers take rows whole
 CRON_BYTES_MAX = 256  # longer is not written by hand
+SCHEDULE_CATCH_UP_MOST_MAX = 1_000  # slots: what is caught up with at once
+SCHEDULE_SLOTS_SHOWN = 10  # of its last ones, where a schedule is described
+PREVIEW_TIMES_DEFAULT = 10
+PREVIEW_TIMES_MAX = 1_000
+# All of a shard's schedules are in its owner's memory: a few KB each, and what their actions are given.
+SCHEDULES_OF_SHARD_MAX = 50_000
+SCHEDULE_BYTES_OF_SHARD_MAX = 256 * 1024 * 1024
 DEPLOYMENTS_MAX = 100  # of a namespace; Temporal's, and every node reads them all each second
 VERSIONS_OF_DEPLOYMENT_MAX = 100
 QUEUES_OF_VERSION_MAX = 100

@@ -151,8 +151,15 @@ class ActivityHeard(msgspec.Struct, frozen=True, gc=False):
     reset: bool
 
 
+class RunStatus(msgspec.Struct, frozen=True, gc=False):
+    """To a schedule that asks for the run of one of its slots."""
+
+    status: Status
+
+
 Reply = (
     Started
+    | RunStatus
     | Closed
     | QueryAnswer
     | EventsReady

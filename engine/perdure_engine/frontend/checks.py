@@ -48,6 +48,13 @@ def name(field: str, text: str) -> None:
         raise invalid(field, fault)
 
 
+def key(field: str, text: str) -> None:
+    """Of a job or a batch: as a name, but hardly ever seen before."""
+    fault = _fault(text, limits.NAME_BYTES_MAX)
+    if fault:
+        raise invalid(field, fault)
+
+
 def signal_name(field: str, text: str) -> None:
     if text not in OWN_SIGNALS:
         name(field, text)

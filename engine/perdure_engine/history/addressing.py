@@ -94,6 +94,7 @@ _ADDRESS: dict[type, Callable[[Any], tuple[bytes, tuple[bytes, str] | None]]] = 
             intents.ResetWorkflow,
             intents.UpdateWorkflowOptions,
             intents.AskChild,
+            intents.AskRun,
         ),
         _by_workflow,
     ),

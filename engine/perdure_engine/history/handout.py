@@ -19,14 +19,12 @@ from perdure_engine.core.decide.complete_workflow_task import suggest_continue_a
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import DescribeWorkflow, PutBackTask, SaveStart
-from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.lineage import writer_of
-from perdure_engine.core.replies import Reply
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.history.reading import read_task_events
 from perdure_engine.history.run import Run
-from perdure_engine.history.work import Item
+from perdure_engine.history.work import AnyReply, Item
 from perdure_engine.ports.history import (
     Handed,
     HandedActivityTask,
@@ -129,7 +127,7 @@ class _Touch(Item):
         super().__init__(intent, started)
         self._go_on = go_on
 
-    def answer(self, reply: Reply | JobReply) -> None:
+    def answer(self, reply: AnyReply) -> None:
         self._go_on()
 
     def refuse(self, error: Rejected) -> None:
@@ -193,7 +191,7 @@ def _hand_out(
         started_event_id,
         updates_to,
     )
-    shard.queues.taken(record)
+    shard.queues.handed_out(run, record)
     shard.leases.hand_out(run, key_of(record.kind, record.scheduled_event_id), record, token)
     return token
 

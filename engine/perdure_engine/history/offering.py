@@ -7,7 +7,7 @@ and a cursor says where the rest begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
@@ -42,6 +42,7 @@ class Book(msgspec.Struct, eq=False):
     cursor: int = 0  # task id of the last row known
     loading: bool = False
     missed: bool = False  # a task was not admitted while a page was being read
+    beyond: int = 0  # ready ones that are left to paging: how long the backlog is, without asking the database
 
 
 class Offering(Generic[R]):
@@ -79,6 +80,15 @@ class Offering(Generic[R]):
         for book in self._books.values():
             yield from book.offered.values()
 
+    @property
+    def books(self) -> Mapping[int, Book]:
+        """By queue number."""
+        return self._books
+
+    def waiting(self, queue_no: int, book: Book) -> int:
+        """How many of the queue's tasks are ready and not handed out, in memory and beyond."""
+        return len(book.offered) + max(0, book.beyond)
+
     def _book(self, queue_no: int) -> Book:
         book = self._books.get(queue_no)
         if book is None:
@@ -97,6 +107,8 @@ class Offering(Generic[R]):
         """No room for it now: the pages start before it, wherever the cursor had come to."""
         book.more = book.missed = True
         book.cursor = min(book.cursor, task_id - 1)
+        if task_id not in book.offered:
+            book.beyond += 1
 
     def _put(self, book: Book, offer: TaskOffer) -> None:
         book.offered[offer.task_id] = offer
@@ -109,9 +121,15 @@ class Offering(Generic[R]):
         book = self._books.get(queue_no)
         if book is None:
             return
-        book.offered.pop(task_id, None)
+        if book.offered.pop(task_id, None) is None:
+            self._gone_unread(book, task_id)
         if book.more:
             self._next_page(queue_no, book)
+
+    def _gone_unread(self, book: Book, task_id: int) -> None:
+        """It is over. Did it lie where pages have not come to yet?"""
+        if book.more and task_id > book.cursor:
+            book.beyond -= 1
 
     # ---- paging
 
@@ -153,8 +171,10 @@ class Offering(Generic[R]):
                 offer = self._offer_of_row(row)
                 if offer is not None:
                     offers.append(offer)
+        book.beyond -= len(offers)
         if len(rows) < PAGE and not book.missed:
             book.more = False
+            book.beyond = 0  # whatever it was thought to be
         for offer in offers:
             book.offered[offer.task_id] = offer
         self._watch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.state import version_ran_on
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
+from perdure_engine.history.flows import Flow
 from perdure_engine.history.offering import PAGE, Offering
 from perdure_engine.history.run import Run
 from perdure_engine.ports.codec import CorruptRow
@@ -43,7 +44,17 @@ class QueueBooks(Offering[TaskRow]):
     def taken(self, record: TaskRecord) -> None:
         self._forget(record.queue_no, record.task_id)
 
+    def handed_out(self, run: Run, record: TaskRecord) -> None:
+        self.taken(record)
+        self._flow(run, record).dispatched += 1
+
+    def _flow(self, run: Run, record: TaskRecord) -> Flow:
+        namespace_id = run.state.folded.started.namespace_id
+        flows = self._shard.rooms.flows
+        return flows.flow(record.queue_no, namespace_id, record.queue, record.kind)
+
     def _admit(self, run: Run, record: TaskRecord) -> TaskOffer | None:
+        self._flow(run, record).added += 1
         book = self._book_with_room(record.queue_no, record.task_id)
         if book is None:
             return None

@@ -137,8 +137,10 @@ class Removing:
         self._shard.rooms.metrics.runs_removed.inc(by=len(taken))
         self._settle()
 
-    def refused(self, taken: list[Leaving]) -> None:
+    def refused(self, taken: list[Leaving], error: Exception) -> None:
         """Memory and database differ about one of them: what comes next is decided on reloaded state."""
+        rooms, shard_id = self._shard.rooms, self._shard.shard_id
+        rooms.alarm("removal_met_an_open_run", shard_id=shard_id, error=error)
         for leaving in taken:
             run = self._shard.runs.get(leaving.run_id)
             if run is not None:

@@ -1,25 +1,38 @@
-"""Retention: runs that closed longer ago than their namespace keeps them are deleted.
+"""Retention: runs and jobs that ended longer ago than their namespace keeps them leave the tables.
 
-No row is written for it when a run closes, and no index is kept: once an hour the owner of a shard
-walks through the list rows of the shard by key, in pages, and hands what is too old to the shard.
-Rejected: a timer row for each closed run (a row more for each start and close, to be deleted a week
-later) and an index by close time (dearer still).
+They are deleted, or put into the archive first (`archiving`), as the installation and the namespace say. No row is
+written for it when a run closes, and no index is kept: now and then the owner of a shard walks through the list rows of
+the shard by key, in pages, and hands what is too old to the shard. How often follows from the shortest retention: a row
+is looked at about nine times in its life, and stays an eighth longer than asked for, a day at most. Rejected: a timer
+row for each closed run (a row more for each start and close, to be deleted a week later) and an index by close time
+(dearer still).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
-from perdure_engine.history.removing import Leaving
+from perdure_engine.history.archiving import Archiving, Moving, lateness_us
+from perdure_engine.history.closed_runs import ClosedRuns, leaving
+from perdure_engine.history.jobs.retention import JobsPass
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
-from perdure_engine.ports.store import RetentionStore, StoreError
+from perdure_engine.ports.archive import Archive
+from perdure_engine.ports.jobs import JobRetentionStore
+from perdure_engine.ports.store import ClosedRun, NamespaceRow, RetentionStore, StoreError
 
 ROWS_PER_PAGE = 1_000
 FIRST_PASS_AFTER_S = 60.0  # a process that has just started has more urgent things to do
+PASS_EVERY_US_MIN = 60_000_000  # however short what is kept
 RETRY_S = 60.0  # after a pass that the database did not let end
+ARCHIVE_RETRY_S = 300.0  # after one in which the archive took nothing: each walks through all rows
 _BEFORE_ALL = bytes(16)
+
+
+class AllRetentionStore(RetentionStore, JobRetentionStore, Protocol):
+    """What retention reads of runs and of jobs."""
 
 
 class Retention:
@@ -28,15 +41,20 @@ class Retention:
     def __init__(
         self,
         rooms: Rooms,
-        store: RetentionStore,
+        store: AllRetentionStore,
         shards: Callable[[], Iterable[Shard]],
         others: Iterable[Callable[[], Awaitable[object]]] = (),
+        archive: Archive | None = None,
     ) -> None:
-        """`others`: what else is over its time, looked for after the runs."""
+        """`others`: what else is over its time, looked for after the runs. `archive` None: all is deleted."""
         self._rooms = rooms
         self._store = store
         self._shards = shards
         self._others = tuple(others)
+        self.archiving = Archiving(rooms, archive)
+        self._namespaces: dict[
+            bytes, NamespaceRow
+        ] = {}  # as the pass that is under way has read them
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -51,7 +69,7 @@ class Retention:
             self._task = None
 
     async def _run(self) -> None:
-        pause_s = FIRST_PASS_AFTER_S
+        pause_s = min(FIRST_PASS_AFTER_S, self._rooms.config.retention_pass_every_s)
         while True:
             # not all processes at the same time
             await self._rooms.clock.sleep(pause_s * (0.75 + self._rooms.ids.jitter() / 2))
@@ -59,39 +77,65 @@ class Retention:
                 await self.run_once()
                 for other in self._others:
                     await other()
-                pause_s = self._rooms.config.retention_pass_every_s
+                pause_s = self._pass_every_us() / 1_000_000
+                if self.archiving.failed:
+                    pause_s = min(pause_s, ARCHIVE_RETRY_S)
             except StoreError:
                 pause_s = RETRY_S
             except Exception as error:  # a bug: the next pass may do better, and somebody must hear
                 self._rooms.alarm("retention_failed", error=error)
                 pause_s = RETRY_S
 
-    async def run_once(self) -> int:
-        """One pass over the shards that are ours; how many runs were handed to them. Raises StoreError."""
-        retention_us = {
-            row.namespace_id: row.retention_ms * 1_000
-            for row in await self._store.list_namespaces()
-        }
-        handed = 0
-        for shard in list(self._shards()):
-            handed += await self._pass(shard, retention_us)
-        return handed
+    def _pass_every_us(self) -> int:
+        shortest_us = (
+            min([row.retention_ms for row in self._namespaces.values()], default=0) * 1_000
+        )
+        most_us = round(self._rooms.config.retention_pass_every_s * 1_000_000)
+        return min(most_us, max(PASS_EVERY_US_MIN, lateness_us(shortest_us)))
 
-    async def _pass(self, shard: Shard, retention_us: dict[bytes, int]) -> int:
-        handed = 0
+    async def run_once(self) -> int:
+        """One pass over the shards that are ours; how many runs and jobs left the tables. Raises StoreError."""
+        self.archiving.failed = False
+        self._namespaces = {row.namespace_id: row for row in await self._store.list_namespaces()}
+        self.archiving.pass_every_us = self._pass_every_us()
+        left = 0
+        for shard in list(self._shards()):
+            left += await self._pass(shard)
+            left += await JobsPass(shard, self._store, self.archiving, self._is_over).run()
+        return left
+
+    async def _pass(self, shard: Shard) -> int:
+        deleted = 0
+        moving = self._moving(shard)
         after: bytes | None = _BEFORE_ALL
         while after is not None and not shard.closed and not shard.leaving:
             page = await self._store.load_closed_runs(shard.shard_id, after, ROWS_PER_PAGE)
-            now_us = self._rooms.database_clock.low_us()
             for run in page.runs:
-                kept_us = retention_us.get(run.namespace_id)
-                if kept_us is not None and run.close_us + kept_us <= now_us:
-                    handed += 1
-                    shard.removing.add(
-                        Leaving(
-                            run.run_id, run.namespace_id, run.workflow_id, run.history_bytes, []
-                        )
-                    )
+                namespace = self._is_over(run.namespace_id, run.close_us)
+                if namespace is None:
+                    continue
+                if moving is not None and self.archiving.takes(namespace):
+                    await moving.add(run, namespace)
+                else:
+                    deleted += 1
+                    shard.removing.add(leaving(run))
             await shard.removing.wait_idle()  # one page at a time: memory and the shard stay free
             after = page.last_run_id
-        return handed
+        if moving is None:
+            return deleted
+        await moving.end(self._rooms.database_clock.low_us())
+        return deleted + moving.moved
+
+    def _moving(self, shard: Shard) -> Moving[ClosedRun] | None:
+        if self.archiving.archive is None:
+            return None
+        return Moving(self.archiving, shard, ClosedRuns(shard, self._store))
+
+    def _is_over(self, namespace_id: bytes, ended_us: int) -> NamespaceRow | None:
+        """The namespace, if what ended in it then is over its retention. One that is not known keeps what it has: it
+        may have been made by another node a moment ago."""
+        namespace = self._namespaces.get(namespace_id)
+        if namespace is None:
+            return None
+        is_over = ended_us + namespace.retention_ms * 1_000 <= self._rooms.database_clock.low_us()
+        return namespace if is_over else None

@@ -11,15 +11,17 @@ from perdure_engine.core.audit import Head
 from perdure_engine.core.draft import as_it_is
 from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
 from perdure_engine.history.database_clock import DatabaseClock
+from perdure_engine.history.flows import Flows
 from perdure_engine.history.jobs.cache import JobCache
 from perdure_engine.history.loading import CurrentLoader
 from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.delivery import Delivery
-from perdure_engine.ports.jobs import JobStore
+from perdure_engine.ports.jobs import JobStore, ScheduleStore
 from perdure_engine.ports.matching import Matching
 from perdure_engine.ports.metrics import Metrics
+from perdure_engine.ports.schedules import ScheduleTimes
 from perdure_engine.ports.store import CommitStore, RunStore
 from perdure_engine.ports.versions import NoRouting, Routing
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
 
-class HistoryStore(CommitStore, RunStore, JobStore, Protocol):
+class HistoryStore(CommitStore, RunStore, JobStore, ScheduleStore, Protocol):
     """What history needs of the store."""
 
     async def load_audit_heads(self, chains: list[int]) -> list[Head]:
@@ -68,12 +70,13 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     window_load_every_s: float = 60.0
     timers_in_memory_max: int = 200_000  # per shard
     fires_per_s_max: int = 20_000  # per shard: a mass wake-up is drained, not stampeded
-    retention_pass_every_s: float = 3_600.0  # between two passes over the closed runs of all shards
+    # Between two passes over what has ended in all shards, at most: they come as often as the shortest retention asks.
+    retention_pass_every_s: float = 86_400.0
     sweep_every_s: float = 30.0  # or as soon as a statement's worth of dead rows has come together
 
 
 class Rooms:
-    """`matching`, `writer` and `delivery` are set once both sides exist: they know each other."""
+    """`matching`, `writer`, `delivery` and `local_shard` are set once both sides exist: they know each other."""
 
     def __init__(
         self,
@@ -87,6 +90,7 @@ class Rooms:
         alarm: Alarm,
         config: HistoryConfig,
         cron: Cron,
+        times: ScheduleTimes,
         run_limits: RunLimits = DEFAULT_RUN_LIMITS,
         metrics: Metrics | None = None,
         routing: Routing | None = None,
@@ -101,13 +105,16 @@ class Rooms:
         self.alarm = alarm
         self.config = config
         self.cron = cron
+        self.times = times
         self.run_limits = run_limits
         self.metrics = metrics or Metrics()
         self.routing = routing or NoRouting()
         self.json_payload = json_payload  # Payloads of one JSON document; the transport knows how
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
+        self.flows = Flows(clock)
         self.job_cache = JobCache(config.jobs_cached_max)
         self.matching: Matching
         self.writer: Readiness
         self.delivery: Delivery  # history's own service
+        self.local_shard: Callable[[int], Shard | None]  # one that is served here; likewise

@@ -17,10 +17,11 @@ from perdure_engine.core.intents import (
 from perdure_engine.core.jobs.intents import JobClientIntent, JobWorkerIntent
 from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import Description, QueryAnswer, Reply
+from perdure_engine.core.schedules.intents import ScheduleIntent, ScheduleReply
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import MESSAGE_QUEUE_NO, TaskKind, TaskState
 from perdure_engine.core.tokens import QueryToken, TaskToken
-from perdure_engine.history import handout, reading
+from perdure_engine.history import handout, queue_facts, reading
 from perdure_engine.history.jobs.handout import start_job
 from perdure_engine.history.jobs.handout import undo as undo_job
 from perdure_engine.history.jobs.take_over import find_jobs
@@ -35,6 +36,8 @@ from perdure_engine.ports.history import (
     HandedJobTask,
     HeldTask,
     HeldVerdict,
+    QueueFacts,
+    QueueName,
     StartOutcome,
     WorkerRef,
 )
@@ -76,6 +79,7 @@ class HistoryService:
         self._background: set[asyncio.Task[None]] = set()
         self.peers: Peers | None = None
         rooms.delivery = self
+        rooms.local_shard = self._local_shard
         rooms.routing.on_change(self.reroute)
 
     # ---- History
@@ -104,6 +108,12 @@ class HistoryService:
     ) -> asyncio.Future[JobReply]:
         shard = self._shards.get(shard_id)
         return _refused(shard_id) if shard is None else shard.submit_job(intent)
+
+    def submit_schedule(
+        self, shard_id: int, intent: ScheduleIntent
+    ) -> asyncio.Future[ScheduleReply]:
+        shard = self._shards.get(shard_id)
+        return _refused(shard_id) if shard is None else shard.submit_schedule(intent)
 
     def answer_query(self, token: QueryToken, answer: QueryAnswer) -> bool:
         shard = self._shards.get(token.shard_id)
@@ -172,6 +182,13 @@ class HistoryService:
         if shard is not None:
             shard.queues.refill(queue_no)
             shard.jobs.queues.refill(queue_no)
+
+    def queue_facts(self, name: QueueName) -> QueueFacts:
+        return queue_facts.facts_of(self._rooms, self.shards(), name)
+
+    def all_queue_facts(self) -> dict[QueueName, QueueFacts]:
+        """Of each queue that has tasks or flow."""
+        return queue_facts.facts_of_all(self._rooms, self.shards())
 
     async def read_events(
         self,
@@ -290,6 +307,7 @@ class HistoryService:
             shard.queues.hold_back(self._rooms.config.adopt_ready_s)
             shard.jobs.queues.hold_back(self._rooms.config.adopt_ready_s)
         shard.timers.start()
+        shard.schedules.start()
         self._beside(self._scan(shard))
         return shard
 
@@ -383,6 +401,10 @@ class HistoryService:
     def shards(self) -> list[Shard]:
         """Those that are served now."""
         return [shard for shard in self._shards.values() if not shard.closed]
+
+    def _local_shard(self, shard_id: int) -> Shard | None:
+        shard = self._shards.get(shard_id)
+        return None if shard is None or shard.closed else shard
 
     def reroute(self) -> None:
         """Versions of workers get other runs from now on."""

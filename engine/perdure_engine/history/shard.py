@@ -23,6 +23,11 @@ from perdure_engine.core.jobs.intents import JobIntent, WaitJobs
 from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import Reply, Started
+from perdure_engine.core.schedules.intents import (
+    ScheduleIntent,
+    ScheduleReply,
+    ScheduleShardIntent,
+)
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
 from perdure_engine.history import later, rows
@@ -43,6 +48,7 @@ from perdure_engine.history.removing import Removing
 from perdure_engine.history.resetting import Resetting
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.run import CurrentRun, Run
+from perdure_engine.history.schedules.schedules import Schedules
 from perdure_engine.history.splitting import split
 from perdure_engine.history.sweeping import Sweeping
 from perdure_engine.history.timers import ShardTimers
@@ -88,6 +94,7 @@ class Shard:
         self.removing = Removing(self)
         self.resetting = Resetting(self)
         self.jobs = Jobs(self)
+        self.schedules = Schedules(self)
         next_fire_us = rooms.cron.next_fire_us
         self._env = Env(
             0, self.new_number, rooms.run_limits, timer_mark_us, next_fire_us, rooms.json_payload
@@ -102,6 +109,11 @@ class Shard:
 
     def submit_job(self, intent: JobIntent) -> asyncio.Future[JobReply]:
         future: asyncio.Future[JobReply] = asyncio.get_running_loop().create_future()
+        self.put(Item(intent, future))
+        return future
+
+    def submit_schedule(self, intent: ScheduleIntent) -> asyncio.Future[ScheduleReply]:
+        future: asyncio.Future[ScheduleReply] = asyncio.get_running_loop().create_future()
         self.put(Item(intent, future))
         return future
 
@@ -149,7 +161,7 @@ class Shard:
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        return self.sweeping.due or self.removing.due
+        return self.sweeping.due or self.removing.due or self.jobs.removing.due
 
     @property
     def lease_books(self) -> tuple[LeaseBook, JobLeases]:
@@ -197,6 +209,8 @@ class Shard:
             try:
                 if type(item.intent) in JOB_KINDS:
                     self.jobs.decide(step, item, env)
+                elif type(item.intent) in SCHEDULE_KINDS:
+                    self.schedules.decide(step, item, env)
                 elif not self._decide_of_run(step, item, env, taken if counted else None):
                     too_many.append(item)
             except Exception as error:  # a bug: what it touched can no longer be trusted
@@ -204,6 +218,9 @@ class Shard:
                 return self._spoiled(step, item, error)
         if too_many:
             self.put_again(too_many)
+        if step.jobs is not None and step.jobs.ended and not self.schedules.hear_jobs(step, env):
+            self.redo(step)
+            return ShardStep(self)
         self._mark_busy(step)
         return step
 
@@ -215,6 +232,8 @@ class Shard:
                 run.busy = step.writes = True
         if step.jobs is not None and not step.jobs.empty:
             self.jobs.mark_busy(step.jobs)
+            step.writes = True
+        if step.schedules and self.schedules.changed(step):
             step.writes = True
 
     def _decide_of_run(
@@ -433,6 +452,8 @@ class Shard:
             rows.add_current(batch, self.shard_id, key, current)
         if step.jobs is not None:
             self.jobs.rows_of(step.jobs, batch)
+        if step.schedules:
+            self.schedules.rows_of(step, batch)
 
     def _closed_current(self, step: ShardStep, state: RunState, key: tuple[bytes, str]) -> None:
         run = self.runs.get(state.run_id)
@@ -458,6 +479,8 @@ class Shard:
         for run, draft in step.drafts.values():
             if not draft.empty:
                 self._publish_run(run, draft)
+        if step.schedules:
+            self.schedules.publish(step)
         for action in step.after:
             action()
         if step.jobs is not None:
@@ -507,9 +530,14 @@ class Shard:
             self.evict(run)
         for key in step.currents:
             self.currents.pop(key, None)
+        self._evict_others(step)
+        self.put_again(step.items)
+
+    def _evict_others(self, step: ShardStep) -> None:
         if step.jobs is not None:
             self.jobs.evict(step.jobs)
-        self.put_again(step.items)
+        if step.schedules:
+            self.schedules.evict(step)
 
     def evict(self, run: Run) -> None:
         """Drop a run from memory; who waits for it waits on through the inbox, its hand-outs are kept aside."""
@@ -533,8 +561,7 @@ class Shard:
             self.quarantined.count_failure(run_id, reason)
         for key in step.currents:
             self.currents.pop(key, None)
-        if step.jobs is not None:
-            self.jobs.evict(step.jobs)
+        self._evict_others(step)
         for item in step.items:
             self._give_up_or_again(item, "WRITE_REFUSED", reason)
 
@@ -564,7 +591,8 @@ class Shard:
         self.sweeping.stop()
         self.rooms.matching.withdraw(self.shard_id)
         waiting = self.inbox.drain() + self.loading.drain() + self.removing.drain()
-        for item in waiting + self.resetting.drain() + self.jobs.close():
+        waiting += self.resetting.drain() + self.jobs.close() + self.schedules.close()
+        for item in waiting:
             item.refuse(moved(self.shard_id))
         for run in self.runs.values():
             for item in run.take_waiters() + self.queries.take_back(run):
@@ -575,6 +603,7 @@ class Shard:
 
 
 JOB_KINDS = frozenset(get_args(JobIntent))
+SCHEDULE_KINDS = frozenset((*get_args(ScheduleIntent), *get_args(ScheduleShardIntent)))
 
 
 class _Bug(Exception):

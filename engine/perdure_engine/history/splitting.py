@@ -19,9 +19,14 @@ from perdure_engine.core.jobs.intents import (
     PutBackJobs,
     SaveJobStarts,
 )
-from perdure_engine.core.jobs.replies import JobReply, JobsAnswered, JobsCreated
-from perdure_engine.core.replies import Reply
-from perdure_engine.history.work import LISTS, Item, many_of
+from perdure_engine.core.jobs.replies import JobsAnswered, JobsCreated
+from perdure_engine.core.schedules.intents import (
+    FireSlots,
+    HearErrands,
+    HearJobs,
+    MendSchedules,
+)
+from perdure_engine.history.work import LISTS, AnyReply, Item, many_of
 
 _LIST_OF: dict[type, str] = {
     CreateJobs: "jobs",
@@ -29,13 +34,17 @@ _LIST_OF: dict[type, str] = {
     FireJobTimers: "timers",
     PutBackJobs: "starts",
     SaveJobStarts: "starts",
+    FireSlots: "timers",
+    HearErrands: "heard",
+    HearJobs: "ends",
+    MendSchedules: "uids",
 }
 # The call as a whole is to be repeated: that finds what the other half has done.
 AS_A_WHOLE = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
 
 
 Put = Callable[[list[Item]], None]
-Answer = JobReply | Reply | Rejected
+Answer = AnyReply | Rejected
 
 
 def split(item: Item, put: Put) -> bool:
@@ -76,7 +85,7 @@ class _Part(Item):
         self.absent, self.look_up = whole.absent, whole.look_up
         self._tell = tell
 
-    def answer(self, reply: Reply | JobReply) -> None:
+    def answer(self, reply: AnyReply) -> None:
         self._tell(reply)
 
     def refuse(self, error: Rejected) -> None:

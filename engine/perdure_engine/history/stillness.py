@@ -59,4 +59,5 @@ def _moves(shard: Shard) -> bool:
         or shard.resetting.busy
         or shard.timers.busy
         or shard.outbox.busy
+        or shard.schedules.at_work
     )

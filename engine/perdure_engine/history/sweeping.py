@@ -28,6 +28,7 @@ class Sweeping:
         self._task_count = 0
         self._timers: list[tuple[int, int]] = []
         self._inbox: list[tuple[bytes, int]] = []
+        self._schedules: list[tuple[bytes, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False  # the timer is the short one
         self.due = False  # the writer sends a sweep in the shard's next turn
@@ -46,6 +47,10 @@ class Sweeping:
         """Timers of jobs."""
         self._add_timers(gone)
         self._plan(soon=len(self._timers) >= KEYS_MAX)
+
+    def schedule_gone(self, namespace_id: bytes, schedule_id: str) -> None:
+        self._schedules.append((namespace_id, schedule_id))
+        self._plan(soon=False)
 
     def _add_timers(self, gone: Iterable[TimerRecord]) -> None:
         for timer in gone:
@@ -70,7 +75,11 @@ class Sweeping:
         timers, self._timers = self._timers[:KEYS_MAX], self._timers[KEYS_MAX:]
         inbox, self._inbox = self._inbox[:KEYS_MAX], self._inbox[KEYS_MAX:]
         timer_range = (behind, mark_us) if mark_us > behind else None
-        return Sweep(batch_id, self._shard.fence, tasks, [], timers, timer_range, inbox)
+        sweep = Sweep(batch_id, self._shard.fence, tasks, [], timers, timer_range, inbox)
+        # one that was made anew meanwhile stays
+        gone = [key for key in self._schedules if self._shard.schedules.is_gone(*key)]
+        sweep.schedules, self._schedules = gone[:KEYS_MAX], gone[KEYS_MAX:]
+        return sweep
 
     def _take_tasks(self) -> list[tuple[int, int]]:
         """Of the queues with the most."""
@@ -92,10 +101,13 @@ class Sweeping:
             self._add_task(queue_no, task_id)
         self._timers += sweep.timer_keys
         self._inbox += sweep.inbox_keys
+        self._schedules += sweep.schedules
 
     def deleted(self, sweep: Sweep) -> None:
         if sweep.timer_range is not None:
             self._shard.timers.mark_us = sweep.timer_range[1]
+        for namespace_id, schedule_id in sweep.schedules:
+            self._shard.schedules.swept(namespace_id, schedule_id)
 
     def done(self) -> None:
         self.due = False
@@ -112,7 +124,8 @@ class Sweeping:
 
         Said with every batch, so that a wait that has begun is not begun anew, only shortened.
         """
-        if self.due or self._shard.closed or not (self._tasks or self._timers or self._inbox):
+        waiting = self._tasks or self._timers or self._inbox or self._schedules
+        if self.due or self._shard.closed or not waiting:
             return
         if self._timer is None or (soon and not self._soon):
             self.stop()

@@ -111,6 +111,16 @@ class ShardTimers:
             if not timer.gone and timer.wake_us < end_us:
                 self.add((timer.wake_us, timer.timer_id, timer.kind, 0, job_id))
 
+    def publish_schedule(self, uid: bytes, timer: TimerRecord | None) -> None:
+        """A schedule's new timer, if it has one."""
+        if timer is not None and timer.wake_us < self.window_end_us:
+            self.add((timer.wake_us, timer.timer_id, timer.kind, 0, uid))
+
+    def holds(self, wake_us: int, timer_id: int) -> bool:
+        """Whether a timer's row will be read, or it is in memory."""
+        key = (wake_us, timer_id)
+        return key > self._loaded_to or key in self._known or key in self._firing
+
     def fired(self, wake_us: int, timer_id: int) -> None:
         """What the timer asked for is saved, or it had nothing to ask for any more."""
         self._firing.discard((wake_us, timer_id))
@@ -123,6 +133,12 @@ class ShardTimers:
             self._measure(wake_us)
         self._jobs_firing -= len(timers)
         self._fire_jobs()
+
+    def slots_fired(self, keys: Sequence[tuple[int, int]]) -> None:
+        """As `fired`, for timers of schedules."""
+        for wake_us, timer_id in keys:
+            self._firing.discard((wake_us, timer_id))
+            self._measure(wake_us)
 
     def _measure(self, wake_us: int) -> None:
         rooms = self._shard.rooms
@@ -200,14 +216,19 @@ class ShardTimers:
         """Hand what is due by the database's clock to the shard. True: more is due than the bucket allows."""
         low_us = self._shard.rooms.database_clock.low_us()
         allowed = self._take_tokens()
+        slots: list[tuple[bytes, int, int]] = []
+        more = False
         while self._heap and self._heap[0][0] <= low_us:
             if allowed <= 0:
-                return True
+                more = True
+                break
             entry = heapq.heappop(self._heap)
             wake_us, timer_id, kind, reference, run_id = entry
             self._known.discard((wake_us, timer_id))
             if kind in JOB_TIMERS:
                 self._jobs_due.append(entry)
+            elif kind is TimerKind.SCHEDULE_SLOT:
+                slots.append((run_id, wake_us, timer_id))
             elif self._still_wanted(run_id, kind, reference, timer_id):
                 self._firing.add((wake_us, timer_id))
                 self._shard.put(_Firing(self, entry))
@@ -215,8 +236,11 @@ class ShardTimers:
                 continue
             allowed -= 1
             self._tokens -= 1
+        if slots:
+            self._firing.update([slot[1:] for slot in slots])
+            self._shard.schedules.due.come(slots)
         self._fire_jobs()
-        return False
+        return more
 
     def _fire_jobs(self) -> None:
         """As many as there is room for; the others have their turn when these have had theirs."""

@@ -54,6 +54,19 @@ from perdure_engine.core.jobs.intents import (
 )
 from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import Reply
+from perdure_engine.core.schedules.draft import ScheduleDraft
+from perdure_engine.core.schedules.intents import (
+    CreateSchedule,
+    FireSlots,
+    HearErrands,
+    HearJobs,
+    MendSchedules,
+    ScheduleIntent,
+    ScheduleReply,
+    ScheduleShardIntent,
+    UpdateSchedule,
+)
+from perdure_engine.core.schedules.model import JobAction
 
 if TYPE_CHECKING:
     from perdure_engine.history.resetting import Histories
@@ -76,13 +89,15 @@ JOBS_PER_INTENT = 8  # a statement takes so many jobs, which are one row each, f
 _LANE_OF: dict[type, int] = {
     **dict.fromkeys((*get_args(WorkerIntent), *get_args(ShardIntent)), LANE_FIRST),
     **dict.fromkeys((*get_args(JobWorkerIntent), *get_args(JobShardIntent)), LANE_FIRST),
+    **dict.fromkeys(get_args(ScheduleShardIntent), LANE_FIRST),
     StartWorkflow: LANE_START,
     CreateJobs: LANE_START,
     HeartbeatActivity: LANE_CLIENT,  # its number is not bounded by what was handed out (B40)
 }
 
 
-AnyIntent = Intent | JobIntent
+AnyIntent = Intent | JobIntent | ScheduleIntent | ScheduleShardIntent
+AnyReply = Reply | JobReply | ScheduleReply
 
 
 def size_of(intent: AnyIntent) -> int:
@@ -127,6 +142,9 @@ def _job_bytes(intent: AnyIntent) -> int:
             return sum([len(one.result) for one in outcomes if type(one) is JobCompleted])
         case SaveJobProgress(details=details):
             return len(details)
+        case CreateSchedule(schedule=schedule) | UpdateSchedule(schedule=schedule):
+            action = schedule.action
+            return len(action.spec.input if isinstance(action, JobAction) else action.start.input)
         case _:
             return 0
 
@@ -141,6 +159,14 @@ def many_of(intent: AnyIntent) -> Sequence[Any]:
         case FireJobTimers(timers=many):
             return many
         case PutBackJobs(starts=many) | SaveJobStarts(starts=many):
+            return many
+        case FireSlots(timers=many):
+            return many
+        case HearErrands(heard=many):
+            return many
+        case HearJobs(ends=many):
+            return many
+        case MendSchedules(uids=many):
             return many
         case _:
             return ()
@@ -180,7 +206,7 @@ class Item:
         self.future = future
         self.size = size_of(intent)
         # how much of a statement it takes: that of an intent of a run is 1
-        self.weight = 1 + len(many_of(intent)) // JOBS_PER_INTENT if type(intent) in LISTS else 1
+        self.weight = _weight_of(intent) if type(intent) in LISTS else 1
         # a start or a reset: the run it names does not exist; an update: no run before knows of it
         self.looked_up = False
         self.of_before = False  # an update: it is a repeat, of one that an earlier run had
@@ -189,7 +215,7 @@ class Item:
         self.look_up = False  # a creation of jobs may be a repeat: some of them may be there
         self.tries = 0  # how often it was to blame for what the database or a decision refused
 
-    def answer(self, reply: Reply | JobReply) -> None:
+    def answer(self, reply: AnyReply) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(reply)
 
@@ -198,18 +224,30 @@ class Item:
             self.future.set_exception(error)
 
 
+def _weight_of(intent: AnyIntent) -> int:
+    return 1 + len(many_of(intent)) * _ROWS_EACH.get(type(intent), 1) // JOBS_PER_INTENT
+
+
 NO_IDS: frozenset[bytes] = frozenset()
 
-LISTS = frozenset((CreateJobs, CompleteJobs, FireJobTimers, PutBackJobs, SaveJobStarts))
+LISTS = frozenset(
+    (
+        *(CreateJobs, CompleteJobs, FireJobTimers, PutBackJobs, SaveJobStarts),
+        *(FireSlots, HearErrands, HearJobs, MendSchedules),
+    )
+)
 """Intents that may be cut in two."""
+
+_ROWS_EACH: dict[type, int] = {FireSlots: 6, HearErrands: 2, HearJobs: 6, MendSchedules: 5}
+"""Of an entry in a list, if it is not the one row of a job."""
 
 
 class ShardStep:
     """One shard's part of a step: what it took, what it decided, what it will say after the commit."""
 
     __slots__ = (
-        *("after", "answers", "audit_head", "currents", "drafts", "items", "jobs", "over", "shard"),
-        "writes",
+        *("after", "answers", "audit_head", "currents", "drafts", "items", "jobs", "over"),
+        *("schedules", "shard", "writes"),
     )
 
     def __init__(self, shard: Shard) -> None:
@@ -218,7 +256,8 @@ class ShardStep:
         self.drafts: dict[bytes, tuple[Run, Draft]] = {}
         self.currents: dict[tuple[bytes, str], CurrentRun] = {}
         self.jobs: JobDraft | None = None  # what it changes of jobs
-        self.answers: list[tuple[Item, Reply | JobReply | Rejected]] = []
+        self.schedules: dict[bytes, ScheduleDraft] = {}  # by uid
+        self.answers: list[tuple[Item, AnyReply | Rejected]] = []
         self.after: list[Callable[[], None]] = []
         self.writes = False  # something was decided that has to be saved
         self.over = False  # the shard has been freed

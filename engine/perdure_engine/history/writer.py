@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 from perdure_engine.core.errors import unavailable
 from perdure_engine.core.intents import StartWorkflow
 from perdure_engine.core.jobs.intents import CreateJobs
 from perdure_engine.history import metering
 from perdure_engine.history.refusals import run_id_in_use
-from perdure_engine.history.removing import Leaving
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
 from perdure_engine.history.work import ShardStep
@@ -43,6 +43,23 @@ NOT_THE_ROWS = (
 )  # classes that say nothing against a row: a schema on the move, a full disk
 GUARD_TRIES_MAX = 3  # of an intent alone in its batch
 GIVE_UP_AFTER_S = 5.0  # of StoreUnavailable: then the callers are told, and the work forgotten
+
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class Chore(Protocol[R_co, T]):
+    """Rows of a shard that are to go: what one statement deletes of them, and what became of it."""
+
+    def take(self, batch_id: bytes) -> tuple[R_co, T]: ...
+
+    def removed(self, taken: T) -> None: ...
+
+    def refused(self, taken: T, error: Exception) -> None: ...
+
+    def give_back(self, taken: T) -> None: ...
 
 
 class Writer:
@@ -389,45 +406,52 @@ class Writer:
     # ---- chores: what is deleted
 
     async def _do_chore(self, shard: Shard) -> None:
+        store = self._rooms.store
         if shard.sweeping.due:
             await self._sweep(shard)
+        elif shard.removing.due:
+            await self._remove(shard, shard.removing, store.remove_runs)
         else:
-            await self._remove(shard)
+            await self._remove(shard, shard.jobs.removing, store.remove_jobs)
 
-    async def _remove(self, shard: Shard) -> None:
-        removal, taken = shard.removing.take(self._rooms.ids.new_id())
+    async def _remove(
+        self, shard: Shard, chore: Chore[R, T], remove: Callable[[R], Awaitable[int]]
+    ) -> None:
+        batch_id = self._rooms.ids.new_id()
+        removal, taken = chore.take(batch_id)
         try:
-            database_us = await self._rooms.store.remove_runs(removal)
+            database_us = await remove(removal)
         except FenceLost:
-            shard.removing.give_back(taken)
+            chore.give_back(taken)
             shard.close()
         except OutcomeUnknown:
-            await self._find_out_removal(shard, removal.batch_id, taken)
+            await self._find_out_removal(shard, batch_id, chore, taken)
         except GuardFailed as error:
-            self._rooms.alarm("removal_met_an_open_run", shard_id=shard.shard_id, error=error)
-            shard.removing.refused(taken)
+            chore.refused(taken, error)
         except StoreError:
-            shard.removing.give_back(taken)
+            chore.give_back(taken)
             await self._rooms.clock.sleep(DATABASE_WAIT_S)
         else:
             shard.fence.commit_seq += 1
             self._rooms.database_clock.sample(database_us)
-            shard.removing.removed(taken)
+            chore.removed(taken)
 
-    async def _find_out_removal(self, shard: Shard, batch_id: bytes, taken: list[Leaving]) -> None:
+    async def _find_out_removal(
+        self, shard: Shard, batch_id: bytes, chore: Chore[R, T], taken: T
+    ) -> None:
         """Whether it landed must be known before anything more is written: it may have added to the audit log,
         and a place there is taken once."""
         lapses = shard.lapses
         fence = (await self._bump([shard])).get(shard.shard_id)
         if fence is None:
-            shard.removing.give_back(taken)
+            chore.give_back(taken)
             shard.close()
             return
         shard.new_range(_as_fence(fence), lapses)
         if fence.batch_id == batch_id:
-            shard.removing.removed(taken)
+            chore.removed(taken)
         else:
-            shard.removing.give_back(taken)
+            chore.give_back(taken)
 
     async def _sweep(self, shard: Shard) -> None:
         sweep = shard.sweeping.take(self._rooms.ids.new_id())

@@ -6,10 +6,10 @@ The tasks of one version of workers are a queue of their own, met by that versio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 from perdure_engine.core.tasks import WORKER_KINDS, TaskKind
 from perdure_engine.matching.queue import TaskQueue, TaskSource
+from perdure_engine.ports.history import QueueName
 from perdure_engine.ports.limits import NoRates, QueueRates
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, Taker, TaskOffer
 from perdure_engine.ports.metrics import Metrics
@@ -116,13 +116,16 @@ class Matcher:
     def waiting_polls(self) -> int:
         return sum(queue.waiting_polls for queue in self._queues.values())
 
-    def described(self) -> Iterator[tuple[str, TaskKind, QueueInfo]]:
-        """Each queue that has tasks or workers, by name and kind; one of each namespace and version."""
-        for (_, name, _), queue in self._queues.items():
+    def pollers(self) -> dict[QueueName, int]:
+        """How many workers poll, by queue and kind; those of its versions together."""
+        found: dict[QueueName, int] = {}
+        for (namespace_id, name, _), queue in self._queues.items():
             for kind in WORKER_KINDS:
-                info = queue.describe(kind)
-                if info.backlog_count or info.pollers:
-                    yield name, kind, info
+                number = queue.pollers(kind)
+                if number:
+                    key = QueueName(namespace_id, name, kind)
+                    found[key] = found.get(key, 0) + number
+        return found
 
     def _queue(self, namespace_id: bytes, name: str, version: str) -> TaskQueue:
         found = self._queues.get((namespace_id, name, version))

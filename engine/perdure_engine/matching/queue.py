@@ -424,13 +424,17 @@ class TaskQueue:
         now = self._loop.time()
         return any(until >= now for until in reversed(self._seen[ROOM_OF[kind]].values()))
 
-    def describe(self, kind: TaskKind) -> QueueInfo:
+    def pollers(self, kind: TaskKind) -> int:
         now = self._loop.time()
-        tasks = [offer for offer in self._backlogs[kind] if offer.query_no == 0]
+        return sum([until >= now for until in self._seen[ROOM_OF[kind]].values()])
+
+    def describe(self, kind: TaskKind) -> QueueInfo:
+        room = ROOM_OF[kind]
+        tasks = [o for o in self._backlogs[room] if o.query_no == 0 and o.kind is kind]
         return QueueInfo(
             backlog_count=len(tasks),
             oldest_ready_us=min((offer.ready_us for offer in tasks), default=0),
-            pollers=sum(until >= now for until in self._seen[kind].values()),
+            pollers=self.pollers(kind),
         )
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
-
-import msgspec
+from typing import Protocol
 
 from perdure_engine.core.events import Event, InboxEvent
+from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import JobSpec, JobState
-from perdure_engine.core.schedules.model import Schedule
+from perdure_engine.core.schedules.model import Schedule, ScheduleState
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskRecord
 from perdure_engine.ports.rows import TaskRow
-
-S = TypeVar("S", bound=msgspec.Struct)
 
 
 class CorruptRow(Exception):
@@ -57,12 +54,14 @@ class Codec(Protocol):
 
     def decode_job_state(self, payload: bytes) -> JobState: ...
 
+    def encode_job_batch(self, state: BatchState) -> bytes: ...
+
+    def decode_job_batch(self, payload: bytes) -> BatchState: ...
+
     def encode_schedule(self, schedule: Schedule) -> bytes: ...
 
     def decode_schedule(self, payload: bytes) -> Schedule: ...
 
-    def encode_state(self, state: msgspec.Struct) -> bytes:
-        """What a schedule, or a batch of jobs, has come to."""
-        ...
+    def encode_schedule_state(self, state: ScheduleState) -> bytes: ...
 
-    def decode_state(self, payload: bytes, type_: type[S]) -> S: ...
+    def decode_schedule_state(self, payload: bytes) -> ScheduleState: ...

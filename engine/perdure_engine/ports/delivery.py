@@ -1,4 +1,4 @@
-"""How what one run says to another comes to the other's shard, wherever that is served."""
+"""How what one run, or a schedule, says to another comes to the other's shard, wherever that is served."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Peers(Protocol):
     """The other nodes of the cluster."""
 
     def deliver(self, shard_id: int, intent: DeliveredIntent) -> Awaitable[object]:
-        """As Delivery, but for the reply. UNAVAILABLE too when nobody is known to serve the shard, or the node there
-        does not any more."""
+        """As Delivery, but for the reply, of which only a `RunStatus` is carried. UNAVAILABLE too when nobody is known
+        to serve the shard, or the node there does not any more."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -19,6 +19,7 @@ from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import QueryAnswer, Reply
 from perdure_engine.core.schedules.intents import ScheduleIntent, ScheduleReply
+from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.ports.matching import TaskOffer
 
@@ -121,6 +122,27 @@ class EventsPage(msgspec.Struct, frozen=True):
     run_id: bytes
 
 
+class QueueName(NamedTuple):
+    """What tells the tasks of one kind in one queue apart."""
+
+    namespace_id: bytes
+    queue: str
+    kind: TaskKind
+
+
+class QueueFacts(msgspec.Struct, frozen=True):
+    """Of the shards of one node. Rates are tasks a second, averaged over about a minute; a task that is tried again is
+    added again."""
+
+    backlog_count: int  # ready, and not handed out; also what is not in memory
+    oldest_ready_us: int  # 0: none
+    add_rate: float
+    dispatch_rate: float
+
+
+NO_FACTS = QueueFacts(0, 0, 0.0, 0.0)
+
+
 class History(Protocol):
     """All shards of this process.
 
@@ -168,6 +190,10 @@ class History(Protocol):
 
     def refill(self, shard_id: int, queue_no: int) -> None:
         """Matching has room again for offers of this queue from this shard."""
+        ...
+
+    def queue_facts(self, name: QueueName) -> QueueFacts:
+        """Of what waits for workers in the shards of this process."""
         ...
 
     async def read_events(

@@ -55,6 +55,12 @@ class JobStore(Protocol):
         """Past (queue_no, task_id), in that order: what a new owner reads once, in pages."""
         ...
 
+    async def count_ready_jobs(
+        self, shard_id: int, queue_no: int, after_task_id: int, before_task_id: int
+    ) -> int:
+        """Of one queue, task_id between the two."""
+        ...
+
     async def load_started_jobs(
         self, shard_id: int, after_job_id: bytes, limit: int
     ) -> list[JobRunRow]:

@@ -144,9 +144,19 @@ class MatchingFigures:
             AGE_S,
         )
         queue = ("task_queue", "task_kind")
-        self.backlog_count = Gauge("backlog_count", "Ready tasks in this node's memory.", *queue)
+        self.backlog_count = Gauge(
+            "backlog_count",
+            "Ready tasks of this node's shards that no worker has, in memory and saved.",
+            *queue,
+        )
         self.backlog_age_seconds = Gauge(
             "backlog_age_seconds", "Age of the oldest of them.", *queue
+        )
+        self.queue_add_rate = Gauge(
+            "queue_add_rate", "Tasks a second that become ready, over about a minute.", *queue
+        )
+        self.queue_dispatch_rate = Gauge(
+            "queue_dispatch_rate", "Tasks a second that workers get, over about a minute.", *queue
         )
         self.pollers = Gauge("pollers", "Workers that polled lately or hold tasks.", *queue)
         self.no_poller_tasks = Gauge("no_poller_tasks", "Ready tasks that no worker asks for.")
@@ -229,6 +239,7 @@ class JobsFigures:
         self.job_start_delay_seconds = Histogram(
             "job_start_delay_seconds", "From when attempts of jobs were due to their start.", AGE_S
         )
+        self.jobs_removed = Counter("jobs_removed_total", "Job runs deleted by retention.")
         self.jobs_in_memory = Gauge("jobs_in_memory", "Job runs that are cached.")
 
 
@@ -261,10 +272,37 @@ class RunsFigures:
             "progress_cas_conflicts_total", "Progress of stale attempts that was refused."
         )
         self.runs_removed = Counter("runs_removed_total", "Runs deleted, by call or retention.")
+        self.archived = Counter("archived_total", "Runs put into the archive.", "kind")
+        self.archived_bytes = Counter("archived_bytes_total", "Of them, compressed.", "kind")
+        self.archive_failures = Counter(
+            "archive_failures_total", "Times the archive did not take what it was given."
+        )
+        self.archive_lag_seconds = Gauge(
+            "archive_lag_seconds",
+            "By how much the oldest run that waits for the archive is over its retention. Up to an "
+            "eighth of it, a day at most, is waiting for company.",
+        )
         self.invariant_violations = Counter(
             "invariant_violations_total",
             "Alarms: each is a defect of the engine or the data.",
             "id",
+        )
+
+
+class SchedulesFigures:
+    """What schedules did at their times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedules = Gauge("schedules", "Schedules that this node has in memory.")
+        self.schedule_slots = Counter(
+            "schedule_slots_total", "Slots of schedules, by what became of them.", "outcome"
+        )
+        self.schedule_delay_seconds = Histogram(
+            "schedule_delay_seconds", "How much later than its time a slot acted.", AGE_S
+        )
+        self.schedule_overdue = Gauge(
+            "schedule_overdue", "Schedules past their time, or that nothing would wake."
         )
 
 
@@ -276,6 +314,7 @@ class Metrics(
     TimeFigures,
     RunsFigures,
     JobsFigures,
+    SchedulesFigures,
 ):
     """All that one engine process shows. Whoever measures is handed it whole."""
 

@@ -176,7 +176,7 @@ class JobBatchRow(NamedTuple):
 
 class ScheduleRow(NamedTuple):
     """A schedule. `next_us` None: no slot is planned. `gone`: it was deleted, and the sweep deletes its row; until
-    then an update can make it anew."""
+    then an update can make it anew. `spec` b"" in an update: as it is stored."""
 
     shard_id: int
     namespace_id: bytes

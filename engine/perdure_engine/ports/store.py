@@ -12,9 +12,6 @@ import msgspec
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.deployments import Deployment
 from perdure_engine.ports.filters import Expression, Group, Order
-from perdure_engine.ports.jobs import (
-    JobFilter as JobFilter,  # for those who know only this door
-)
 from perdure_engine.ports.jobs import JobRetentionStore, JobStore, QueueLimitStore, ScheduleStore
 from perdure_engine.ports.rows import (
     CurrentRunRow,
@@ -230,6 +227,7 @@ class NamespaceRow(msgspec.Struct, frozen=True):
     description: str
     retention_ms: int
     conflict_token: int
+    archive: bool = True  # what is over its retention goes to the archive, if there is one
 
 
 class DeploymentRow(msgspec.Struct, frozen=True):
@@ -353,6 +351,14 @@ class RetentionStore(Protocol):
 
     async def load_closed_runs(self, shard_id: int, after_run_id: bytes, limit: int) -> ClosedPage:
         """Look at up to `limit` runs of the shard past a run id, in the order of their ids."""
+        ...
+
+    async def load_listed_runs(self, shard_id: int, run_ids: list[bytes]) -> list[VisibilityRow]:
+        """The rows that exist, in any order."""
+        ...
+
+    async def load_histories(self, shard_id: int, run_ids: list[bytes]) -> list[HistoryRow]:
+        """All of them, run by run in any order, each run's rows in order. The caller knows that they are small."""
         ...
 
 

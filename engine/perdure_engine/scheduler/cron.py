@@ -1,14 +1,12 @@
 """`CronSpec`: what a cron schedule means (semantics §11). The only importer of croniter.
 
-croniter searches, in plain wall-clock time without a zone; which schedules are accepted, and what a change of the
-clocks does to them, is decided here. A schedule is *fixed-time* when neither its minute nor its hour field begins
-with `*`: one of its times that the clocks skip comes at the first minute after the gap (or not at all: `Gap`), one
-that they repeat comes once (or twice: `Overlap`). The others follow real time.
+croniter searches, in plain wall-clock time without a zone; which schedules are accepted is decided here, and what a
+change of the clocks does to them in `walls`. A schedule is *fixed-time* when neither its minute nor its hour field
+begins with `*`.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -19,10 +17,12 @@ from croniter import CroniterBadDateError, CroniterError, croniter
 
 from perdure_engine.core.limits import CRON_BYTES_MAX
 from perdure_engine.scheduler.fields import KINDS, SECOND, CronFault, expanded
+from perdure_engine.scheduler.walls import Gap, Overlap, WallTimes
 
 SPECS_KEPT_MAX = 1_024  # a fleet has few schedules, and each is used again and again
 YEARS_SEARCHED_MAX = 40  # the longest that a date lets wait for itself: a fifth Monday in February
 ZONE_PREFIX = "CRON_TZ="
+ZONE_BYTES_MAX = 100  # the longest name has 32
 MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -35,20 +35,6 @@ MACROS = {
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Any day: what has no time within the years searched from here never has one.
 PROBE = datetime(2025, 1, 1, tzinfo=UTC)
-
-
-class Gap(enum.StrEnum):
-    """What becomes of a fixed time that the clocks skip."""
-
-    RUN_AFTER = "run-after"  # it comes at the first minute after the gap
-    SKIP = "skip"
-
-
-class Overlap(enum.StrEnum):
-    """When a fixed time comes that the clocks show twice."""
-
-    FIRST = "first"
-    BOTH = "both"
 
 
 class CronSpec:
@@ -80,13 +66,17 @@ class CronSpec:
         if "#" in weekday and day != "*":
             raise CronFault("#n while the day of month is restricted")
         kinds = (SECOND, *KINDS)[-len(words) :]
-        self._expression = " ".join(
-            expanded(kind, word) for kind, word in zip(kinds, words, strict=True)
-        )
+        expression = " ".join(expanded(kind, word) for kind, word in zip(kinds, words, strict=True))
         fixed_time = not (minute.startswith("*") or hour.startswith("*"))
-        self._runs_after = fixed_time and gap is Gap.RUN_AFTER
-        self._once = fixed_time and overlap is Overlap.FIRST
         try:
+            self._search = croniter(
+                expression,
+                max_years_between_matches=YEARS_SEARCHED_MAX,
+                second_at_beginning=True,
+            )
+            self._times = WallTimes(
+                self._walls, self.zone, fixed=fixed_time, gap=gap, overlap=overlap
+            )
             found = self.next_after(PROBE)
         except CroniterError as error:
             raise CronFault("is not of the dialect") from error
@@ -95,66 +85,18 @@ class CronSpec:
 
     def next_after(self, after: datetime) -> datetime | None:
         """The first instant past `after`, an aware datetime, at which it fires. None: there is none."""
-        local = after.astimezone(self.zone)
-        try:
-            return min(self._candidates(after, local))
-        except CroniterBadDateError:
-            return None
-
-    def _candidates(self, after: datetime, local: datetime) -> list[datetime]:
-        candidates = [self._first(after, self._walls(_wall(local)))]
-        repeat = local.replace(fold=1)
-        repeated = (local.utcoffset() or timedelta()) - (repeat.utcoffset() or timedelta())
-        if not self._once and local.fold == 0 and repeated > timedelta():
-            # inside the first pass of what will be repeated: the second pass shows earlier times again
-            for wall in self._walls(_wall(local) - repeated):
-                if wall > _wall(local):
-                    break
-                candidates += [at for at in self._instants(wall) if at > after]
-        return candidates
+        return self._times.next_after(after)
 
     def _walls(self, start: datetime) -> Iterator[datetime]:
         """Its times on the wall clock, past `start`."""
-        found = croniter(
-            self._expression,
-            start,
-            max_years_between_matches=YEARS_SEARCHED_MAX,
-            second_at_beginning=True,
-        )
+        wall = start
         while True:
-            wall: datetime = found.get_next(datetime)
+            try:
+                # told each time where to begin: two searches may go on side by side
+                wall = self._search.get_next(datetime, start_time=wall)
+            except CroniterBadDateError:
+                return
             yield wall
-
-    def _first(self, after: datetime, walls: Iterator[datetime]) -> datetime:
-        while True:
-            later = [at for at in self._instants(next(walls)) if at > after]
-            if later:
-                return min(later)
-
-    def _instants(self, wall: datetime) -> list[datetime]:
-        """When it comes: never, once, or twice."""
-        shown = self._shown(wall)
-        if not shown:
-            return [self._after_gap(wall)] if self._runs_after else []
-        return shown[:1] if self._once else shown
-
-    def _shown(self, wall: datetime) -> list[datetime]:
-        """The instants at which the clock shows it, in order: none, one, or two."""
-        instants = {wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
-        return sorted(at for at in instants if _wall(at.astimezone(self.zone)) == wall)
-
-    def _after_gap(self, wall: datetime) -> datetime:
-        """The end of the gap that skips it."""
-        skipped = wall.replace(tzinfo=self.zone)
-        low, high = skipped.replace(fold=1).astimezone(UTC), skipped.astimezone(UTC)
-        new_offset = high.astimezone(self.zone).utcoffset()  # low is before the change
-        while high - low > timedelta(seconds=1):
-            middle = low + (high - low) // 2
-            if middle.astimezone(self.zone).utcoffset() == new_offset:
-                high = middle
-            else:
-                low = middle
-        return high.replace(second=0, microsecond=0)
 
 
 class CronSpecs:
@@ -178,10 +120,6 @@ class CronSpecs:
 @lru_cache(maxsize=SPECS_KEPT_MAX)
 def spec_of(text: str) -> CronSpec:
     return CronSpec(text)
-
-
-def _wall(at: datetime) -> datetime:
-    return at.replace(tzinfo=None, fold=0)
 
 
 def _zone_of(words: list[str], timezone: str) -> ZoneInfo:
@@ -208,7 +146,7 @@ def _fields_of(words: list[str], *, seconds_first: bool) -> list[str]:
 @lru_cache(maxsize=SPECS_KEPT_MAX)
 def zone(name: str) -> ZoneInfo:
     """Of the tzdata package, not of the operating system: the same on each node. Raises CronFault."""
-    parts = name.split("/")
+    parts = name.split("/") if name.isascii() and len(name) <= ZONE_BYTES_MAX else [""]
     if all(part.replace("_", "").replace("-", "").replace("+", "").isalnum() for part in parts):
         found = files("tzdata").joinpath("zoneinfo", *parts)
         if found.is_file() and parts[-1][0].isupper():

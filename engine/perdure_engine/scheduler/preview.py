@@ -8,10 +8,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from cron_descriptor import Options, get_description
-from cron_descriptor.Exception import FormatException, MissingFieldException
-
-from perdure_engine.scheduler.cron import CronSpec, Gap, Overlap
+from perdure_engine.scheduler.cron import CronSpec
+from perdure_engine.scheduler.walls import Gap, Overlap
+from perdure_engine.scheduler.words import description_of
 
 TIMES_MAX = 1_000
 
@@ -48,15 +47,3 @@ def preview(
         at = following
         times.append(at.astimezone(spec.zone))
     return Preview(description_of(spec), times)
-
-
-def description_of(spec: CronSpec) -> str:
-    options = Options()
-    options.use_24hour_time_format = True
-    options.day_of_week_start_index_zero = True
-    options.verbose = False
-    try:
-        text: str = get_description(" ".join(spec.words), options)
-    except (FormatException, MissingFieldException):
-        return ""
-    return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def join(host: str, port: int) -> str:
@@ -23,3 +24,11 @@ def free_port(host: str) -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def allowed_hosts(setting: str, host: str) -> frozenset[str]:
+    """What `http.allowed_hosts` says of a listener on `host`: names as a Host header has them. Empty: any."""
+    if setting.strip() == "*" or (not setting.strip() and host not in LOOPBACK_NAMES):
+        return frozenset()
+    names = [name.strip() for name in setting.split(",") if name.strip()] or LOOPBACK_NAMES
+    return frozenset(f"[{name}]" if ":" in name and name[0] != "[" else name for name in names)

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from perdure_engine.history.rooms import HistoryConfig
 from perdure_engine.server import dsn
+from perdure_engine.store.archive.opening import is_address
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]  # 0: any that is free
 ShardCount = Annotated[int, Meta(ge=1, le=65_536)]
@@ -50,8 +51,12 @@ class GrpcConfig(msgspec.Struct, frozen=True):
 
 
 class HttpConfig(msgspec.Struct, frozen=True):
+    """`allowed_hosts`: the names by which callers may reach this server, without ports, parted by
+    commas. "" is those of loopback while `host` is one of them, else any; * is any."""
+
     host: str = LOOPBACK
     port: Port = 8233
+    allowed_hosts: str = ""
 
 
 class NodeConfig(msgspec.Struct, frozen=True):
@@ -79,6 +84,19 @@ class MetricsConfig(msgspec.Struct, frozen=True):
             raise ValueError("otlp_endpoint must begin with http:// or https://")
 
 
+class ArchiveConfig(msgspec.Struct, frozen=True):
+    """Where to what is over its retention goes: `url` is file:///folder or s3://bucket/prefix; "": it is deleted.
+
+    One installation, one prefix. A bucket is reached as the AWS variables of the environment say.
+    """
+
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        if self.url and not is_address(self.url):
+            raise ValueError("is neither file:///folder nor s3://bucket/prefix")
+
+
 class DevConfig(msgspec.Struct, frozen=True):
     """`data` is the folder of `perdure dev`; "" is one in the user's data folder."""
 
@@ -93,6 +111,7 @@ class Config(msgspec.Struct, frozen=True):
     history: HistoryConfig = HistoryConfig()
     log: LogConfig = LogConfig()
     metrics: MetricsConfig = MetricsConfig()
+    archive: ArchiveConfig = ArchiveConfig()
     dev: DevConfig = DevConfig()
 
     def __post_init__(self) -> None:

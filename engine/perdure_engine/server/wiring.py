@@ -23,6 +23,7 @@ from perdure_engine.frontend.seal import Sealer, load_sealer
 from perdure_engine.history.batches import Batches
 from perdure_engine.history.controller import ShardController
 from perdure_engine.history.expiry import Expiry
+from perdure_engine.history.flows import Flows
 from perdure_engine.history.retention import Retention
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.service import HistoryService
@@ -34,6 +35,7 @@ from perdure_engine.membership.nodes import NodeDirectory
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.ports.store import StoreError
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.server import addresses, dsn
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.config import Config
@@ -43,13 +45,17 @@ from perdure_engine.server.lifecycle import Lifecycle
 from perdure_engine.server.metering import MeasuredStore, read_gauges
 from perdure_engine.server.node import Node
 from perdure_engine.server.version import perdure_version
+from perdure_engine.store.archive.archive import ObjectArchive
+from perdure_engine.store.archive.opening import objects_at
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStoreConfig
 from perdure_engine.transport.grpc.convert.payloads import json_payload
 from perdure_engine.transport.grpc.peers import GrpcPeers
 from perdure_engine.transport.grpc.server import GrpcServer
+from perdure_engine.transport.http.rest.api import routes
 from perdure_engine.transport.http.server import HttpServer, application
+from perdure_engine.transport.json.form import ContractForm
 
 if TYPE_CHECKING:  # an extra has it
     from perdure_engine.transport.otlp.metrics import MetricsExport
@@ -121,6 +127,7 @@ class Parts(NamedTuple):
     metrics: Metrics
     peers: GrpcPeers
     deployments: Deployments
+    flows: Flows
     limits: QueueLimits
 
 
@@ -143,6 +150,7 @@ async def _start(
     await lifecycle.begin("writer", _at_once(parts.writer.start), parts.writer.stop)
     lifecycle.at_stop("peers", parts.peers.stop)
     lifecycle.at_stop("history", parts.history.stop)
+    await lifecycle.begin("flows", parts.flows.start, parts.flows.stop)
     await lifecycle.begin("deployments", parts.deployments.start, parts.deployments.stop)
     await lifecycle.begin("queue limits", parts.limits.start, parts.limits.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
@@ -205,16 +213,18 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     directory = NodeDirectory(lease, store, clock)
     cron = CronSpecs()
     deployments = Deployments(store)
+    codec = MsgpackCodec()
     rooms = Rooms(
         node_id=identity.node_id,
         store=store,
-        codec=MsgpackCodec(),
+        codec=codec,
         clock=clock,
         ids=ids,
         lease_valid=lease.lease_valid,
         alarm=partial(raise_alarm, metrics),
         config=config.history,
         cron=cron,
+        times=Times(),
         metrics=metrics,
         routing=deployments,
         json_payload=json_payload,
@@ -231,6 +241,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     store.sample = rooms.database_clock.sample
     batches = Batches(rooms, store, history.shards, number_of_shards, filters.read_condition)
     ledger = InstallationLedger(store)
+    archive = _open_archive(config, clock)
     frontend = Frontend(
         history=history,
         matching=matcher,
@@ -248,15 +259,33 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         batches=store,
         batch_begun=batches.wake,
         deployments=deployments,
+        jobs=store,
+        queue_limits=store,
+        schedules=store,
+        times=rooms.times,
+        codec=codec,
+        archive=archive,
     )
     controller = ShardController(history, directory, store, number_of_shards)
     expiry = Expiry(rooms, store, ledger, history.shards)
-    retention = Retention(rooms, store, history.shards, others=(expiry.run_once,))
-    read_gauges(metrics, history, matcher, rooms.database_clock.low_us)
+    retention = Retention(rooms, store, history.shards, (expiry.run_once,), archive)
+    read_gauges(metrics, history, matcher, rooms.database_clock.low_us, retention.archiving.lag_us)
     return Parts(
         *(lease, directory, writer, history, controller, retention, batches, matcher, frontend),
-        *(metrics, peers, deployments, limits),
+        *(metrics, peers, deployments, rooms.flows, limits),
     )
+
+
+def _open_archive(config: Config, clock: SystemClock) -> ObjectArchive | None:
+    if not config.archive.url:
+        return None
+    try:
+        objects = objects_at(config.archive.url)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "an archive in a bucket (archive.url) needs obstore: pip install 'perdure[s3]'"
+        ) from error
+    return ObjectArchive(objects, clock, ContractForm())
 
 
 def _make_export(config: Config, foundation: Foundation, node_id: bytes) -> MetricsExport:
@@ -279,7 +308,13 @@ def _make_export(config: Config, foundation: Foundation, node_id: bytes) -> Metr
 
 async def _open_doors(config: Config, parts: Parts, node: Node, lifecycle: Lifecycle) -> None:
     """HTTP before gRPC, and closed after it: while gRPC drains, health says so."""
-    app = application(node.ready, node.describe, parts.metrics)
+    app = application(
+        node.ready,
+        node.describe,
+        parts.metrics,
+        routes(parts.frontend, parts.metrics),
+        addresses.allowed_hosts(config.http.allowed_hosts, config.http.host),
+    )
     http = HttpServer(app, config.http.host, config.http.port)
     await lifecycle.begin("http", http.start, http.stop)
     node.http_address = addresses.join(config.http.host, http.port)

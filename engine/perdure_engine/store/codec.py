@@ -12,11 +12,12 @@ import msgspec
 import zstandard
 
 from perdure_engine.core.events import Event, InboxEvent
+from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import JobSpec, JobState
-from perdure_engine.core.schedules.model import Schedule
+from perdure_engine.core.schedules.model import Schedule, ScheduleState
 from perdure_engine.core.state import Folded, Head
 from perdure_engine.core.tasks import TaskPayload, TaskRecord, TaskState
-from perdure_engine.ports.codec import CorruptRow, S
+from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.rows import TaskRow
 
 PLAIN = b"\x00"
@@ -39,10 +40,11 @@ class MsgpackCodec:
         self._head = msgspec.msgpack.Decoder(Head)
         self._task = msgspec.msgpack.Decoder(TaskPayload)
         self._folded = msgspec.msgpack.Decoder(Folded)
+        self._schedule = msgspec.msgpack.Decoder(Schedule)
+        self._schedule_state = msgspec.msgpack.Decoder(ScheduleState)
         self._job_spec = msgspec.msgpack.Decoder(JobSpec)
         self._job_state = msgspec.msgpack.Decoder(JobState)
-        self._schedule = msgspec.msgpack.Decoder(Schedule)
-        self._states: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+        self._job_batch = msgspec.msgpack.Decoder(BatchState)
         self._compress = zstandard.ZstdCompressor(level=3).compress
         self._decompress = zstandard.ZstdDecompressor().decompress
 
@@ -126,6 +128,18 @@ class MsgpackCodec:
     def decode_snapshot(self, payload: bytes) -> Folded:
         return self._unpack(self._folded, payload)
 
+    def encode_schedule(self, schedule: Schedule) -> bytes:
+        return self._pack(schedule)
+
+    def decode_schedule(self, payload: bytes) -> Schedule:
+        return self._unpack(self._schedule, payload)
+
+    def encode_schedule_state(self, state: ScheduleState) -> bytes:
+        return self._pack(state)
+
+    def decode_schedule_state(self, payload: bytes) -> ScheduleState:
+        return self._unpack(self._schedule_state, payload)
+
     def encode_job_spec(self, spec: JobSpec) -> bytes:
         return self._pack(spec)
 
@@ -138,21 +152,11 @@ class MsgpackCodec:
     def decode_job_state(self, payload: bytes) -> JobState:
         return self._unpack(self._job_state, payload)
 
-    def encode_schedule(self, schedule: Schedule) -> bytes:
-        return self._pack(schedule)
-
-    def decode_schedule(self, payload: bytes) -> Schedule:
-        return self._unpack(self._schedule, payload)
-
-    def encode_state(self, state: msgspec.Struct) -> bytes:
+    def encode_job_batch(self, state: BatchState) -> bytes:
         return self._pack(state)
 
-    def decode_state(self, payload: bytes, type_: type[S]) -> S:
-        decoder = self._states.get(type_)
-        if decoder is None:
-            decoder = self._states[type_] = msgspec.msgpack.Decoder(type_)
-        state: S = self._unpack(decoder, payload)
-        return state
+    def decode_job_batch(self, payload: bytes) -> BatchState:
+        return self._unpack(self._job_batch, payload)
 
     def _pack(self, value: object) -> bytes:
         packed = self._encode(value)

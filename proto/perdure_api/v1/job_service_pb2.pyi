@@ -161,6 +161,7 @@ class NewJob(_message.Message):
     UNIQUE_PERIOD_MS_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_US_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
     task_name: _builtins.str
     task_queue: _builtins.str
     """"default" when empty"""
@@ -184,6 +185,8 @@ class NewJob(_message.Message):
     unique_period_ms: _builtins.int
     expire_time_us: _builtins.int
     """not started by then: skipped"""
+    delay_ms: _builtins.int
+    """due so long from now, by the engine's clock; not with due_time_us"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy:
         """unset: 3 attempts"""
@@ -209,10 +212,11 @@ class NewJob(_message.Message):
         unique_period_ms: _builtins.int = ...,
         concurrency: Global___Concurrency | None = ...,
         expire_time_us: _builtins.int = ...,
+        delay_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "due_time_us", b"due_time_us", "expire_time_us", b"expire_time_us", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "task_name", b"task_name", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "unique_key", b"unique_key", "unique_period_ms", b"unique_period_ms", "unique_scope", b"unique_scope", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "delay_ms", b"delay_ms", "due_time_us", b"due_time_us", "expire_time_us", b"expire_time_us", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "retry_policy", b"retry_policy", "task_name", b"task_name", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "unique_key", b"unique_key", "unique_period_ms", b"unique_period_ms", "unique_scope", b"unique_scope", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -390,6 +394,9 @@ class JobInfo(_message.Message):
     CONCURRENCY_KEY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    FAILURE_TYPE_FIELD_NUMBER: _builtins.int
+    FAILURE_MESSAGE_FIELD_NUMBER: _builtins.int
+    ARCHIVED_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     task_name: _builtins.str
     task_queue: _builtins.str
@@ -412,6 +419,12 @@ class JobInfo(_message.Message):
     reason: _builtins.str
     """why it was skipped, cancelled or waits"""
     idempotency_key: _builtins.str
+    failure_type: _builtins.str
+    """of the last failure, as in JobFilter; empty: none has failed"""
+    failure_message: _builtins.str
+    """at most 1,000 bytes"""
+    archived: _builtins.bool
+    """it has left the tables"""
     def __init__(
         self,
         *,
@@ -433,10 +446,13 @@ class JobInfo(_message.Message):
         concurrency_key: _builtins.str = ...,
         reason: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        failure_type: _builtins.str = ...,
+        failure_message: _builtins.str = ...,
+        archived: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "batch_id", b"batch_id", "close_time_us", b"close_time_us", "concurrency_key", b"concurrency_key", "create_time_us", b"create_time_us", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "next_attempt_time_us", b"next_attempt_time_us", "priority", b"priority", "reason", b"reason", "schedule_id", b"schedule_id", "scheduled_time_us", b"scheduled_time_us", "start_time_us", b"start_time_us", "status", b"status", "task_name", b"task_name", "task_queue", b"task_queue", "unique_key", b"unique_key", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "attempt", b"attempt", "batch_id", b"batch_id", "close_time_us", b"close_time_us", "concurrency_key", b"concurrency_key", "create_time_us", b"create_time_us", "failure_message", b"failure_message", "failure_type", b"failure_type", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "next_attempt_time_us", b"next_attempt_time_us", "priority", b"priority", "reason", b"reason", "schedule_id", b"schedule_id", "scheduled_time_us", b"scheduled_time_us", "start_time_us", b"start_time_us", "status", b"status", "task_name", b"task_name", "task_queue", b"task_queue", "unique_key", b"unique_key", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -601,6 +617,7 @@ class ListJobsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     OLDEST_FIRST_FIELD_NUMBER: _builtins.int
+    ARCHIVED_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     page_size: _builtins.int
     """100; at most 1,000"""
@@ -608,6 +625,10 @@ class ListJobsRequest(_message.Message):
     """sealed"""
     oldest_first: _builtins.bool
     """by scheduled time; else newest first"""
+    archived: _builtins.bool
+    """Those that have left the tables instead, by the day of their end, the newest first; not with oldest_first. A page
+    may have no jobs and yet a token. FAILED_PRECONDITION: there is no archive.
+    """
     @_builtins.property
     def filter(self) -> Global___JobFilter: ...
     def __init__(
@@ -618,10 +639,11 @@ class ListJobsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.bytes = ...,
         oldest_first: _builtins.bool = ...,
+        archived: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "namespace", b"namespace", "oldest_first", b"oldest_first", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "filter", b"filter", "namespace", b"namespace", "oldest_first", b"oldest_first", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

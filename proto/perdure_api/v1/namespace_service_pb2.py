@@ -24,31 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&perdure_api/v1/namespace_service.proto\x12\x0eperdure_api.v1\"v\n\rNamespaceInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cnamespace_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x14\n\x0cretention_ms\x18\x04 \x01(\x03\x12\x16\n\x0e\x63onflict_token\x18\x05 \x01(\x03\"s\n\x16\x43reateNamespaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x03\x12\x10\n\x08identity\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\"K\n\x17\x43reateNamespaceResponse\x12\x30\n\tnamespace\x18\x01 \x01(\x0b\x32\x1d.perdure_api.v1.NamespaceInfo\"(\n\x18\x44\x65scribeNamespaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"M\n\x19\x44\x65scribeNamespaceResponse\x12\x30\n\tnamespace\x18\x01 \x01(\x0b\x32\x1d.perdure_api.v1.NamespaceInfo\"\xb6\x01\n\x16UpdateNamespaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x0b\x64\x65scription\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x19\n\x0cretention_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x16\n\x0e\x63onflict_token\x18\x04 \x01(\x03\x12\x10\n\x08identity\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\tB\x0e\n\x0c_descriptionB\x0f\n\r_retention_ms\"K\n\x17UpdateNamespaceResponse\x12\x30\n\tnamespace\x18\x01 \x01(\x0b\x32\x1d.perdure_api.v1.NamespaceInfo\"\x17\n\x15ListNamespacesRequest\"K\n\x16ListNamespacesResponse\x12\x31\n\nnamespaces\x18\x01 \x03(\x0b\x32\x1d.perdure_api.v1.NamespaceInfo2\xa5\x03\n\x10NamespaceService\x12\x62\n\x0f\x43reateNamespace\x12&.perdure_api.v1.CreateNamespaceRequest\x1a\'.perdure_api.v1.CreateNamespaceResponse\x12h\n\x11\x44\x65scribeNamespace\x12(.perdure_api.v1.DescribeNamespaceRequest\x1a).perdure_api.v1.DescribeNamespaceResponse\x12\x62\n\x0fUpdateNamespace\x12&.perdure_api.v1.UpdateNamespaceRequest\x1a\'.perdure_api.v1.UpdateNamespaceResponse\x12_\n\x0eListNamespaces\x12%.perdure_api.v1.ListNamespacesRequest\x1a&.perdure_api.v1.ListNamespacesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&perdure_api/v1/namespace_service.proto\x12\x0eperdure_api.v1\"\x87\x01\n\rNamespaceInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cnamespace_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x14\n\x0cretention_ms\x18\x04 \x01(\x03\x12\x16\n\x0e\x63onflict_token\x18\x05 \x01(\x03\x12\x0f\n\x07\x61rchive\x18\x06 \x01(\x08\"\x95\x01\n\x16\x43reateNamespaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x03\x12\x10\n\x08identity\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x14\n\x07\x61rchive\x18\x06 \x01(\x08H\x00\x88\x01\x01\x42\n\n\x08_archive\"K\n\x17\x43reateNamespaceResponse\x12\x30\n\tnamespace\x18\x01 \x01(\x0b\x32\x1d.perdure_api.v1.NamespaceInfo\"(\n\x18\x44\x65scribeNamespaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"M\n\x19\x44\x65scribeNamespaceResponse\x12\x30\n\tnamespace\x18\x01 \x01(\x0b\x32\x1d.perdure_api.v1.NamespaceInfo\"\xd8\x01\n\x16UpdateNamespaceRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x0b\x64\x65scription\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x19\n\x0cretention_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x16\n\x0e\x63onflict_token\x18\x04 \x01(\x03\x12\x10\n\x08identity\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x14\n\x07\x61rchive\x18\x07 \x01(\x08H\x02\x88\x01\x01\x42\x0e\n\x0c_descriptionB\x0f\n\r_retention_msB\n\n\x08_archive\"K\n\x17UpdateNamespaceResponse\x12\x30\n\tnamespace\x18\x01 \x01(\x0b\x32\x1d.perdure_api.v1.NamespaceInfo\"\x17\n\x15ListNamespacesRequest\"K\n\x16ListNamespacesResponse\x12\x31\n\nnamespaces\x18\x01 \x03(\x0b\x32\x1d.perdure_api.v1.NamespaceInfo2\xa5\x03\n\x10NamespaceService\x12\x62\n\x0f\x43reateNamespace\x12&.perdure_api.v1.CreateNamespaceRequest\x1a\'.perdure_api.v1.CreateNamespaceResponse\x12h\n\x11\x44\x65scribeNamespace\x12(.perdure_api.v1.DescribeNamespaceRequest\x1a).perdure_api.v1.DescribeNamespaceResponse\x12\x62\n\x0fUpdateNamespace\x12&.perdure_api.v1.UpdateNamespaceRequest\x1a\'.perdure_api.v1.UpdateNamespaceResponse\x12_\n\x0eListNamespaces\x12%.perdure_api.v1.ListNamespacesRequest\x1a&.perdure_api.v1.ListNamespacesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'perdure_api.v1.namespace_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NAMESPACEINFO']._serialized_start=58
-  _globals['_NAMESPACEINFO']._serialized_end=176
-  _globals['_CREATENAMESPACEREQUEST']._serialized_start=178
-  _globals['_CREATENAMESPACEREQUEST']._serialized_end=293
-  _globals['_CREATENAMESPACERESPONSE']._serialized_start=295
-  _globals['_CREATENAMESPACERESPONSE']._serialized_end=370
-  _globals['_DESCRIBENAMESPACEREQUEST']._serialized_start=372
-  _globals['_DESCRIBENAMESPACEREQUEST']._serialized_end=412
-  _globals['_DESCRIBENAMESPACERESPONSE']._serialized_start=414
-  _globals['_DESCRIBENAMESPACERESPONSE']._serialized_end=491
-  _globals['_UPDATENAMESPACEREQUEST']._serialized_start=494
-  _globals['_UPDATENAMESPACEREQUEST']._serialized_end=676
-  _globals['_UPDATENAMESPACERESPONSE']._serialized_start=678
-  _globals['_UPDATENAMESPACERESPONSE']._serialized_end=753
-  _globals['_LISTNAMESPACESREQUEST']._serialized_start=755
-  _globals['_LISTNAMESPACESREQUEST']._serialized_end=778
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=780
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=855
-  _globals['_NAMESPACESERVICE']._serialized_start=858
-  _globals['_NAMESPACESERVICE']._serialized_end=1279
+  _globals['_NAMESPACEINFO']._serialized_start=59
+  _globals['_NAMESPACEINFO']._serialized_end=194
+  _globals['_CREATENAMESPACEREQUEST']._serialized_start=197
+  _globals['_CREATENAMESPACEREQUEST']._serialized_end=346
+  _globals['_CREATENAMESPACERESPONSE']._serialized_start=348
+  _globals['_CREATENAMESPACERESPONSE']._serialized_end=423
+  _globals['_DESCRIBENAMESPACEREQUEST']._serialized_start=425
+  _globals['_DESCRIBENAMESPACEREQUEST']._serialized_end=465
+  _globals['_DESCRIBENAMESPACERESPONSE']._serialized_start=467
+  _globals['_DESCRIBENAMESPACERESPONSE']._serialized_end=544
+  _globals['_UPDATENAMESPACEREQUEST']._serialized_start=547
+  _globals['_UPDATENAMESPACEREQUEST']._serialized_end=763
+  _globals['_UPDATENAMESPACERESPONSE']._serialized_start=765
+  _globals['_UPDATENAMESPACERESPONSE']._serialized_end=840
+  _globals['_LISTNAMESPACESREQUEST']._serialized_start=842
+  _globals['_LISTNAMESPACESREQUEST']._serialized_end=865
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=867
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=942
+  _globals['_NAMESPACESERVICE']._serialized_start=945
+  _globals['_NAMESPACESERVICE']._serialized_end=1366
 # @@protoc_insertion_point(module_scope)

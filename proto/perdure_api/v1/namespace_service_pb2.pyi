@@ -27,6 +27,7 @@ class NamespaceInfo(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     CONFLICT_TOKEN_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     namespace_id: _builtins.str
     """UUID"""
@@ -35,6 +36,8 @@ class NamespaceInfo(_message.Message):
     """closed runs are kept that long"""
     conflict_token: _builtins.int
     """changes with every update"""
+    archive: _builtins.bool
+    """what is over its retention is archived, if there is an archive; else deleted"""
     def __init__(
         self,
         *,
@@ -43,10 +46,11 @@ class NamespaceInfo(_message.Message):
         description: _builtins.str = ...,
         retention_ms: _builtins.int = ...,
         conflict_token: _builtins.int = ...,
+        archive: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflict_token", b"conflict_token", "description", b"description", "name", b"name", "namespace_id", b"namespace_id", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "conflict_token", b"conflict_token", "description", b"description", "name", b"name", "namespace_id", b"namespace_id", "retention_ms", b"retention_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -61,6 +65,7 @@ class CreateNamespaceRequest(_message.Message):
     RETENTION_MS_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     description: _builtins.str
     retention_ms: _builtins.int
@@ -69,6 +74,8 @@ class CreateNamespaceRequest(_message.Message):
     """who asks, for the audit log"""
     reason: _builtins.str
     """and why"""
+    archive: _builtins.bool
+    """true"""
     def __init__(
         self,
         *,
@@ -77,12 +84,15 @@ class CreateNamespaceRequest(_message.Message):
         retention_ms: _builtins.int = ...,
         identity: _builtins.str = ...,
         reason: _builtins.str = ...,
+        archive: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_archive", b"_archive", "archive", b"archive"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "identity", b"identity", "name", b"name", "reason", b"reason", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_archive", b"_archive", "archive", b"archive", "description", b"description", "identity", b"identity", "name", b"name", "reason", b"reason", "retention_ms", b"retention_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__archive: _TypeAlias = _typing.Literal["archive"]  # noqa: Y015
+    _WhichOneofArgType__archive: _TypeAlias = _typing.Literal["_archive", b"_archive"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__archive) -> _WhichOneofReturnType__archive | None: ...
 
 Global___CreateNamespaceRequest: _TypeAlias = CreateNamespaceRequest  # noqa: Y015
 
@@ -155,6 +165,7 @@ class UpdateNamespaceRequest(_message.Message):
     CONFLICT_TOKEN_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     description: _builtins.str
     retention_ms: _builtins.int
@@ -162,6 +173,7 @@ class UpdateNamespaceRequest(_message.Message):
     """as described; ABORTED when another update came first"""
     identity: _builtins.str
     reason: _builtins.str
+    archive: _builtins.bool
     def __init__(
         self,
         *,
@@ -171,15 +183,20 @@ class UpdateNamespaceRequest(_message.Message):
         conflict_token: _builtins.int = ...,
         identity: _builtins.str = ...,
         reason: _builtins.str = ...,
+        archive: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_retention_ms", b"_retention_ms", "description", b"description", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_archive", b"_archive", "_description", b"_description", "_retention_ms", b"_retention_ms", "archive", b"archive", "description", b"description", "retention_ms", b"retention_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_retention_ms", b"_retention_ms", "conflict_token", b"conflict_token", "description", b"description", "identity", b"identity", "name", b"name", "reason", b"reason", "retention_ms", b"retention_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_archive", b"_archive", "_description", b"_description", "_retention_ms", b"_retention_ms", "archive", b"archive", "conflict_token", b"conflict_token", "description", b"description", "identity", b"identity", "name", b"name", "reason", b"reason", "retention_ms", b"retention_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__archive: _TypeAlias = _typing.Literal["archive"]  # noqa: Y015
+    _WhichOneofArgType__archive: _TypeAlias = _typing.Literal["_archive", b"_archive"]  # noqa: Y015
     _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
     _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
     _WhichOneofReturnType__retention_ms: _TypeAlias = _typing.Literal["retention_ms"]  # noqa: Y015
     _WhichOneofArgType__retention_ms: _TypeAlias = _typing.Literal["_retention_ms", b"_retention_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__archive) -> _WhichOneofReturnType__archive | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__description) -> _WhichOneofReturnType__description | None: ...
     @_typing.overload

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%perdure_api/v1/operator_service.proto\x12\x0eperdure_api.v1\"\x18\n\x16\x44\x65scribeClusterRequest\"[\n\x08NodeInfo\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06region\x18\x03 \x01(\t\x12\r\n\x05\x61live\x18\x04 \x01(\x08\x12\x0e\n\x06shards\x18\x05 \x03(\x05\"\x90\x01\n\x17\x44\x65scribeClusterResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08\x64\x61tabase\x18\x02 \x01(\t\x12\x18\n\x10number_of_shards\x18\x03 \x01(\x05\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\'\n\x05nodes\x18\x05 \x03(\x0b\x32\x18.perdure_api.v1.NodeInfo\"A\n\x18\x44\x65scribeTaskQueueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\ntask_queue\x18\x02 \x01(\t\"S\n\x11TaskQueueKindInfo\x12\x15\n\rbacklog_count\x18\x01 \x01(\x03\x12\x16\n\x0e\x62\x61\x63klog_age_ms\x18\x02 \x01(\x03\x12\x0f\n\x07pollers\x18\x03 \x01(\x05\"\x85\x01\n\x19\x44\x65scribeTaskQueueResponse\x12\x33\n\x08workflow\x18\x01 \x01(\x0b\x32!.perdure_api.v1.TaskQueueKindInfo\x12\x33\n\x08\x61\x63tivity\x18\x02 \x01(\x0b\x32!.perdure_api.v1.TaskQueueKindInfo2\xdf\x01\n\x0fOperatorService\x12\x62\n\x0f\x44\x65scribeCluster\x12&.perdure_api.v1.DescribeClusterRequest\x1a\'.perdure_api.v1.DescribeClusterResponse\x12h\n\x11\x44\x65scribeTaskQueue\x12(.perdure_api.v1.DescribeTaskQueueRequest\x1a).perdure_api.v1.DescribeTaskQueueResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%perdure_api/v1/operator_service.proto\x12\x0eperdure_api.v1\"\x18\n\x16\x44\x65scribeClusterRequest\"[\n\x08NodeInfo\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06region\x18\x03 \x01(\t\x12\r\n\x05\x61live\x18\x04 \x01(\x08\x12\x0e\n\x06shards\x18\x05 \x03(\x05\"\x90\x01\n\x17\x44\x65scribeClusterResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08\x64\x61tabase\x18\x02 \x01(\t\x12\x18\n\x10number_of_shards\x18\x03 \x01(\x05\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\'\n\x05nodes\x18\x05 \x03(\x0b\x32\x18.perdure_api.v1.NodeInfo\"A\n\x18\x44\x65scribeTaskQueueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x12\n\ntask_queue\x18\x02 \x01(\t\"|\n\x11TaskQueueKindInfo\x12\x15\n\rbacklog_count\x18\x01 \x01(\x03\x12\x16\n\x0e\x62\x61\x63klog_age_ms\x18\x02 \x01(\x03\x12\x0f\n\x07pollers\x18\x03 \x01(\x05\x12\x10\n\x08\x61\x64\x64_rate\x18\x04 \x01(\x01\x12\x15\n\rdispatch_rate\x18\x05 \x01(\x01\"\xb5\x01\n\x19\x44\x65scribeTaskQueueResponse\x12\x33\n\x08workflow\x18\x01 \x01(\x0b\x32!.perdure_api.v1.TaskQueueKindInfo\x12\x33\n\x08\x61\x63tivity\x18\x02 \x01(\x0b\x32!.perdure_api.v1.TaskQueueKindInfo\x12.\n\x03job\x18\x03 \x01(\x0b\x32!.perdure_api.v1.TaskQueueKindInfo2\xdf\x01\n\x0fOperatorService\x12\x62\n\x0f\x44\x65scribeCluster\x12&.perdure_api.v1.DescribeClusterRequest\x1a\'.perdure_api.v1.DescribeClusterResponse\x12h\n\x11\x44\x65scribeTaskQueue\x12(.perdure_api.v1.DescribeTaskQueueRequest\x1a).perdure_api.v1.DescribeTaskQueueResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,9 +40,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBETASKQUEUEREQUEST']._serialized_start=323
   _globals['_DESCRIBETASKQUEUEREQUEST']._serialized_end=388
   _globals['_TASKQUEUEKINDINFO']._serialized_start=390
-  _globals['_TASKQUEUEKINDINFO']._serialized_end=473
-  _globals['_DESCRIBETASKQUEUERESPONSE']._serialized_start=476
-  _globals['_DESCRIBETASKQUEUERESPONSE']._serialized_end=609
-  _globals['_OPERATORSERVICE']._serialized_start=612
-  _globals['_OPERATORSERVICE']._serialized_end=835
+  _globals['_TASKQUEUEKINDINFO']._serialized_end=514
+  _globals['_DESCRIBETASKQUEUERESPONSE']._serialized_start=517
+  _globals['_DESCRIBETASKQUEUERESPONSE']._serialized_end=698
+  _globals['_OPERATORSERVICE']._serialized_start=701
+  _globals['_OPERATORSERVICE']._serialized_end=924
 # @@protoc_insertion_point(module_scope)

@@ -122,26 +122,37 @@ Global___DescribeTaskQueueRequest: _TypeAlias = DescribeTaskQueueRequest  # noqa
 
 @_typing.final
 class TaskQueueKindInfo(_message.Message):
+    """Of the shards of the node that answers."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     BACKLOG_COUNT_FIELD_NUMBER: _builtins.int
     BACKLOG_AGE_MS_FIELD_NUMBER: _builtins.int
     POLLERS_FIELD_NUMBER: _builtins.int
+    ADD_RATE_FIELD_NUMBER: _builtins.int
+    DISPATCH_RATE_FIELD_NUMBER: _builtins.int
     backlog_count: _builtins.int
-    """tasks waiting on this node, in memory and saved"""
+    """ready tasks that no worker has, in memory and saved"""
     backlog_age_ms: _builtins.int
     """of the oldest"""
     pollers: _builtins.int
+    """workers that polled lately or hold tasks; the same ones for activities and jobs"""
+    add_rate: _builtins.float
+    """tasks a second that became ready, averaged over about a minute"""
+    dispatch_rate: _builtins.float
+    """and that were handed to workers"""
     def __init__(
         self,
         *,
         backlog_count: _builtins.int = ...,
         backlog_age_ms: _builtins.int = ...,
         pollers: _builtins.int = ...,
+        add_rate: _builtins.float = ...,
+        dispatch_rate: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog_age_ms", b"backlog_age_ms", "backlog_count", b"backlog_count", "pollers", b"pollers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_rate", b"add_rate", "backlog_age_ms", b"backlog_age_ms", "backlog_count", b"backlog_count", "dispatch_rate", b"dispatch_rate", "pollers", b"pollers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -153,19 +164,23 @@ class DescribeTaskQueueResponse(_message.Message):
 
     WORKFLOW_FIELD_NUMBER: _builtins.int
     ACTIVITY_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workflow(self) -> Global___TaskQueueKindInfo: ...
     @_builtins.property
     def activity(self) -> Global___TaskQueueKindInfo: ...
+    @_builtins.property
+    def job(self) -> Global___TaskQueueKindInfo: ...
     def __init__(
         self,
         *,
         workflow: Global___TaskQueueKindInfo | None = ...,
         activity: Global___TaskQueueKindInfo | None = ...,
+        job: Global___TaskQueueKindInfo | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "workflow", b"workflow"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "job", b"job", "workflow", b"workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "job", b"job", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

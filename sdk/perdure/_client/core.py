@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from perdure._client.coalescing import Coalescer
 from perdure._client.interceptors import Interceptor, OutboundInterceptor
+from perdure._client.job_requests import JobCreation, Whose
+from perdure._client.job_waits import JobWaits
 from perdure._client.waits import ResultWaits
 from perdure._wire.activity_service import ActivityService
 from perdure._wire.audit_service import AuditService
@@ -17,10 +20,12 @@ from perdure._wire.batching import PORTION_MIN
 from perdure._wire.calls import Call, Target
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PayloadEdge
+from perdure._wire.job_service import JobService
 from perdure._wire.operator_service import OperatorService
 from perdure._wire.results import RunResult, decoded_result
 from perdure._wire.retry import retry_delay_s
 from perdure._wire.run_service import RunService
+from perdure._wire.schedule_service import ScheduleService
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.updates import UpdateService
 from perdure._wire.version_service import VersionService
@@ -72,6 +77,7 @@ class ClientCore:
         self.audit_service = AuditService(connection)
         self.batch_service = BatchService(connection, edge)
         self.run_service = RunService(connection)
+        self.schedule_service = ScheduleService(connection, edge)
         # Queries travel apart, so that one that takes long never holds up a start.
         self._calls = Coalescer(
             self.workflow_service.batch_call,
@@ -85,6 +91,15 @@ class ClientCore:
             batches_in_flight_max=QUERY_BATCHES_IN_FLIGHT_MAX,
         )
         self._waits = ResultWaits(self.workflow_service.open_results, surroundings)
+        self.job_service = JobService(connection, edge)
+        whose = Whose(
+            namespace=namespace,
+            identity=identity,
+            converter=data_converter.payload_converter,
+            edge=edge,
+        )
+        self.job_creation = JobCreation(self.job_service, whose, self.unary, surroundings)
+        self.job_waits = JobWaits(partial(self.job_service.results, namespace), surroundings)
 
     @property
     def converter(self) -> PayloadConverter:
@@ -172,6 +187,8 @@ class ClientCore:
         await self._calls.close()
         await self._queries.close()
         await self._waits.close()
+        await self.job_creation.close()
+        await self.job_waits.close()
         if self.owns_connection:
             await self.connection.close()
 

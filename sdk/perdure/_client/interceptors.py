@@ -180,6 +180,7 @@ class ListWorkflowsInput:
     page_size: int
     limit: int | None
     rpc_timeout: timedelta | None
+    archived: bool = False
 
 
 @dataclass(kw_only=True)

@@ -25,15 +25,23 @@ class Operator(ActivityOperations, BatchOperations, AuditOperations, VersionOper
         *,
         description: str = "",
         retention: timedelta | None = None,
+        archive: bool = True,
         reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> NamespaceInfo:
-        """Closed runs are kept for `retention`: 7 days unless given, at least an hour. `reason` stands in
-        the audit log.
+        """Closed runs are kept for `retention`: 7 days unless given, at least an hour. Then they go to
+        the installation's archive, if it has one and `archive` is true; else they are deleted. `reason`
+        stands in the audit log.
         """
         return await self._core.unary(
             lambda timeout_s: self._service.create_namespace(
-                name, description, retention, self._core.identity, reason, timeout_s
+                name,
+                description,
+                retention,
+                self._core.identity,
+                reason,
+                timeout_s,
+                archive=archive,
             ),
             rpc_timeout,
         )
@@ -54,6 +62,7 @@ class Operator(ActivityOperations, BatchOperations, AuditOperations, VersionOper
         conflict_token: int,
         description: str | None = None,
         retention: timedelta | None = None,
+        archive: bool | None = None,
         reason: str = "",
         rpc_timeout: timedelta | None = None,
     ) -> NamespaceInfo:
@@ -67,6 +76,7 @@ class Operator(ActivityOperations, BatchOperations, AuditOperations, VersionOper
                 self._core.identity,
                 reason,
                 timeout_s,
+                archive=archive,
             ),
             rpc_timeout,
         )

@@ -132,7 +132,13 @@ class RootOutbound(OutboundInterceptor):
         )
         text = input.query or ""
         return requests.list_pages(
-            self._core, wanted, text, input.page_size, input.limit, input.rpc_timeout
+            self._core,
+            wanted,
+            text,
+            input.page_size,
+            input.limit,
+            input.rpc_timeout,
+            archived=input.archived,
         )
 
     async def count_workflows(

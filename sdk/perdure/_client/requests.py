@@ -211,6 +211,8 @@ async def list_pages(
     page_size: int,
     limit: int | None,
     rpc_timeout: timedelta | None,
+    *,
+    archived: bool,
 ) -> AsyncIterator[WorkflowExecution]:
     left = limit
     token = b""
@@ -221,7 +223,14 @@ async def list_pages(
             timeout_s: float, size: int = size, token: bytes = token
         ) -> tuple[list[WorkflowExecution], bytes]:
             return await core.workflow_service.list_workflows(
-                core.namespace, wanted, query_text, size, token, core.decode_or_keep, timeout_s
+                core.namespace,
+                wanted,
+                query_text,
+                size,
+                token,
+                core.decode_or_keep,
+                timeout_s,
+                archived=archived,
             )
 
         executions, token = await core.unary(page, rpc_timeout)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
+from perdure._definitions.parameters import is_object_of_parameters, values_of_object
 from perdure._definitions.signature import (
     Function,
     Signature,
@@ -41,8 +42,11 @@ class ActivityDefinition:
     is_pure: bool = False
 
     def decode(self, payloads: Sequence[Payload], converter: PayloadConverter) -> list[Any]:
+        """Raises PayloadDecodeError."""
         if self.is_dynamic:
             return [[RawValue(payload) for payload in payloads]]
+        if is_object_of_parameters(payloads):
+            return values_of_object(self.signature, payloads[0], converter)
         return self.signature.decode(payloads, converter)
 
     @staticmethod

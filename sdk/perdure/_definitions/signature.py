@@ -24,7 +24,7 @@ class Signature:
     @cached_property
     def hints(self) -> tuple[Any, ...]:
         """One for each positional parameter that has a name; Any where there is no hint."""
-        return tuple(self._resolved.get(one.name, Any) for one in self._named)
+        return tuple(self._resolved.get(one.name, Any) for one in self.named)
 
     @cached_property
     def result(self) -> Any:
@@ -33,9 +33,9 @@ class Signature:
     @cached_property
     def arity(self) -> tuple[int, int | None]:
         """The fewest and the most arguments; None is any number."""
-        least = sum(1 for one in self._named if one.default is one.empty)
+        least = sum(1 for one in self.named if one.default is one.empty)
         open_ended = any(one.kind is one.VAR_POSITIONAL for one in self._parameters)
-        return least, None if open_ended else len(self._named)
+        return least, None if open_ended else len(self.named)
 
     def takes(self, count: int) -> bool:
         """Can it be called with so many arguments?"""
@@ -56,7 +56,7 @@ class Signature:
         """Of the argument that cannot be decoded: looked for once it is known that there is one."""
         name = getattr(self.function, "__qualname__", repr(self.function))
         for index, payload in enumerate(payloads):
-            named = f" ({self._named[index].name})" if index < len(self._named) else ""
+            named = f" ({self.named[index].name})" if index < len(self.named) else ""
             try:
                 converter.from_payloads([payload], self.hints[index : index + 1])
             except PayloadDecodeError:
@@ -68,7 +68,8 @@ class Signature:
         return list(inspect.signature(self.function).parameters.values())[self._skip :]
 
     @cached_property
-    def _named(self) -> list[inspect.Parameter]:
+    def named(self) -> list[inspect.Parameter]:
+        """The positional parameters that have a name."""
         positional = (
             inspect.Parameter.POSITIONAL_ONLY,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,

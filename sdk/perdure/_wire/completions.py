@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -19,12 +18,32 @@ from perdure_api.v1 import worker_service_pb2 as pb
 _CAUSE_PREFIX = "WORKFLOW_TASK_FAILED_CAUSE_"
 
 
-class Completion:
-    __slots__ = ("message", "size")
+# Of a completion besides its result and its token: tags and lengths.
+_ENVELOPE_BYTES = 24
 
-    def __init__(self, **fields: Any) -> None:
-        self.message = message = pb.TaskCompletion(**fields)
-        self.size = message.ByteSize()
+
+class Completion:
+    """`size`: in bytes, at least what it takes in a message."""
+
+    __slots__ = ("_fields", "_message", "size")
+
+    def __init__(self, fields: Fields, size: int | None = None) -> None:
+        """Without a size it is measured, and the message made for that."""
+        self._fields = fields
+        self._message: pb.TaskCompletion | None = None
+        self.size = self.message.ByteSize() if size is None else size
+
+    @property
+    def message(self) -> pb.TaskCompletion:
+        """May be changed in place, and is what is sent then."""
+        if self._message is None:
+            self._message = pb.TaskCompletion(**self._fields)
+        return self._message
+
+    @property
+    def content(self) -> pb.TaskCompletion | Fields:
+        """As a request takes it: its fields as long as nobody needs a message of its own, which would be copied."""
+        return self._fields if self._message is None else self._message
 
 
 def workflow_task_success(
@@ -43,9 +62,11 @@ def workflow_task_success(
     if success.wake_rules:
         fields["wake_rules"] = [msgspec.structs.asdict(rule) for rule in success.wake_rules]
     return Completion(
-        token=token,
-        workflow_task_success=fields,
-        query_results=_query_results(success.query_results),
+        {
+            "token": token,
+            "workflow_task_success": fields,
+            "query_results": _query_results(success.query_results),
+        }
     )
 
 
@@ -57,22 +78,26 @@ def workflow_task_failure(
 ) -> Completion:
     """`cause`: a name of WorkflowTaskFailedCause without its prefix."""
     return Completion(
-        token=token,
-        workflow_task_failure={
-            "cause": event_pb2.WorkflowTaskFailedCause.Value(_CAUSE_PREFIX + cause),
-            "failure": failure_to_message(failure),
-        },
-        query_results=_query_results(query_results),
+        {
+            "token": token,
+            "workflow_task_failure": {
+                "cause": event_pb2.WorkflowTaskFailedCause.Value(_CAUSE_PREFIX + cause),
+                "failure": failure_to_message(failure),
+            },
+            "query_results": _query_results(query_results),
+        }
     )
 
 
 def queries_answered(query_results: Sequence[replay.QueryResult]) -> Completion:
     """Of a task that only carried queries."""
-    return Completion(query_results=_query_results(query_results))
+    return Completion({"query_results": _query_results(query_results)})
 
 
 def activity_success(token: bytes, result: list[Payload]) -> Completion:
-    return Completion(token=token, activity_success={"result": payloads_to_bytes(result)})
+    data = payloads_to_bytes(result)
+    size = len(token) + len(data) + _ENVELOPE_BYTES
+    return Completion({"token": token, "activity_success": {"result": data}}, size)
 
 
 def activity_failure(
@@ -83,12 +108,14 @@ def activity_failure(
 ) -> Completion:
     """`heartbeat_details`: the last progress, encoded, for the next attempt."""
     return Completion(
-        token=token,
-        activity_failure={
-            "failure": failure_to_message(failure),
-            "heartbeat_details": heartbeat_details or b"",
-            "progress_version": progress_version,
-        },
+        {
+            "token": token,
+            "activity_failure": {
+                "failure": failure_to_message(failure),
+                "heartbeat_details": heartbeat_details or b"",
+                "progress_version": progress_version,
+            },
+        }
     )
 
 
@@ -97,16 +124,19 @@ def activity_async(
 ) -> Completion:
     """The function has returned, and somebody else will report the outcome."""
     return Completion(
-        token=token,
-        activity_async={
-            "heartbeat_details": heartbeat_details or b"",
-            "progress_version": progress_version,
-        },
+        {
+            "token": token,
+            "activity_async": {
+                "heartbeat_details": heartbeat_details or b"",
+                "progress_version": progress_version,
+            },
+        }
     )
 
 
 def activity_cancellation(token: bytes, details: list[Payload]) -> Completion:
-    return Completion(token=token, activity_cancellation={"details": payloads_to_bytes(details)})
+    cancellation = {"details": payloads_to_bytes(details)}
+    return Completion({"token": token, "activity_cancellation": cancellation})
 
 
 def _query_results(results: Sequence[replay.QueryResult]) -> list[Fields]:

@@ -32,7 +32,7 @@ from perdure_api.v1 import common_pb2, event_pb2
 
 # Fields of bytes hold encoded messages (see common.proto); which one is the name's to say.
 FIELD_MAPS = frozenset(("header", "memo", "upserted_memo"))
-SINGLE_PAYLOADS = frozenset(("static_summary", "static_details", "summary"))
+SINGLE_PAYLOADS = frozenset(("static_summary", "static_details", "summary", "encoded_attributes"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ class NamespaceInfo:
     """Closed runs are kept that long."""
     conflict_token: int
     """Changes with every update."""
+    archive: bool = True
+    """What is over its retention goes to the installation's archive, if it has one; else it is
+    deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +56,20 @@ class TaskQueueKindInfo:
     backlog_age: timedelta
     """Of the oldest task that waits."""
     pollers: int
+    """Workers that polled lately or hold tasks."""
+    add_rate: float = 0.0
+    """Tasks a second that become ready, averaged over about a minute."""
+    dispatch_rate: float = 0.0
+    """Tasks a second that workers get, averaged over about a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueInfo:
+    """Of the shards of the engine node that answers."""
+
     workflow: TaskQueueKindInfo
     activity: TaskQueueKindInfo
+    job: TaskQueueKindInfo
 
 
 class OperatorService:
@@ -76,6 +87,8 @@ class OperatorService:
         identity: str,
         reason: str,
         timeout_s: float,
+        *,
+        archive: bool,
     ) -> NamespaceInfo:
         request = namespace_pb.CreateNamespaceRequest(
             name=name,
@@ -83,6 +96,7 @@ class OperatorService:
             retention_ms=duration_to_ms(retention),
             identity=identity,
             reason=reason,
+            archive=archive,
         )
         try:
             response = await self._namespaces.CreateNamespace(request, timeout=timeout_s)
@@ -107,6 +121,8 @@ class OperatorService:
         identity: str,
         reason: str,
         timeout_s: float,
+        *,
+        archive: bool | None,
     ) -> NamespaceInfo:
         request = namespace_pb.UpdateNamespaceRequest(
             name=name,
@@ -115,6 +131,7 @@ class OperatorService:
             conflict_token=conflict_token,
             identity=identity,
             reason=reason,
+            archive=archive,
         )
         try:
             response = await self._namespaces.UpdateNamespace(request, timeout=timeout_s)
@@ -161,7 +178,11 @@ class OperatorService:
             response = await self._operator.DescribeTaskQueue(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
-        return TaskQueueInfo(workflow=_kind(response.workflow), activity=_kind(response.activity))
+        return TaskQueueInfo(
+            workflow=_kind(response.workflow),
+            activity=_kind(response.activity),
+            job=_kind(response.job),
+        )
 
 
 def _namespace(message: namespace_pb.NamespaceInfo) -> NamespaceInfo:
@@ -171,6 +192,7 @@ def _namespace(message: namespace_pb.NamespaceInfo) -> NamespaceInfo:
         description=message.description,
         retention=timedelta(milliseconds=message.retention_ms),
         conflict_token=message.conflict_token,
+        archive=message.archive,
     )
 
 
@@ -179,4 +201,6 @@ def _kind(message: pb.TaskQueueKindInfo) -> TaskQueueKindInfo:
         backlog_count=message.backlog_count,
         backlog_age=timedelta(milliseconds=message.backlog_age_ms),
         pollers=message.pollers,
+        add_rate=message.add_rate,
+        dispatch_rate=message.dispatch_rate,
     )

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from perdure.common import RetryPolicy
 from perdure_api.v1 import common_pb2 as pb
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -27,11 +27,11 @@ def instant_to_us(instant: datetime | None) -> int:
         return 0
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
-    return (instant - _EPOCH) // _MICROSECOND
+    return (instant - EPOCH) // _MICROSECOND
 
 
 def instant_from_us(instant_us: int) -> datetime | None:
-    return _EPOCH + timedelta(microseconds=instant_us) if instant_us else None
+    return EPOCH + timedelta(microseconds=instant_us) if instant_us else None
 
 
 def retry_policy_to_message(policy: RetryPolicy | None) -> pb.RetryPolicy | None:

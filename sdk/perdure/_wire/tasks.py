@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
+from perdure._jobs import DEFAULT_RETRY_POLICY
 from perdure._replay import messages as replay
 from perdure._wire.events import event_from_message
 from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
@@ -98,7 +100,6 @@ class ActivityTask(msgspec.Struct, frozen=True, kw_only=True):
     workflow_type: str
     activity_id: str
     activity_type: str
-    input: list[Payload]
     header: Mapping[str, Payload]
     attempt: int
     scheduled_time_us: int
@@ -110,9 +111,20 @@ class ActivityTask(msgspec.Struct, frozen=True, kw_only=True):
     retry_policy: RetryPolicy | None
     idempotency_key: str
     priority: int
+    job: JobOfTask | None = None
+
+
+class JobOfTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt of a job has besides. Instants in µs."""
+
+    create_time_us: int
+    schedule_id: str
+    user_id: str
 
 
 class PolledActivityTask:
+    """An attempt that a workflow asked for."""
+
     __slots__ = ("_message", "token")
 
     def __init__(self, message: pb.ActivityTask) -> None:
@@ -144,17 +156,29 @@ class PolledActivityTask:
         }
 
     @property
-    def version(self) -> int:
-        """Of the activity; 0: the first."""
-        return self._message.version
+    def version(self) -> int | None:
+        """Of the activity; None: the newest there is."""
+        return self._message.version or 1
 
     @property
     def progress_version(self) -> int:
         """What the attempt's sayings are counted on from."""
         return self._message.progress_version
 
-    def read(self) -> ActivityTask:
+    @property
+    def heartbeat_timeout_ms(self) -> int:
+        return self._message.heartbeat_timeout_ms
+
+    def input(self) -> list[Payload]:
         """Raises PayloadDecodeError."""
+        return payloads_from_bytes(self._message.input)
+
+    def header(self) -> Mapping[str, Payload]:
+        """Raises PayloadDecodeError."""
+        return fields_from_bytes(self._message.header)
+
+    def read(self) -> ActivityTask:
+        """What its code may ask for, and hardly any does. Raises PayloadDecodeError."""
         message = self._message
         return ActivityTask(
             token=self.token,
@@ -163,7 +187,6 @@ class PolledActivityTask:
             workflow_type=message.workflow_type,
             activity_id=message.activity_id,
             activity_type=message.activity_type,
-            input=payloads_from_bytes(message.input),
             header=fields_from_bytes(message.header),
             attempt=message.attempt,
             scheduled_time_us=message.scheduled_time_us,
@@ -182,19 +205,108 @@ class PolledActivityTask:
         )
 
 
+class PolledJobTask:
+    """An attempt of a job: run as an activity's is, and its outcome travels as one."""
+
+    __slots__ = ("_message", "token")
+
+    def __init__(self, message: pb.JobTask) -> None:
+        self._message = message
+        self.token = message.token
+
+    @property
+    def message(self) -> pb.JobTask:
+        """For the edge, which decodes it before it is read."""
+        return self._message
+
+    @property
+    def activity_type(self) -> str:
+        return self._message.task_name
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """Which attempt it is, for log lines: as those of `activity.logger`."""
+        message = self._message
+        return {
+            "perdure_activity": {
+                "activity_id": str(UUID(bytes=message.job_id)),
+                "activity_type": message.task_name,
+                "attempt": message.attempt,
+            }
+        }
+
+    @property
+    def version(self) -> int | None:
+        """None: the newest there is."""
+        return None
+
+    @property
+    def progress_version(self) -> int:
+        """What the attempt's sayings are counted on from."""
+        return self._message.progress_version
+
+    @property
+    def heartbeat_timeout_ms(self) -> int:
+        return self._message.heartbeat_timeout_ms
+
+    def input(self) -> list[Payload]:
+        """Raises PayloadDecodeError."""
+        return payloads_from_bytes(self._message.input)
+
+    def header(self) -> Mapping[str, Payload]:
+        """Raises PayloadDecodeError."""
+        return fields_from_bytes(self._message.header)
+
+    def read(self) -> ActivityTask:
+        """What its code may ask for, and hardly any does. Raises PayloadDecodeError."""
+        message = self._message
+        job_id = str(UUID(bytes=message.job_id))
+        return ActivityTask(
+            token=self.token,
+            workflow_id="",
+            run_id="",
+            workflow_type="",
+            activity_id=job_id,
+            activity_type=message.task_name,
+            header=fields_from_bytes(message.header),
+            attempt=message.attempt,
+            scheduled_time_us=message.due_time_us,
+            started_time_us=message.started_time_us,
+            schedule_to_close_timeout_ms=0,
+            start_to_close_timeout_ms=message.timeout_ms,
+            heartbeat_timeout_ms=message.heartbeat_timeout_ms,
+            heartbeat_details=payloads_from_bytes(message.progress),
+            retry_policy=(
+                retry_policy_from_message(message.retry_policy)
+                if message.HasField("retry_policy")
+                else DEFAULT_RETRY_POLICY
+            ),
+            idempotency_key=job_id,
+            priority=message.priority,
+            job=JobOfTask(
+                create_time_us=message.create_time_us,
+                schedule_id=message.schedule_id,
+                user_id=message.user_id,
+            ),
+        )
+
+
+PolledAttempt = PolledActivityTask | PolledJobTask
+
+
 @dataclass(frozen=True, slots=True)
 class PolledTasks:
     workflow_tasks: list[PolledWorkflowTask]
-    activity_tasks: list[PolledActivityTask]
+    activity_tasks: list[PolledAttempt]
+    """And those of jobs, which take the same places."""
 
 
 def polled_from_message(
     message: pb.PollTasksResponse | pb.CompleteTasksResponse,
 ) -> PolledTasks:
-    return PolledTasks(
-        [PolledWorkflowTask(one) for one in message.workflow_tasks],
-        [PolledActivityTask(one) for one in message.activity_tasks],
-    )
+    attempts: list[PolledAttempt] = [PolledActivityTask(one) for one in message.activity_tasks]
+    attempts += [PolledJobTask(one) for one in message.job_tasks]
+    return PolledTasks([PolledWorkflowTask(one) for one in message.workflow_tasks], attempts)
 
 
 def _update(message: pb.TaskUpdate) -> replay.Update:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import grpc
 
 from perdure._versioning import (
+    AutoUpgradeVersioningOverride,
     PinnedVersioningOverride,
     VersioningBehavior,
     VersioningOverride,
@@ -201,6 +202,18 @@ def override_message(override: VersioningOverride | None) -> common_pb2.Versioni
             build_id=version.build_id,
         )
     return common_pb2.Versioning(behavior=common_pb2.VERSIONING_BEHAVIOR_AUTO_UPGRADE)
+
+
+def override_from_message(message: common_pb2.Versioning) -> VersioningOverride | None:
+    match message.behavior:
+        case common_pb2.VERSIONING_BEHAVIOR_PINNED:
+            return PinnedVersioningOverride(
+                WorkerDeploymentVersion(message.deployment_name, message.build_id)
+            )
+        case common_pb2.VERSIONING_BEHAVIOR_AUTO_UPGRADE:
+            return AutoUpgradeVersioningOverride()
+        case _:
+            return None
 
 
 def versioning_from_message(message: common_pb2.Versioning) -> WorkflowVersioningInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
@@ -174,11 +175,12 @@ class BlockingWorkerService:
 def _complete_request(
     identity: WorkerIdentity, completions: list[Completion]
 ) -> pb.CompleteTasksRequest:
+    contents: Any = [completion.content for completion in completions]
     return pb.CompleteTasksRequest(
         namespace=identity.namespace,
         worker_id=identity.worker_id,
         identity=identity.identity,
         build_id=identity.build_id,
         deployment_name=identity.deployment_name,
-        completions=[completion.message for completion in completions],
+        completions=contents,
     )

@@ -44,6 +44,8 @@ class WorkflowExecution:
     typed_search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty
     versioning_info: WorkflowVersioningInfo | None = None
     """None: no version of workers has run it."""
+    archived: bool = False
+    """It was over its retention and has left the tables."""
 
 
 class PendingActivityState(IntEnum):
@@ -275,6 +277,7 @@ def _execution_fields(message: pb.WorkflowInfo, decode: Callable[[Payload], Any]
         "versioning_info": versioning_from_message(message.versioning)
         if message.HasField("versioning")
         else None,
+        "archived": message.archived,
     }
 
 

@@ -65,8 +65,10 @@ class WorkflowService:
         page_token: bytes,
         decode: Callable[[Payload], Any],
         timeout_s: float,
+        *,
+        archived: bool,
     ) -> tuple[list[WorkflowExecution], bytes]:
-        """A page, and the token of the next one, empty after the last.
+        """A page, and the token of the next one, empty after the last. A page may be empty.
 
         `decode` turns the payloads of memos into values.
         """
@@ -76,6 +78,7 @@ class WorkflowService:
             query=query,
             page_size=page_size,
             page_token=page_token,
+            archived=archived,
         )
         try:
             response = await self._stub.ListWorkflows(request, timeout=timeout_s)

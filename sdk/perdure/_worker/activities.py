@@ -29,12 +29,13 @@ from perdure._wire.completions import (
     activity_failure,
     activity_success,
 )
-from perdure._wire.tasks import ActivityTask, PolledActivityTask
+from perdure._wire.tasks import PolledAttempt
 from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
 from perdure._worker.completions import Completions
 from perdure._worker.heartbeat import SHORT_TIMEOUT_S
 from perdure._worker.holding import HeldTasks
 from perdure._worker.interception import intercepted
+from perdure._worker.lane import Lane
 from perdure._worker.processes import Processes
 from perdure._worker.sealing import Sealing
 from perdure._worker.slots import Slots
@@ -103,6 +104,7 @@ class Activities:
         self._executor = executor
         self._completions = completions
         self._slots = slots
+        self._lane = Lane()
         self._running: set[Attempt] = set()
         self._stopping = False
         self._given_up = False
@@ -111,7 +113,7 @@ class Activities:
         self._all_ended = asyncio.Event()
         self._all_ended.set()
 
-    def take(self, polled: PolledActivityTask) -> None:
+    def take(self, polled: PolledAttempt) -> None:
         if self._given_up:
             # It came with the answer to a completion. The farewell hands it out again.
             self._slots.release()
@@ -122,9 +124,9 @@ class Activities:
         self.held.add(attempt.held)
         self._running.add(attempt)
         self._all_ended.clear()
-        attempt.start(self._run(attempt, polled))
+        self._lane.add(self._run(attempt, polled), attempt.begins)
 
-    def refuse(self, polled: PolledActivityTask, error: Exception) -> None:
+    def refuse(self, polled: PolledAttempt, error: Exception) -> None:
         """An attempt that cannot be run, because its input cannot be decoded: it fails."""
         if self._given_up:
             self._slots.release()
@@ -167,7 +169,7 @@ class Activities:
         if self._processes is not None:
             self._processes.close()
 
-    async def _run(self, attempt: Attempt, polled: PolledActivityTask) -> None:
+    async def _run(self, attempt: Attempt, polled: PolledAttempt) -> None:
         # What escapes here (SystemExit, KeyboardInterrupt) ends the process, on purpose.
         completion: Completion | None = None
         try:
@@ -182,7 +184,7 @@ class Activities:
         if completion is not None:
             self._completions.submit(completion, partial(self._settled, attempt, completion))
 
-    async def _outcome(self, attempt: Attempt, polled: PolledActivityTask) -> Completion | None:
+    async def _outcome(self, attempt: Attempt, polled: PolledAttempt) -> Completion | None:
         """None: nothing to report."""
         token = polled.token
         completion: Completion | None
@@ -233,17 +235,16 @@ class Activities:
             return self._failure(attempt, stopped)
         return None
 
-    async def _call(self, attempt: Attempt, polled: PolledActivityTask) -> Any:
+    async def _call(self, attempt: Attempt, polled: PolledAttempt) -> Any:
         definition = self._definition_of(polled)
-        task = polled.read()
-        attempt.task = task
-        if 0 < task.heartbeat_timeout_ms < SHORT_TIMEOUT_S * 1000:
-            self.held.watch_heartbeats(attempt.held.token, task.heartbeat_timeout_ms / 1000)
-        args = definition.decode(task.input, self.converter)
+        timeout_ms = polled.heartbeat_timeout_ms
+        if 0 < timeout_ms < SHORT_TIMEOUT_S * 1000:
+            self.held.watch_heartbeats(attempt.held.token, timeout_ms / 1000)
+        args = definition.decode(polled.input(), self.converter)
         attempt.bind_checkpoints(on_loop=definition.is_async)
         activity._enter(attempt.context)  # pyright: ignore[reportPrivateUsage]  # made for us
         if self._interceptors:
-            return await self._call_intercepted(attempt, definition, task, args)
+            return await self._call_intercepted(attempt, definition, polled.header(), args)
         if definition.is_async:
             attempt.can_be_cancelled = True
             if attempt.was_asked_to_stop:
@@ -257,7 +258,7 @@ class Activities:
         self,
         attempt: Attempt,
         definition: ActivityDefinition,
-        task: ActivityTask,
+        header: Mapping[str, Payload],
         args: Sequence[Any],
     ) -> Any:
         async def call(given: ExecuteActivityInput) -> Any:
@@ -272,7 +273,7 @@ class Activities:
 
         executor = None if definition.is_async else self._executor
         given = ExecuteActivityInput(
-            fn=definition.function, args=args, executor=executor, headers=task.header
+            fn=definition.function, args=args, executor=executor, headers=header
         )
         return await intercepted(self._interceptors, attempt.context, given, call)
 
@@ -294,16 +295,18 @@ class Activities:
             call = partial(inside, thread_cancel.call, function, args)
         return await asyncio.get_running_loop().run_in_executor(executor, call)
 
-    def _definition_of(self, polled: PolledActivityTask) -> ActivityDefinition:
-        name, version = polled.activity_type, polled.version or 1
+    def _definition_of(self, polled: PolledAttempt) -> ActivityDefinition:
+        name, version = polled.activity_type, polled.version
         definition = self._definitions.get(name)
-        if definition is not None and definition.version != version:
-            definition = self._versions.get((name, version))
-        elif definition is None:
+        if definition is None:
             definition = self._dynamic
+        elif version is not None and definition.version != version:
+            definition = self._versions.get((name, version))
         if definition is None:
             known = sorted(self._definitions) + [f"{a} version {b}" for a, b in self._versions]
-            what = f"activity {name!r}" + (f" version {version}" if version > 1 else "")
+            what = f"activity {name!r}"
+            if version is not None and version > 1:
+                what += f" version {version}"
             raise ApplicationError(
                 f"{what} is not registered here; known: {', '.join(known) or 'none'}",
                 type="NotFoundError",

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure import activity
+from perdure._jobs import DEFAULT_RETRY_POLICY
+from perdure._jobs import Info as JobInfo
 from perdure._wire.activity_service import Heard
 from perdure._wire.payloads import payloads_to_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us
-from perdure._wire.tasks import ActivityTask, PolledActivityTask
+from perdure._wire.tasks import ActivityTask, JobOfTask, PolledAttempt
 from perdure._worker.holding import HeldTask, HeldTasks, Progress
 from perdure._worker.sealing import Sealing
 from perdure.activity import CancellationDetails
@@ -40,7 +42,7 @@ class AttemptRoom:
 class Attempt:
     __slots__ = (
         "_loop",
-        "_progress_version",
+        "_polled",
         "_room",
         "_running",
         "_versions",
@@ -52,20 +54,19 @@ class Attempt:
         "lost",
         "paused",
         "refused",
-        "task",
         "tell_process",
         "was_asked_to_stop",
     )
 
-    def __init__(self, room: AttemptRoom, polled: PolledActivityTask) -> None:
+    def __init__(self, room: AttemptRoom, polled: PolledAttempt) -> None:
         self._room = room
+        self._polled = polled
         self.held = HeldTask(polled.token, self._on_loss, self._on_cancel_request, self._on_pause)
         self.context = activity._Context(  # pyright: ignore[reportPrivateUsage]  # made for us
             info=self.info,
             payload_converter=room.converter,
             send_heartbeat=self.heartbeat,
         )
-        self.task: ActivityTask | None = None
         self.cancel_requested = False
         self.paused = False
         self.lost = False
@@ -74,7 +75,6 @@ class Attempt:
         self.was_asked_to_stop = False
         # Its code runs in another process, which is told so as well; from any thread.
         self.tell_process: Callable[[], None] | None = None
-        self._progress_version = polled.progress_version
         self._versions: itertools.count[int] | None = None
         self._running: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,8 +83,9 @@ class Attempt:
         # slot of a thread that still runs.
         self.can_be_cancelled = False
 
-    def start(self, work: Any) -> None:
-        self._running = asyncio.ensure_future(work)
+    def begins(self, task: asyncio.Task[None]) -> None:
+        """`task` carries its code from now on."""
+        self._running = task
 
     def end(self) -> None:
         """Its code has ended. Opens the rings of references that would wait for the garbage
@@ -178,38 +179,65 @@ class Attempt:
 
     def _progress(self, details: Sequence[Any]) -> Progress:
         if self._versions is None:
-            self._versions = itertools.count(self._progress_version + 1)
+            self._versions = itertools.count(self._polled.progress_version + 1)
         payloads = self._room.converter.to_payloads(details)
         return Progress(payloads_to_bytes(payloads), next(self._versions))
 
     def info(self) -> activity.Info:
-        task = self.task
-        assert task is not None
-        scheduled_time = instant_from_us(task.scheduled_time_us)
-        started_time = instant_from_us(task.started_time_us)
-        assert scheduled_time is not None
-        assert started_time is not None
-        room = self._room
-        return activity.Info(
-            activity_id=task.activity_id,
-            activity_type=task.activity_type,
-            attempt=task.attempt,
-            heartbeat_details=room.converter.from_payloads(task.heartbeat_details),
-            heartbeat_timeout=duration_from_ms(task.heartbeat_timeout_ms),
-            idempotency_key=task.idempotency_key,
-            is_local=False,
-            namespace=room.namespace,
-            priority=Priority(priority_key=task.priority or None),
-            retry_policy=task.retry_policy,
-            schedule_to_close_timeout=duration_from_ms(task.schedule_to_close_timeout_ms),
-            scheduled_time=scheduled_time,
-            start_to_close_timeout=duration_from_ms(task.start_to_close_timeout_ms),
-            started_time=started_time,
-            task_queue=room.task_queue,
-            task_token=task.token,
-            workflow_id=task.workflow_id,
-            workflow_namespace=room.namespace,
-            workflow_run_id=task.run_id,
-            workflow_type=task.workflow_type,
-            headers=task.header,
-        )
+        return _info(self._room, self._polled.read())
+
+
+def _info(room: AttemptRoom, task: ActivityTask) -> activity.Info:
+    scheduled_time = instant_from_us(task.scheduled_time_us)
+    started_time = instant_from_us(task.started_time_us)
+    assert scheduled_time is not None
+    assert started_time is not None
+    of_workflow = task.job is None
+    info = activity.Info(
+        activity_id=task.activity_id,
+        activity_type=task.activity_type,
+        attempt=task.attempt,
+        heartbeat_details=room.converter.from_payloads(task.heartbeat_details),
+        heartbeat_timeout=duration_from_ms(task.heartbeat_timeout_ms),
+        idempotency_key=task.idempotency_key,
+        is_local=False,
+        namespace=room.namespace,
+        priority=Priority(priority_key=task.priority or None),
+        retry_policy=task.retry_policy,
+        schedule_to_close_timeout=duration_from_ms(task.schedule_to_close_timeout_ms),
+        scheduled_time=scheduled_time,
+        start_to_close_timeout=duration_from_ms(task.start_to_close_timeout_ms),
+        started_time=started_time,
+        task_queue=room.task_queue,
+        task_token=task.token,
+        workflow_id=task.workflow_id if of_workflow else None,
+        workflow_namespace=room.namespace if of_workflow else None,
+        workflow_run_id=task.run_id if of_workflow else None,
+        workflow_type=task.workflow_type if of_workflow else None,
+        headers=task.header,
+    )
+    return info if task.job is None else replace(info, job=_job_info(info, task.job))
+
+
+def _job_info(info: activity.Info, of_task: JobOfTask) -> JobInfo:
+    create_time = instant_from_us(of_task.create_time_us)
+    assert create_time is not None
+    return JobInfo(
+        job_id=info.activity_id,
+        task_name=info.activity_type,
+        queue=info.task_queue,
+        namespace=info.namespace,
+        attempt=info.attempt,
+        idempotency_key=info.idempotency_key,
+        create_time=create_time,
+        due_time=info.scheduled_time,
+        start_time=info.started_time,
+        timeout=info.start_to_close_timeout,
+        heartbeat_timeout=info.heartbeat_timeout,
+        progress=info.heartbeat_details,
+        retry_policy=info.retry_policy or DEFAULT_RETRY_POLICY,
+        priority=info.priority,
+        user_id=of_task.user_id,
+        schedule_id=of_task.schedule_id,
+        headers=info.headers,
+    )

@@ -20,9 +20,10 @@ from perdure.errors import PayloadError, RPCError, RPCStatusCode
 
 logger = logging.getLogger(__name__)
 
-# The engine commits what one message brings in one go or two; more in one message only makes the
-# first wait for the last.
-BATCH_COMPLETIONS_MAX = 256
+# The engine commits what one message brings in one go or two. Jobs come and go by hundreds, and what
+# a call and a commit cost is shared by all of them; what waits for more only makes the first wait for
+# the last.
+BATCH_COMPLETIONS_MAX = 1000
 # While one commits the next is decoded and decided: with one alone the engine would idle meanwhile.
 MESSAGES_IN_FLIGHT_MAX = 2
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from perdure._wire.edge import PayloadEdge
-from perdure._wire.tasks import PolledActivityTask, PolledWorkflowTask
+from perdure._wire.tasks import PolledActivityTask, PolledJobTask, PolledWorkflowTask
 from perdure._worker.holding import HeldTask, HeldTasks
 
-T = TypeVar("T", PolledWorkflowTask, PolledActivityTask)
+T = TypeVar("T", bound=PolledWorkflowTask | PolledActivityTask | PolledJobTask)
 
 
 class Decoding:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from perdure.bench.accounting import Component, Meter, Pids, Usage
 from perdure.bench.engine import LocalEngine
+from perdure.bench.job_log import JobLogReader
 from perdure.bench.processes import Child, ProcessFailed
 from perdure.bench.profiling import Profiler
 from perdure.client import Client
@@ -21,6 +22,10 @@ Say = Callable[[str], None]
 
 # The run of the bench in ids: workflows of an earlier run on the same engine are not ours.
 RUN_TOKEN_BYTES = 4
+EFFECTS = "effects"  # the file of perdure.bench.effects
+OTHER_QUEUE = "-other"
+OF_JOBS = ("W4", "W5", "schedules", "sustained")
+WITH_OTHER_QUEUE = ("W5",)
 POLLERS_POLL_S = 0.02
 POLLERS_PATIENCE_S = 30.0
 
@@ -43,7 +48,7 @@ class Bed:
         client: Client,
         engine: LocalEngine | None,
         worker: Child,
-        effects: Path,
+        folder: Path,
         task_queue: str,
         profiler: Profiler | None,
         say: Say,
@@ -52,8 +57,11 @@ class Bed:
         self.engine = engine
         """None: somebody else's, whose processes can be neither measured nor killed."""
         self.worker = worker
-        self.effects = effects
+        self.effects = folder / EFFECTS
+        self.job_log = JobLogReader(folder)
         self.task_queue = task_queue
+        self.other_queue = task_queue + OTHER_QUEUE
+        """Polled by the worker too, where the workload has something for it."""
         self.say = say
         self.meter = Meter(self.pids)
         self._profiler = profiler
@@ -132,7 +140,7 @@ async def prepare(
                 await engine.start()
             address = engine.address if engine is not None else str(target.address)
             task_queue = f"bench-{workload.lower()}-{os.urandom(RUN_TOKEN_BYTES).hex()}"
-            worker = _worker(address, target.namespace, task_queue, folder)
+            worker = _worker(workload, address, target.namespace, task_queue, folder)
             children.append(worker)
             worker.start()
             async with await Client.connect(
@@ -142,7 +150,7 @@ async def prepare(
                     client=client,
                     engine=engine,
                     worker=worker,
-                    effects=folder / "effects",
+                    folder=folder,
                     task_queue=task_queue,
                     profiler=profiler,
                     say=say,
@@ -159,7 +167,11 @@ async def prepare(
                 child.stop()
 
 
-def _worker(address: str, namespace: str, task_queue: str, folder: Path) -> Child:
+def _worker(workload: str, address: str, namespace: str, task_queue: str, folder: Path) -> Child:
     arguments = ["-m", "perdure.bench.worker", "--address", address, "--namespace", namespace]
-    arguments += ["--task-queue", task_queue, "--effects", str(folder / "effects")]
+    arguments += ["--task-queue", task_queue, "--folder", str(folder)]
+    if workload in OF_JOBS:
+        arguments += ["--jobs"]
+    if workload in WITH_OTHER_QUEUE:
+        arguments += ["--other-queue", task_queue + OTHER_QUEUE]
     return Child("worker", arguments, folder / "worker.log")

@@ -1,7 +1,7 @@
 """The worker of the bench, a process of its own.
 
     python -m perdure.bench.worker --address HOST:PORT --namespace NAME --task-queue NAME
-                                   --effects FILE
+                                   --folder DIR [--jobs] [--other-queue NAME]
 
 Runs until SIGTERM.
 """
@@ -13,18 +13,23 @@ import asyncio
 import importlib.util
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from perdure.bench import workflows
+from perdure.bench.bed import EFFECTS
 from perdure.bench.effects import EffectLog
+from perdure.bench.job_log import JobLog
 from perdure.client import Client
 from perdure.worker import Worker, tune_garbage_collector
 
 # As many places as W1 keeps workflows in flight, and as W10 starts activities at once.
 WORKFLOW_TASKS_MAX = 256
 ACTIVITIES_MAX = 500
+# Of W4 and W5: jobs come by thousands, and a poll brings up to half of the places.
+JOBS_MAX = 2_000
 CACHED_WORKFLOWS_MAX = 2_000
 
 
@@ -32,18 +37,25 @@ async def serve(arguments: argparse.Namespace) -> None:
     client = await Client.connect(
         arguments.address, namespace=arguments.namespace, identity="bench-worker", lazy=True
     )
-    effects = EffectLog(arguments.effects)
+    effects, jobs = EffectLog(arguments.folder / EFFECTS), JobLog(arguments.folder)
     worker = Worker(
         client,
         task_queue=arguments.task_queue,
         workflows=workflows.ALL,
-        activities=[workflows.no_op, workflows.same, effects.record],
+        activities=[
+            *(workflows.no_op, workflows.same, effects.record),
+            *(jobs.count, jobs.late),
+        ],
         max_cached_workflows=CACHED_WORKFLOWS_MAX,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS_MAX,
-        max_concurrent_activities=ACTIVITIES_MAX,
+        max_concurrent_activities=JOBS_MAX if arguments.jobs else ACTIVITIES_MAX,
         graceful_shutdown_timeout=timedelta(seconds=5),
     )
-    await run_until_terminated(worker)
+    async with AsyncExitStack() as beside:
+        if arguments.other_queue:
+            other = Worker(client, task_queue=arguments.other_queue, activities=[jobs.count])
+            await beside.enter_async_context(other)
+        await run_until_terminated(worker)
     await client.close()
 
 
@@ -69,7 +81,9 @@ def main() -> None:
     parser.add_argument("--address", required=True)
     parser.add_argument("--namespace", default="default")
     parser.add_argument("--task-queue", required=True)
-    parser.add_argument("--effects", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--jobs", action="store_true")
+    parser.add_argument("--other-queue")
     tune_garbage_collector()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve(parser.parse_args()))

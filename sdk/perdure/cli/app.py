@@ -16,7 +16,9 @@ from perdure.cli import (
     contract,
     demo,
     entity,
+    job,
     namespace,
+    queue,
     schedule,
     version,
     workflow,
@@ -29,7 +31,7 @@ HELP = (
     "Perdure runs workflows that must finish.\n\n"
     "Defaults come from PERDURE_ADDRESS, PERDURE_NAMESPACE, PERDURE_OUTPUT and PERDURE_CALL_TIMEOUT,"
     " or from the file PERDURE_CONFIG (~/.config/perdure/config.toml).\n\n"
-    "Exit codes: 0 done, 1 error, 2 usage, 3 not found, 4 the workflow failed, 5 timed out,"
+    "Exit codes: 0 done, 1 error, 2 usage, 3 not found, 4 the workflow or job failed, 5 timed out,"
     " 6 cancelled, 130 interrupted."
 )
 
@@ -65,6 +67,8 @@ def root(
 app.add_typer(workflow.app)
 app.add_typer(namespace.app)
 app.add_typer(schedule.app)
+app.add_typer(job.app)
+app.add_typer(queue.app)
 app.add_typer(activity.app)
 app.add_typer(batch.app)
 app.add_typer(audit.app)

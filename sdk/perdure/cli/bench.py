@@ -31,6 +31,8 @@ class WorkloadId(StrEnum):
     W1 = "W1"
     W2 = "W2"
     W3 = "W3"
+    W4 = "W4"
+    W5 = "W5"
     W6 = "W6"
     W7 = "W7"
     W8 = "W8"
@@ -38,6 +40,8 @@ class WorkloadId(StrEnum):
     W10 = "W10"
     W11 = "W11"
     W12 = "W12"
+    SCHEDULES = "schedules"
+    SUSTAINED = "sustained"
 
 
 Workload = Annotated[
@@ -45,8 +49,9 @@ Workload = Annotated[
     typer.Argument(
         case_sensitive=False,
         show_default=False,
-        help="W1 one activity, W2 ten in a row, W3 an idle system, W6 signals, W7 sleepers, "
-        "W8 a cold worker, W9 kill -9, W10 fan-out, W11 updates, W12 fan-out by map.",
+        help="W1 one activity, W2 ten in a row, W3 an idle system, W4 jobs, W5 jobs due at once, "
+        "W6 signals, W7 sleepers, W8 a cold worker, W9 kill -9, W10 fan-out, W11 updates, W12 fan-out by map; "
+        "schedules: fire together each minute; sustained: jobs a second, with times of their own.",
     ),
 ]
 N = Annotated[
@@ -64,7 +69,8 @@ Address = Annotated[
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="With --address: which one.")]
 Shards = Annotated[int | None, typer.Option(min=1, max=SHARDS_MAX, help="Of our own engine.")]
 Window = Annotated[
-    float, typer.Option(min=0.1, max=WINDOW_S_MAX, help="W7: how long to watch, in s.")
+    float,
+    typer.Option(min=0.1, max=WINDOW_S_MAX, help="W7, schedules, sustained: for how long, in s."),
 ]
 ProfileFolder = Annotated[
     Path | None,

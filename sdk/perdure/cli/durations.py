@@ -32,13 +32,23 @@ def parse_instant(text: str, now: datetime) -> datetime:
     """ISO 8601 (UTC unless it says otherwise), or a duration: that long before `now`."""
     duration = _duration_or_none(text)
     try:
-        if duration is not None:
-            return now - duration
-        instant = datetime.fromisoformat(text)
+        return _iso_instant(text) if duration is None else now - duration
     except (ValueError, OverflowError):
         raise UsageError(
             f"not a time (2026-11-29T10:00:00Z, or 2h for two hours ago): {text!r}"
         ) from None
+
+
+def parse_time(text: str) -> datetime:
+    """ISO 8601 only: for what is still to come."""
+    try:
+        return _iso_instant(text)
+    except ValueError:
+        raise UsageError(f"not a time (2026-11-29T10:00:00Z): {text!r}") from None
+
+
+def _iso_instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
     return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
 
 

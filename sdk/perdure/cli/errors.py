@@ -12,6 +12,9 @@ from enum import IntEnum
 from perdure.errors import (
     ApplicationError,
     FailureError,
+    JobCancelledError,
+    JobError,
+    JobFailedError,
     PayloadEncodeError,
     RPCError,
     RPCStatusCode,
@@ -31,7 +34,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     NOT_FOUND = 3
     FAILED = 4
-    """The workflow did not complete, or the update: it failed, or was terminated."""
+    """The workflow did not complete, or the update or the job: it failed, or was terminated."""
     TIMED_OUT = 5
     """The workflow did, or the wait for it or for the engine's answer."""
     CANCELLED = 6
@@ -66,7 +69,9 @@ def exit_code_of(error: Exception) -> ExitCode:
             return error.exit_code
         case WorkflowFailureError():
             return _exit_code_of_cause(error.cause)
-        case WorkflowUpdateFailedError():
+        case JobCancelledError():
+            return ExitCode.CANCELLED
+        case WorkflowUpdateFailedError() | JobError():
             return ExitCode.FAILED
         case WorkflowUpdateRPCTimeoutOrCancelledError():
             return ExitCode.TIMED_OUT
@@ -90,6 +95,8 @@ def lines_of(error: Exception) -> Iterator[str]:
         yield from _lines_of_failure(error.cause, "The workflow did not complete: ")
     elif isinstance(error, WorkflowUpdateFailedError):
         yield from _lines_of_failure(error.cause, "The update failed: ")
+    elif isinstance(error, JobFailedError) and error.cause is not None:
+        yield from _lines_of_failure(error.cause, "The job failed: ")
     elif isinstance(error, RPCError):
         yield f"{error.message} ({error.status.name})"
         for field, problem in error.field_violations:

@@ -24,6 +24,14 @@ Description = Annotated[str | None, typer.Option(help="For people.")]
 Retention = Annotated[
     str | None, typer.Option(help="How long closed runs are kept.", metavar="DURATION")
 ]
+Archive = Annotated[
+    bool | None,
+    typer.Option(
+        "--archive/--no-archive",
+        help="Whether they go to the archive then, if the engine has one, or are deleted.",
+        show_default=False,
+    ),
+]
 
 
 @connected(app, "create")
@@ -32,6 +40,7 @@ async def create(
     name: Name,
     description: Description = None,
     retention: Retention = None,
+    archive: Archive = None,
     reason: AuditReason = "",
 ) -> None:
     """Create a namespace. Closed runs are kept for 7 days unless told otherwise."""
@@ -41,6 +50,7 @@ async def create(
         name,
         description=description or "",
         retention=keep,
+        archive=archive is not False,
         reason=reason,
         rpc_timeout=session.call_timeout,
     )
@@ -79,11 +89,12 @@ async def update(
     name: Name,
     description: Description = None,
     retention: Retention = None,
+    archive: Archive = None,
     reason: AuditReason = "",
 ) -> None:
     """Change a namespace; what is not given stays."""
-    if description is None and retention is None:
-        raise UsageError("nothing to change: give --description or --retention")
+    if description is None and retention is None and archive is None:
+        raise UsageError("nothing to change: give --description, --retention or --archive")
     keep = _optional_duration(retention)
     operator = (await session.connect()).operator
     before = await operator.describe_namespace(name, rpc_timeout=session.call_timeout)
@@ -92,6 +103,7 @@ async def update(
         conflict_token=before.conflict_token,
         description=description,
         retention=keep,
+        archive=archive,
         reason=reason,
         rpc_timeout=session.call_timeout,
     )
@@ -108,6 +120,7 @@ def _print_one(session: Session, found: NamespaceInfo) -> None:
                 "id": found.namespace_id,
                 "description": found.description,
                 "retention": found.retention,
+                "archive": found.archive,
             }
         )
 

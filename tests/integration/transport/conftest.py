@@ -8,6 +8,7 @@ import pytest
 from tests.unit.frontend.fakes import Room
 
 from perdure_api.v1 import (
+    job_service_pb2_grpc,
     namespace_service_pb2_grpc,
     operator_service_pb2_grpc,
     worker_service_pb2_grpc,
@@ -28,6 +29,7 @@ class Served:
         self.workflows: Any = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
         self.workers: Any = worker_service_pb2_grpc.WorkerServiceStub(channel)
         self.namespaces: Any = namespace_service_pb2_grpc.NamespaceServiceStub(channel)
+        self.jobs: Any = job_service_pb2_grpc.JobServiceStub(channel)
         self.operator: Any = operator_service_pb2_grpc.OperatorServiceStub(channel)
 
 

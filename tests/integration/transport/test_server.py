@@ -16,6 +16,7 @@ from tests.unit.frontend.fakes import NAMESPACE_ID, RUN_ID, FakeHistory, Room, t
 
 from perdure_api.v1 import (
     common_pb2,
+    job_service_pb2,
     namespace_service_pb2,
     operator_service_pb2,
     worker_service_pb2,
@@ -39,6 +40,7 @@ SERVICES = [
         (worker_service_pb2, "WorkerService"),
         (namespace_service_pb2, "NamespaceService"),
         (operator_service_pb2, "OperatorService"),
+        (job_service_pb2, "JobService"),
     )
 ]
 UNARY = [

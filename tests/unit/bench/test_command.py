@@ -66,7 +66,7 @@ def test_the_order(orders: list[Order]) -> None:
     "arguments",
     [
         (),
-        ("W4",),
+        ("W99",),
         ("W1", "--n", "0"),
         ("W1", "--n", "many"),
         ("W1", "--in-flight", "0"),

@@ -452,6 +452,17 @@ def test_list_says_that_there_are_more(client: FakeClient) -> None:
     assert "more than 2" in found.stderr
 
 
+def test_archived_runs_are_listed_when_they_are_asked_for(client: FakeClient) -> None:
+    client.value = [execution(status=WorkflowStatus.COMPLETED, archived=True)]
+
+    found = run("workflow", "list", "--archived", "-o", "json")
+    run("workflow", "list")
+
+    assert json.loads(found.stdout)["archived"] is True
+    lists = [one for one in client.asked if one[0] == "list"]
+    assert [wanted["archived"] for _, wanted, _ in lists] == [True, False]
+
+
 def test_a_stuck_run_is_shown_as_stuck(client: FakeClient) -> None:
     client.value = [execution(stuck=True, stuck_reason="NondeterminismError")]
 

@@ -13,7 +13,21 @@ import msgspec
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import ClientIntent, StartWorkflow, WaitResult, WorkerIntent
+from perdure_engine.core.jobs.intents import (
+    CancelJob,
+    CompleteJobs,
+    CreatedJob,
+    CreateJobs,
+    JobClientIntent,
+    JobWorkerIntent,
+    RedriveJob,
+    RescheduleJob,
+    WaitJobs,
+)
+from perdure_engine.core.jobs.model import JobStatus
+from perdure_engine.core.jobs.replies import JobAnswered, JobReply, JobsAnswered, JobsCreated
 from perdure_engine.core.replies import QueryAnswer, Reply, Started
+from perdure_engine.core.schedules.intents import ScheduleIntent, ScheduleReply
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.frontend.deployments import Deployments
@@ -21,12 +35,16 @@ from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer
+from perdure_engine.ports.archive import Archive
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.history import (
+    NO_FACTS,
     EventsPage,
     Handed,
     HeldTask,
     HeldVerdict,
+    QueueFacts,
+    QueueName,
     WorkerRef,
 )
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
@@ -42,6 +60,8 @@ from perdure_engine.ports.store import (
     VisibilityFilter,
 )
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
+from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
 
 NAMESPACE_ID = b"namespace-A" + bytes(5)
@@ -84,6 +104,8 @@ class FakeHistory:
         self.submitted: list[tuple[int, ClientIntent]] = []
         self.futures: list[asyncio.Future[Reply]] = []
         self.completed: list[WorkerIntent] = []
+        self.jobs: list[tuple[int, Any]] = []
+        self.scheduled: list[tuple[int, ScheduleIntent]] = []
         self.query_answers: list[tuple[QueryToken, QueryAnswer]] = []
         self.undone: list[Handed] = []
         self.beats: list[tuple[WorkerRef, list[HeldTask]]] = []
@@ -97,17 +119,23 @@ class FakeHistory:
         self.undo_seen = asyncio.Event()
         self.broken_polls: list[bytes] = []
         self.broken_seen = asyncio.Event()
+        self.queues: dict[QueueName, QueueFacts] = {}
 
     @property
     def touched(self) -> bool:
         return bool(
             self.submitted
             or self.completed
+            or self.jobs
+            or self.scheduled
             or self.query_answers
             or self.beats
             or self.byes
             or self.reads
         )
+
+    def queue_facts(self, name: QueueName) -> QueueFacts:
+        return self.queues.get(name, NO_FACTS)
 
     def submit(self, shard_id: int, intent: ClientIntent) -> asyncio.Future[Reply]:
         self.submitted.append((shard_id, intent))
@@ -118,8 +146,20 @@ class FakeHistory:
         self.completed_seen.set()
         return self._future(intent)
 
-    def _future(self, intent: Any) -> asyncio.Future[Reply]:
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    def submit_job(
+        self, shard_id: int, intent: JobClientIntent | JobWorkerIntent
+    ) -> asyncio.Future[JobReply]:
+        self.jobs.append((shard_id, intent))
+        return self._future(intent)
+
+    def submit_schedule(
+        self, shard_id: int, intent: ScheduleIntent
+    ) -> asyncio.Future[ScheduleReply]:
+        self.scheduled.append((shard_id, intent))
+        return self._future(intent)
+
+    def _future(self, intent: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.futures.append(future)
         answer = self.answer(intent)
         if isinstance(answer, Exception):
@@ -176,9 +216,20 @@ class FakeHistory:
 
 
 def plain_answer(intent: Any) -> Any:
-    if isinstance(intent, StartWorkflow):
-        return Started(intent.run_id, True)
-    return FakeHistory.PENDING if isinstance(intent, WaitResult) else None
+    match intent:
+        case StartWorkflow():
+            return Started(intent.run_id, True)
+        case CreateJobs():
+            made = [CreatedJob(job.job_id, True, JobStatus.PENDING) for job in intent.jobs]
+            return JobsCreated([*made])
+        case CompleteJobs():
+            return JobsAnswered([])
+        case CancelJob() | RescheduleJob() | RedriveJob():
+            return JobAnswered(JobStatus.CANCELLED)
+        case WaitResult() | WaitJobs():
+            return FakeHistory.PENDING
+        case _:
+            return None
 
 
 class FakeMatching:
@@ -384,7 +435,7 @@ class FakeMembership:
 class Room:
     """A frontend and everything it stands on."""
 
-    def __init__(self) -> None:
+    def __init__(self, archive: Archive | None = None) -> None:
         self.history = FakeHistory()
         self.matching = FakeMatching()
         self.store = FakeStore()
@@ -412,6 +463,12 @@ class Room:
             batches=self.operations,
             batch_begun=self._batch_begun,
             deployments=self.deployments,
+            jobs=self.operations,
+            queue_limits=self.operations,
+            schedules=self.operations,
+            times=Times(),
+            codec=MsgpackCodec(),
+            archive=archive,
         )
 
     def _batch_begun(self) -> None:

@@ -27,7 +27,7 @@ from perdure_engine.frontend.handlers.describe_task_queue import describe_task_q
 from perdure_engine.frontend.handlers.goodbye import goodbye
 from perdure_engine.frontend.handlers.heartbeat import heartbeat
 from perdure_engine.frontend.handlers.poll_tasks import PollTasks, poll_tasks
-from perdure_engine.ports.history import HeldTask, WorkerRef
+from perdure_engine.ports.history import HeldTask, QueueFacts, QueueName, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, QueueInfo
 from perdure_engine.ports.store import NO_NODE, NodeRow, ShardRow
 
@@ -264,10 +264,14 @@ async def test_a_cluster_is_described_as_the_store_has_it() -> None:
 def test_a_queue_is_described_with_the_age_of_its_oldest_task() -> None:
     room = Room()
     room.matching.info = QueueInfo(3, 500_000, 2)
+    name = QueueName(NAMESPACE_ID, "orders", TaskKind.JOB)
+    room.history.queues[name] = QueueFacts(30_000, 500_000, 12.5, 10.0)
 
     info = describe_task_queue(room.frontend, NAMESPACE_ID, "orders")
 
-    assert info.workflow.backlog_age_ms == 1_500
-    assert (info.activity.backlog_count, info.activity.pollers) == (3, 2)
-    room.matching.info = QueueInfo(0, 0, 0)
+    assert info.job.backlog_age_ms == 1_500
+    assert (info.job.backlog_count, info.job.add_rate, info.job.dispatch_rate) == (
+        (30_000, 12.5, 10.0)
+    )
+    assert (info.activity.backlog_count, info.activity.pollers) == (0, 2)
     assert describe_task_queue(room.frontend, NAMESPACE_ID, "o").workflow.backlog_age_ms == 0

@@ -34,6 +34,7 @@ from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask,
 from perdure_engine.ports.matching import PollAnswer, PollRequest
 from perdure_engine.ports.rows import ROW_GONE, TaskRow, TimerRow
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory import MemoryStore, Moment
 
@@ -112,6 +113,7 @@ class Node:
             alarm=lambda what, **_: self.alarms.append(what),
             config=room.config,
             cron=CronSpecs(),
+            times=Times(),
         )
         self.rooms.writer = self.writer = Writer(self.rooms)
         self.rooms.matching = self.matcher = Matcher()

@@ -38,6 +38,7 @@ def jump(room: Room, node: Node, seconds: float) -> None:
 @in_room()
 async def test_a_run_that_waits_for_a_timer_is_still(room: Room) -> None:
     node = await room.node(1, 2)
+    await turns()
     assert found(node) is Stillness.STILL
 
     await node.at("order", room.worker(), [timer(HOUR_S)])

@@ -222,7 +222,7 @@ def test_held_jobs_are_withdrawn_with_their_shard() -> None:
     ) -> None:
         history.publish(*(job(n) for n in range(1, 11)), *(job(n, shard=2) for n in range(11, 21)))
         matcher.withdraw(1)
-        assert matcher.describe(NAMESPACE, QUEUE, ACTIVITY).backlog_count == 10
+        assert matcher.describe(NAMESPACE, QUEUE, JOB).backlog_count == 10
         answer = await matcher.poll(request())
         assert [key_of(one)[0] for one in answer.job_tasks] == [2]
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure_engine.scheduler.cron import EPOCH, CronSpec, CronSpecs, Gap, Overlap
+from perdure_engine.scheduler.cron import EPOCH, CronSpec, CronSpecs
 from perdure_engine.scheduler.fields import CronFault
+from perdure_engine.scheduler.walls import Gap, Overlap
 
 NEW_YORK = "America/New_York"
 

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure_engine.scheduler.cron import CronSpec, Gap, Overlap, zone
+from perdure_engine.scheduler.cron import CronSpec, zone
+from perdure_engine.scheduler.walls import Gap, Overlap
 
 ZONES = (
     "America/New_York",

@@ -38,6 +38,7 @@ from perdure.errors import (
 from perdure_api.v1 import (
     common_pb2,
     event_pb2,
+    job_service_pb2,
     namespace_service_pb2,
     operator_service_pb2,
     worker_service_pb2,
@@ -47,6 +48,7 @@ from perdure_api.v1 import (
 CONTRACT = (
     common_pb2,
     event_pb2,
+    job_service_pb2,
     namespace_service_pb2,
     operator_service_pb2,
     worker_service_pb2,

@@ -74,6 +74,7 @@ def test_every_setting_can_be_set_in_the_environment() -> None:
         "PERDURE_LOG_LEVEL": "error",
         "PERDURE_LOG_FORMAT": "json",
         "PERDURE_METRICS_OTLP_ENDPOINT": "http://localhost:4317",
+        "PERDURE_ARCHIVE_URL": "s3://bucket/prefix",
     }
 
     config = read(environment=environment)
@@ -119,6 +120,31 @@ def test_a_file_that_is_missing_or_broken_is_refused(tmp_path: Path) -> None:
 def test_a_wrong_value_is_refused_by_name_and_source(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=rf"^[a-z_.]+: .*\({name}\)$"):
         read(environment={name: value})
+
+
+@pytest.mark.parametrize("url", ["file:///var/lib/perdure", "s3://bucket", "s3://bucket/a/b"])
+def test_an_archive_is_a_folder_or_a_bucket(url: str) -> None:
+    assert read(environment={"PERDURE_ARCHIVE_URL": url}).archive.url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "/var/lib/perdure",
+            "file://relative",
+            "file:///",
+            "s3://",
+            "s3:///prefix",
+            "gs://bucket",
+        ),
+        *("s3://key:secret@bucket/prefix", "s3://bucket?secret=1", "file:///a#b", "s3://[bucket"),
+    ],
+)
+def test_an_archive_anywhere_else_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="PERDURE_ARCHIVE_URL") as refused:
+        read(environment={"PERDURE_ARCHIVE_URL": url})
+    assert "secret" not in str(refused.value)
 
 
 def test_times_and_limits_of_history_are_above_zero() -> None:

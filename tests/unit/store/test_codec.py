@@ -12,7 +12,6 @@ from tests.unit.core import samples
 from perdure_engine.core import events as ev
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.intents import StartWorkflow
-from perdure_engine.core.jobs.model import JobState
 from perdure_engine.core.schedules.model import Action, WorkflowAction
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
 from perdure_engine.ports.codec import CorruptRow
@@ -140,11 +139,6 @@ def test_a_schedule_comes_back_with_its_action(action: Action) -> None:
     assert CODEC.decode_schedule(CODEC.encode_schedule(schedule)) == schedule
 
 
-def test_a_state_comes_back_as_the_type_it_is_asked_for() -> None:
-    for state in (samples.JOB_STATE, samples.HEAD, samples.JOB_STATE):
-        assert CODEC.decode_state(CODEC.encode_state(state), type(state)) == state
-
-
 def test_what_cannot_be_buffered_is_corrupt_in_the_inbox() -> None:
     [scheduled] = (e for e in samples.EVENTS if isinstance(e, ev.WorkflowTaskScheduled))
 
@@ -229,7 +223,8 @@ DOORS_TO_ANY_ARRAY: dict[str, Callable[[bytes], object]] = {
     "decode_events": CODEC.decode_events,
     "decode_job_spec": CODEC.decode_job_spec,
     "decode_job_state": CODEC.decode_job_state,
-    "decode_state": lambda payload: CODEC.decode_state(payload, JobState),
+    "decode_job_batch": CODEC.decode_job_batch,
+    "decode_schedule_state": CODEC.decode_schedule_state,
 }
 
 

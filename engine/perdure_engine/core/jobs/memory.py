@@ -102,6 +102,7 @@ class BatchState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     callback: NewJob | None = None
     over: bool = False  # sealed, and all jobs have ended: the callback has been made
     callback_job_id: bytes = b""
+    ended_us: int = 0  # when it was over
 
 
 class JobBatch(msgspec.Struct, eq=False, gc=False):
@@ -119,7 +120,13 @@ class JobBatch(msgspec.Struct, eq=False, gc=False):
     callback: NewJob | None = None
     over: bool = False
     callback_job_id: bytes = b""
+    ended_us: int = 0
     version: int = 0
+
+    @property
+    def closed(self) -> bool:
+        """Nothing that becomes of its jobs is counted any more: it is over, or has left the tables."""
+        return self.over or not self.total
 
 
 class JobMemory:

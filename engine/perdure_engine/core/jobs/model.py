@@ -168,3 +168,9 @@ class JobRun(msgspec.Struct, eq=False, gc=False):
     @property
     def open(self) -> bool:
         return self.status in OPEN_STATUSES
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits for its schedule, which makes it due (or ends it): nothing of its own wakes it."""
+        waits = self.status is JobStatus.PENDING and self.schedule_id != ""
+        return waits and not self.task_id and self.timer is None and self.handout is None

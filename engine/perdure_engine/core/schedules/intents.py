@@ -1,14 +1,20 @@
-"""What somebody wants of a schedule. All go to its shard (`core.ids.shard_of` of "schedule:" and its id)."""
+"""What somebody wants of a schedule. All go to its shard (`core.ids.shard_of` of "schedule:" and its id). Those of the
+shard itself carry many schedules each: thousands may fire in the same second."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from perdure_engine.core.jobs.model import JobStatus
+from perdure_engine.core.schedules.errands import Errand
 from perdure_engine.core.schedules.model import (
     OverlapPolicy,
     Schedule,
     SlotOutcome,
 )
+from perdure_engine.core.status import Status
 
 
 class CreateSchedule(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -94,6 +100,57 @@ ScheduleIntent = (
     | BackfillSchedule
     | DescribeSchedule
 )
+
+
+# ---- from the shard itself
+
+
+class FireSlots(msgspec.Struct, frozen=True, gc=False):
+    """Timers of schedules that are due: uid, wake_us, timer_id of each."""
+
+    shard_id: int
+    timers: Sequence[tuple[bytes, int, int]]
+
+
+class Heard(msgspec.Struct, frozen=True, gc=False):
+    """The answer to an errand. `refused`: why, if it was refused for good. `status`: of the run that was asked, None if
+    there is no such run any more; `asked_us`: when it was asked, at the earliest."""
+
+    uid: bytes
+    errand: Errand
+    refused: str = ""
+    status: Status | None = None
+    asked_us: int = 0
+
+
+class HearErrands(msgspec.Struct, frozen=True, gc=False):
+    shard_id: int
+    heard: Sequence[Heard]
+
+
+class JobEnd(msgspec.Struct, frozen=True, gc=False):
+    """A job run of a schedule has ended. `status` None: there is no such job any more."""
+
+    uid: bytes
+    job_id: bytes
+    status: JobStatus | None
+
+
+class HearJobs(msgspec.Struct, frozen=True, gc=False):
+    """Ends of job runs that could not be heard of in the step that decided them."""
+
+    shard_id: int
+    ends: Sequence[JobEnd]
+
+
+class MendSchedules(msgspec.Struct, frozen=True, gc=False):
+    """Schedules whose timer is nowhere (bug report 1), or whose times were made by other rules of their zone."""
+
+    shard_id: int
+    uids: Sequence[bytes]
+
+
+ScheduleShardIntent = FireSlots | HearErrands | HearJobs | MendSchedules
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):

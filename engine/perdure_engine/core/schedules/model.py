@@ -1,5 +1,6 @@
-"""A schedule as it is asked for (`Schedule`), and what it has come to (`ScheduleState`). At rest both are msgpack
-arrays, appended to only, like events. Durations in ms, instants in µs; 0 is "none" unless said otherwise."""
+"""A schedule as it is asked for (`Schedule`), what it has come to (`ScheduleState`), and its shard's record of it in
+memory (`ScheduleRecord`). At rest the first two are msgpack arrays, appended to only, like events. Durations in ms,
+instants in µs; 0 is "none" unless said otherwise."""
 
 from __future__ import annotations
 
@@ -132,3 +133,105 @@ class Schedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     paused: bool = False
     note: str = ""
     remaining_actions: int | None = None
+
+
+class Stop(enum.IntEnum):
+    """What an action was asked to do for a later slot."""
+
+    NONE = 0
+    CANCEL = 1
+    TERMINATE = 2
+
+
+class SlotAction(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a slot has started, or is about to, and of whose end nothing is known."""
+
+    nominal_us: int
+    origin: SlotOrigin
+    target: bytes  # the job's id, or the first run's
+    workflow_id: str = ""  # "": it is a job
+    firing: bool = False  # the start is on its way
+    backfill: bool = False
+    stop: Stop = Stop.NONE
+    told: bool = False  # of `stop`
+    kept: int = (
+        0  # place in `ScheduleState.kept` of what it was claimed with; 0: the schedule's own action
+    )
+    version: int = 1  # of its slot's row
+
+
+class WaitingSlot(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A slot that acts as soon as those before it have ended, if its policy lets it wait for so long."""
+
+    nominal_us: int
+    origin: SlotOrigin
+    overlap: OverlapPolicy
+    since_us: int
+    backfill: bool = False
+    version: int = 0  # of its row; 0: it has none yet
+    job_id: bytes = b""  # of the run that was made for it before its time
+
+
+class RequestMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A call that was answered, and what a repeat of it is answered with: of a trigger, its slot."""
+
+    request_id: bytes
+    nominal_us: int = 0
+    outcome: SlotOutcome = SlotOutcome.FIRED
+    target: bytes = b""
+    detail: str = ""
+
+
+class ScheduleState(msgspec.Struct, array_like=True):
+    """What a schedule has come to. `next_us` is nominal, and so is `done_us`: no slot of the spec up to there is open
+    any more. `wake`: wake_us, timer_id and due_us of its timer's row.
+    """
+
+    created_us: int
+    created_by: bytes  # request id
+    updated_us: int
+    done_us: int
+    next_us: int = 0
+    wake: tuple[int, int, int] | None = None
+    job_id: bytes = b""  # of the run that is made for the next slot
+    job_over: bool = False  # somebody has ended that one before its time
+    last_us: int = 0  # nominal, of the latest slot with a record
+    last_outcome: SlotOutcome | None = None
+    manual_us: int = 0  # nominal, of the last slot by a call
+    unpaused_us: int = 0
+    late: int = 0  # slots in a row that were caught up with
+    remaining: int | None = None
+    actions: tuple[SlotAction, ...] = ()
+    waiting: tuple[WaitingSlot, ...] = ()
+    requests: tuple[RequestMark, ...] = ()  # the latest ones
+    kept: tuple[Action, ...] = ()  # of before an update, while starts with them are on their way
+    deleted: bool = False  # and gone as soon as nothing is on its way
+
+
+class ScheduleRecord(msgspec.Struct, eq=False):
+    """A schedule in its shard's memory, as saved: replaced piece by piece once a step is saved, never changed before.
+
+    `gone`: there is no such schedule (any more); `version` is that of the row that is left of it, 0 if there is none.
+    """
+
+    uid: bytes
+    namespace_id: bytes
+    schedule_id: str
+    schedule: Schedule
+    state: ScheduleState
+    user_id: str = ""
+    conflict_token: int = 1
+    version: int = 0
+    gone: bool = False
+
+    @property
+    def exists(self) -> bool:
+        """For callers."""
+        return not (self.gone or self.state.deleted)
+
+
+def absent(uid: bytes, namespace_id: bytes, schedule_id: str) -> ScheduleRecord:
+    """Of a schedule that there is not."""
+    nothing = Schedule(ScheduleSpec(), JobAction("", "", JobSpec()))
+    state = ScheduleState(0, b"", 0, 0)
+    return ScheduleRecord(uid, namespace_id, schedule_id, nothing, state, gone=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from perdure_engine.core import limits
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, FailureKind
@@ -20,6 +21,13 @@ from perdure_engine.core.intents import (
     HeartbeatActivity,
     WorkerIntent,
 )
+from perdure_engine.core.jobs.intents import (
+    CompleteJobs,
+    JobCompleted,
+    JobFailed,
+    JobOutcome,
+)
+from perdure_engine.core.jobs.replies import JobReply, JobsAnswered
 from perdure_engine.core.replies import QueryAnswer, Reply
 from perdure_engine.core.tokens import QueryToken
 from perdure_engine.core.versions import Behavior
@@ -39,10 +47,15 @@ class Completion(msgspec.Struct, frozen=True):
     refused: Rejected | None = None
 
 
+Said = Completion | JobOutcome | Rejected
+"""Of one task: what became of it, or why that could not be read."""
+
+
 async def complete_tasks(
-    frontend: Frontend, completions: Sequence[Completion | Rejected]
+    frontend: Frontend, said: Sequence[Said], identity: str = ""
 ) -> list[tuple[int, BaseException]]:
-    """Answered when all of it is saved, with the index and the error of each that was not taken.
+    """Answered when all of it is saved, with the index and the error of each that was not taken. `identity`: who says
+    it, of jobs.
 
     All are submitted before anything is awaited, so that one commit can carry them. Queries are
     answered after the completion they came with was accepted: their callers see nothing that is not
@@ -51,27 +64,91 @@ async def complete_tasks(
     cron_fault = frontend.cron.fault
     failures: list[tuple[int, BaseException]] = []
     waiting: list[tuple[int, Completion, asyncio.Future[Reply] | None]] = []
-    for index, completion in enumerate(completions):
+    jobs = _OutcomesOfJobs()
+    for index, one in enumerate(said):
         try:
-            checked = _checked(frontend, completion, cron_fault)
-            intent = checked.intent
-            future = None if intent is None else frontend.history.complete(intent)
+            if isinstance(one, Completion):
+                checked = _checked(frontend, one, cron_fault)
+                intent = checked.intent
+                future = None if intent is None else frontend.history.complete(intent)
+                waiting.append((index, checked, future))
+            elif isinstance(one, Rejected):
+                failures.append((index, one))
+            else:
+                _check_outcome(one)
+                jobs.add(index, one)
         except Exception as error:
             failures.append((index, error))
-        else:
-            waiting.append((index, checked, future))
+    submitted = jobs.submit(frontend, identity)
     for index, completion, future in waiting:
-        try:
-            if future is not None:
-                await future
-            if completion.refused is not None:
-                raise completion.refused
-        except Exception as error:
-            failures.append((index, error))
-        else:
-            for token, answer in completion.answers:
-                frontend.history.answer_query(token, answer)
+        refused = await _settled(frontend, completion, future)
+        if refused is not None:
+            failures.append((index, refused))
+    if submitted:
+        failures += await jobs.refused(submitted)
     return failures
+
+
+async def _settled(
+    frontend: Frontend, completion: Completion, future: asyncio.Future[Reply] | None
+) -> Exception | None:
+    """Why it was not taken; None when it was, and then its queries are answered."""
+    try:
+        if future is not None:
+            await future
+    except Exception as error:
+        return error
+    if completion.refused is not None:
+        return completion.refused
+    for token, answer in completion.answers:
+        frontend.history.answer_query(token, answer)
+    return None
+
+
+class _OutcomesOfJobs:
+    """By shard: thousands a second, so that there is one intent and one future for those of a shard."""
+
+    __slots__ = ("_by_shard",)
+
+    def __init__(self) -> None:
+        self._by_shard: dict[int, tuple[list[int], list[JobOutcome]]] = {}
+
+    def add(self, index: int, outcome: JobOutcome) -> None:
+        shard_id = outcome.token.shard_id
+        found = self._by_shard.get(shard_id)
+        if found is None:
+            found = self._by_shard[shard_id] = ([], [])
+        found[0].append(index)
+        found[1].append(outcome)
+
+    def submit(self, frontend: Frontend, identity: str) -> list[asyncio.Future[JobReply]]:
+        return [
+            frontend.history.submit_job(shard_id, CompleteJobs(shard_id, outcomes, identity))
+            for shard_id, (_, outcomes) in self._by_shard.items()
+        ]
+
+    async def refused(
+        self, submitted: list[asyncio.Future[JobReply]]
+    ) -> list[tuple[int, BaseException]]:
+        found: list[tuple[int, BaseException]] = []
+        replies = await asyncio.gather(*submitted, return_exceptions=True)
+        for (indices, _), reply in zip(self._by_shard.values(), replies, strict=True):
+            if isinstance(reply, BaseException):
+                found += [(index, reply) for index in indices]
+            else:
+                assert isinstance(reply, JobsAnswered)
+                found += [(indices[place], refusal) for place, refusal in reply.refused]
+        return found
+
+
+def _check_outcome(outcome: JobOutcome) -> None:
+    if isinstance(outcome, JobCompleted):
+        if len(outcome.result) > limits.PAYLOAD_BYTES_MAX:
+            checks.size("activity_success.result", outcome.result)
+    elif isinstance(outcome, JobFailed):
+        checks.size("activity_failure.heartbeat_details", outcome.progress)
+    else:
+        checks.size("activity_cancellation.details", outcome.details)
 
 
 def refuse_commands(
@@ -90,10 +167,8 @@ def refuse_commands(
 
 
 def _checked(
-    frontend: Frontend, completion: Completion | Rejected, cron_fault: Callable[[str], str]
+    frontend: Frontend, completion: Completion, cron_fault: Callable[[str], str]
 ) -> Completion:
-    if isinstance(completion, Rejected):
-        raise completion
     match completion.intent:
         case CompleteWorkflowTask() as done:
             if done.behavior is Behavior.PINNED:

@@ -24,6 +24,8 @@ async def create_namespace(
     retention_ms: int,
     identity: str = "",
     reason: str = "",
+    *,
+    archive: bool = True,
 ) -> NamespaceRow:
     """`retention_ms` 0 is a week. Raises ALREADY_EXISTS."""
     checks.namespace_name("name", name)
@@ -38,6 +40,7 @@ async def create_namespace(
         description,
         retention_ms or RETENTION_MS_DEFAULT,
         FIRST_CONFLICT_TOKEN,
+        archive,
     )
     entry = Entry(
         time_us=frontend.db_now_us(),
@@ -54,7 +57,11 @@ async def create_namespace(
 
 def settings(row: NamespaceRow) -> str:
     """For the audit log."""
-    told = {"description": row.description, "retention_ms": row.retention_ms}
+    told = {
+        "description": row.description,
+        "retention_ms": row.retention_ms,
+        "archive": row.archive,
+    }
     return msgspec.json.encode(told).decode()
 
 

@@ -1,4 +1,4 @@
-"""DescribeTaskQueue: what waits on this node, and who asks for it."""
+"""DescribeTaskQueue: what waits in this node's shards, how fast that grows and shrinks, and who asks for it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ import msgspec
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.ports.history import QueueName
 
 
 class KindInfo(msgspec.Struct, frozen=True):
+    """Rates are tasks a second."""
+
     backlog_count: int
     backlog_age_ms: int
     pollers: int
+    add_rate: float
+    dispatch_rate: float
 
 
 class TaskQueueInfo(msgspec.Struct, frozen=True):
     workflow: KindInfo
     activity: KindInfo
+    job: KindInfo
 
 
 def describe_task_queue(frontend: Frontend, namespace_id: bytes, queue: str) -> TaskQueueInfo:
@@ -25,10 +31,17 @@ def describe_task_queue(frontend: Frontend, namespace_id: bytes, queue: str) -> 
     return TaskQueueInfo(
         _kind(frontend, namespace_id, queue, TaskKind.WORKFLOW),
         _kind(frontend, namespace_id, queue, TaskKind.ACTIVITY),
+        _kind(frontend, namespace_id, queue, TaskKind.JOB),
     )
 
 
 def _kind(frontend: Frontend, namespace_id: bytes, queue: str, kind: TaskKind) -> KindInfo:
-    info = frontend.matching.describe(namespace_id, queue, kind)
-    age_us = frontend.db_now_us() - info.oldest_ready_us if info.oldest_ready_us else 0
-    return KindInfo(info.backlog_count, max(age_us, 0) // 1000, info.pollers)
+    facts = frontend.history.queue_facts(QueueName(namespace_id, queue, kind))
+    age_us = frontend.db_now_us() - facts.oldest_ready_us if facts.oldest_ready_us else 0
+    return KindInfo(
+        facts.backlog_count,
+        max(age_us, 0) // 1000,
+        frontend.matching.describe(namespace_id, queue, kind).pollers,
+        facts.add_rate,
+        facts.dispatch_rate,
+    )

@@ -1,4 +1,4 @@
-"""GetHistory: the events of a run in pages, or those to come."""
+"""GetHistory: the events of a run in pages, or those to come; of an archived run too."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Iterable
 import msgspec
 
 from perdure_engine.core import limits
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import WaitEvents
 from perdure_engine.frontend import checks
+from perdure_engine.frontend.archived import archived_run
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.ports.archive import ArchivedRun
 from perdure_engine.ports.history import EventsPage
 
 EVENTS_DEFAULT = 1_000
@@ -31,11 +34,13 @@ class GetHistory(msgspec.Struct, frozen=True, kw_only=True):
 class HistoryAnswer(msgspec.Struct, frozen=True):
     """A page. `next_page_token` b"" ends the pages.
 
-    Either the run has closed and this was its end, or there is no more now and nobody waits.
+    Either the run has closed and this was its end, or there is no more now and nobody waits. The events of an archived
+    run are texts of JSON.
     """
 
     events: list[Event]
     next_page_token: bytes
+    archived: list[bytes] = []
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -53,7 +58,13 @@ async def get_history(frontend: Frontend, request: GetHistory) -> HistoryAnswer:
     size = checks.page_size("page_size", request.page_size, EVENTS_DEFAULT)
     timeout_s = checks.wait_s("timeout_ms", request.timeout_ms)
     place = _place(frontend, request)
-    page = await _read(frontend, request, place, size)
+    try:
+        page = await _read(frontend, request, place, size)
+    except Rejected as refusal:
+        run = await archived_run(
+            frontend, refusal, request.namespace_id, request.workflow_id, place.run_id
+        )
+        return _of_archived(frontend, request, place, run, size)
     if request.wait_new_event and not page.events and not page.closed:
         wait = WaitEvents(
             namespace_id=request.namespace_id,
@@ -76,6 +87,24 @@ def _answer(
         return HistoryAnswer(events, b"")
     token = frontend.sealer.seal_page(Place(page.run_id, following), _scope(request))
     return HistoryAnswer(events, token)
+
+
+def _of_archived(
+    frontend: Frontend, request: GetHistory, place: Place, run: ArchivedRun, limit: int
+) -> HistoryAnswer:
+    """Events are numbered from 1 on, without a gap."""
+    texts: list[bytes] = []
+    room = limits.BATCH_MESSAGE_BYTES_MAX
+    for text in run.events[place.event_id - 1 : place.event_id - 1 + limit]:
+        room -= len(text)
+        if room < 0 and texts:
+            break
+        texts.append(text)
+    following = place.event_id + len(texts)
+    if following > len(run.events):
+        return HistoryAnswer([], b"", texts)
+    token = frontend.sealer.seal_page(Place(run.row.run_id, following), _scope(request))
+    return HistoryAnswer([], token, texts)
 
 
 def within_bytes(events: Iterable[Event], bytes_max: int) -> list[Event]:

@@ -10,7 +10,9 @@ from perdure_engine.core import limits
 from perdure_engine.core.errors import invalid
 from perdure_engine.core.status import Status
 from perdure_engine.frontend import checks, filters
+from perdure_engine.frontend.archived import refusals_of_archive, require_archive
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.ports.archive import ArchivePlace
 from perdure_engine.ports.filters import Order
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import PageKey, VisibilityFilter
@@ -32,6 +34,13 @@ class Last(msgspec.Struct, frozen=True, array_like=True):
     run_id: bytes
     close_us: int = 0
     now_us: int = 0  # of the first page: "2h" means the same on each
+
+
+class LastArchived(msgspec.Struct, frozen=True, array_like=True):
+    """The same of a list of archived runs."""
+
+    place: ArchivePlace
+    now_us: int
 
 
 async def list_workflows(
@@ -64,6 +73,38 @@ async def list_workflows(
     end = shown[-1]
     last = Last(end.start_us, end.run_id, end.close_us or 0, now_us)
     return ListAnswer(shown, frontend.sealer.seal_page(last, scope))
+
+
+async def list_archived_workflows(
+    frontend: Frontend,
+    where: VisibilityFilter,
+    page_size: int,
+    page_token: bytes,
+    query: str = "",
+) -> ListAnswer:
+    """By the day of their close, the newest first. A page may be empty and have a token."""
+    check_filter(where)
+    archive = require_archive(frontend)
+    size = checks.page_size("page_size", page_size)
+    scope = b"archived" + _scope(where, query)
+    last = None
+    now_us = frontend.db_now_us()
+    if page_token:
+        last = frontend.sealer.open_page("page_token", page_token, scope, LastArchived)
+        now_us = last.now_us
+    if query:
+        asked = filters.parse("query", query, now_us)
+        if asked.group is not None or asked.order is not None:
+            raise invalid("query", "a list of archived runs has no GROUP BY and no ORDER BY")
+        where = msgspec.structs.replace(where, expression=asked.expression)
+    with refusals_of_archive():
+        page = await archive.list_runs(where, None if last is None else last.place, size)
+    rows = [row for row, _ in page.rows]
+    shown = _within_bytes(rows)
+    end = page.end if len(shown) == len(rows) else page.rows[len(shown) - 1][1]
+    if end is None:
+        return ListAnswer(shown, b"")
+    return ListAnswer(shown, frontend.sealer.seal_page(LastArchived(end, now_us), scope))
 
 
 def check_filter(where: VisibilityFilter) -> None:

@@ -75,6 +75,8 @@ def give_back(frontend: Frontend, answer: PollAnswer) -> None:
         frontend.history.undo_start(workflow_task)
     for activity_task in answer.activity_tasks:
         frontend.history.undo_start(activity_task)
+    for job_task in answer.job_tasks:
+        frontend.history.undo_start(job_task)
 
 
 def check_worker(worker: WorkerRef) -> None:

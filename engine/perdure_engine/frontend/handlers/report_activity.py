@@ -19,6 +19,7 @@ from perdure_engine.core.intents import (
     HeartbeatActivity,
     ReportActivity,
 )
+from perdure_engine.core.jobs.intents import SaveJobProgress
 from perdure_engine.core.replies import Reply
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
@@ -42,6 +43,12 @@ def report_by_token(frontend: Frontend, report: ByToken) -> asyncio.Future[Reply
         case _:
             assert_never(report)
     return frontend.history.complete(report)
+
+
+async def save_job_progress(frontend: Frontend, save: SaveJobProgress) -> None:
+    """A checkpoint of a job's attempt. Raises NOT_FOUND when that is over."""
+    checks.size("details", save.details)
+    await frontend.history.submit_job(save.shard_id, save)
 
 
 def report_by_ids(frontend: Frontend, intent: ReportActivity) -> asyncio.Future[Reply]:

@@ -20,6 +20,8 @@ async def update_namespace(
     conflict_token: int,
     identity: str = "",
     reason: str = "",
+    *,
+    archive: bool | None = None,
 ) -> NamespaceRow:
     """None leaves a field as it is. Raises ABORTED when another update came first."""
     checks.label("identity", identity)
@@ -36,6 +38,7 @@ async def update_namespace(
         description=row.description if description is None else description,
         retention_ms=row.retention_ms if retention_ms is None else retention_ms,
         conflict_token=conflict_token,
+        archive=row.archive if archive is None else archive,
     )
     entry = Entry(
         time_us=frontend.db_now_us(),

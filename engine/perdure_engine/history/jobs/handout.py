@@ -82,7 +82,7 @@ def _hand_out(jobs: Jobs, run: JobRun, worker: WorkerRef, started_us: int) -> Ha
         started_us + timeout_ms * 1000 if timeout_ms else 0,
     )
     rooms.metrics.job_start_delay_seconds.observe((started_us - run.due_us) / 1_000_000)
-    jobs.queues.taken(run)
+    jobs.queues.handed_out(run)
     jobs.in_use(run)
     jobs.leases.hand_out(run, handout, token, now)
     return HandedJobTask(token, run, started_us)

@@ -18,13 +18,14 @@ from perdure_engine.core.jobs.intents import (
     RescheduleJob,
     WaitJobs,
 )
-from perdure_engine.core.jobs.memory import JobMemory, RoomId
+from perdure_engine.core.jobs.memory import BatchId, JobMemory, RoomId
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.needs import Needs, missing
 from perdure_engine.history.jobs import rows
 from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.jobs.loading import JobLoading
 from perdure_engine.history.jobs.queues import JobQueues
+from perdure_engine.history.jobs.removing import JobRemoving
 from perdure_engine.history.jobs.waits import JobWaits
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.matching import TaskOffer
@@ -48,6 +49,7 @@ class Jobs:
         self.queues = JobQueues(self)
         self.leases = JobLeases(self)
         self.waits = JobWaits(self)
+        self.removing = JobRemoving(self)
         self._cache = shard.rooms.job_cache
         self._cache.owners[shard.shard_id] = self
         self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
@@ -71,10 +73,7 @@ class Jobs:
             return
         self.loading.came_back.discard(item)
         step.items.append(item)
-        draft = step.jobs
-        if draft is None:
-            draft = step.jobs = JobDraft(self.memory, env)
-            self._step_is_out = True
+        draft = self.draft_of(step, env)
         if type(intent) is WaitJobs:
             step.after.append(partial(self.waits.take_turn, item))
             return
@@ -89,6 +88,12 @@ class Jobs:
         else:
             step.answers.append((item, reply))
 
+    def draft_of(self, step: ShardStep, env: Env) -> JobDraft:
+        if step.jobs is None:
+            step.jobs = JobDraft(self.memory, env)
+            self._step_is_out = True
+        return step.jobs
+
     def mark_busy(self, draft: JobDraft) -> None:
         for run in draft.jobs.values():
             run.busy = True
@@ -100,7 +105,9 @@ class Jobs:
 
     def publish(self, draft: JobDraft) -> None:
         rows.saved(draft)
-        self._measure(draft)
+        # one that failed and began anew in the same step has not ended
+        ended = [run for run in draft.ended if run.closed_us]
+        self._measure(draft, ended)
         for start_no in draft.released:
             self.leases.drop(start_no)
         unused = self._cache.unused
@@ -111,8 +118,8 @@ class Jobs:
             self.queues.withdraw(draft.withdrawn)
         if draft.ready:
             self.queues.publish(draft.ready)
-        if draft.ended:
-            self.waits.publish(draft.ended)
+        if ended:
+            self.waits.publish(ended)
         if draft.timers or draft.gone_timers:
             self.shard.timers.publish_jobs(draft.timers)
             self.shard.sweeping.publish_timers([timer for _, timer in draft.gone_timers])
@@ -120,15 +127,15 @@ class Jobs:
         self._forget_empty(draft)
         self.trim()
 
-    def _measure(self, draft: JobDraft) -> None:
+    def _measure(self, draft: JobDraft, ended: list[JobRun]) -> None:
         metrics = self.shard.rooms.metrics
         created = sum([run.version == 1 for run in draft.jobs.values()])
         if created:
             metrics.job_created.inc(by=created)
-        if draft.ended:
-            ended = [run.status for run in draft.ended]
-            for status in set(ended):
-                metrics.job_ended.inc(status.name, by=ended.count(status))
+        if ended:
+            statuses = [run.status for run in ended]
+            for status in set(statuses):
+                metrics.job_ended.inc(status.name, by=statuses.count(status))
         if draft.retries:
             metrics.job_retries.inc(by=draft.retries)
 
@@ -231,6 +238,28 @@ class Jobs:
             if not (room.places or room.waiting or room.more or room.rate_per_s):
                 self.forget_room((room.namespace_id, room.key))
 
+    def forget_removed(
+        self,
+        job_ids: list[bytes],
+        keys: list[tuple[bytes, int, str, bytes]],
+        batches: list[BatchId],
+    ) -> None:
+        """Their rows have been deleted: what a read that is under way brings of them is not taken."""
+        memory, loading = self.memory, self.loading
+        for job_id in job_ids:
+            memory.jobs.pop(job_id, None)
+            self._cache.gone(job_id)
+            loading.left(job_id, STALE)
+        for namespace_id, kind, key, job_id in keys:
+            key_id = (namespace_id, kind, key)
+            held = memory.keys.get(key_id)
+            if held is not None and held.job_id == job_id:
+                del memory.keys[key_id]
+                loading.left(key_id, STALE)
+        for batch_id in batches:
+            memory.batches.pop(batch_id, None)
+            loading.left(batch_id, STALE)
+
     def trim(self) -> None:
         """Forget what was used longest ago, but nothing of which memory holds more than the database."""
         self._cache.trim()
@@ -251,9 +280,9 @@ class Jobs:
         return not (self.loading.came_back or self._step_is_out)
 
     def forget(self, run: JobRun) -> None:
-        """Unless memory holds more than the database; when that is over, it is unused again."""
+        """Unless memory holds more than the database, or a schedule holds it; when that is over, it is unused again."""
         jobs = self.memory.jobs
-        if run.busy or run.handout is not None or self._has_room(run):
+        if run.busy or run.handout is not None or run.held or self._has_room(run):
             return
         if jobs.get(run.job_id) is run:
             del jobs[run.job_id]
@@ -269,6 +298,7 @@ class Jobs:
         """Forget everything. Returns who waits for something."""
         self.queues.stop()
         self.leases.stop()
+        self.removing.stop()
         waiting = self.loading.drain() + self.waits.drain()
         self.memory = JobMemory()
         if self._cache.owners.get(self.shard.shard_id) is self:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.tasks import TaskKind
+from perdure_engine.history.flows import Flow
 from perdure_engine.history.offering import PAGE, Book, Offering
 from perdure_engine.ports.matching import TaskOffer
 from perdure_engine.ports.rows import JobRunRow
+from perdure_engine.ports.store import StoreError
 
 if TYPE_CHECKING:
     from perdure_engine.history.jobs.jobs import Jobs
@@ -40,10 +43,15 @@ class JobQueues(Offering[JobRunRow]):
     def publish(self, ready: list[JobRun]) -> None:
         """Jobs that became ready, and are saved; those among them that are not any more are left out."""
         offers: list[TaskOffer] = []
+        flow: Flow | None = None
+        flow_no = 0
         for run in ready:
             task_id = run.task_id
             if task_id > 0 and run.handout is None:
                 queue_no = run.queue_no
+                if flow is None or queue_no != flow_no:
+                    flow_no, flow = queue_no, self._flow(run)
+                flow.added += 1
                 book = self._books.get(queue_no) or self._book(queue_no)
                 if book.more or queue_no in self._reserves or len(book.offered) >= self.credit:
                     self._stand_behind(book, run)
@@ -70,7 +78,8 @@ class JobQueues(Offering[JobRunRow]):
         book = self._books.get(queue_no)
         if book is None:
             return
-        book.offered.pop(task_id, None)
+        if book.offered.pop(task_id, None) is None:
+            self._gone_unread(book, task_id)
         if len(book.offered) < self.credit // 2 and (book.more or queue_no in self._reserves):
             if not self._to_refill:
                 asyncio.get_running_loop().call_soon(self._refill_all)
@@ -134,6 +143,18 @@ class JobQueues(Offering[JobRunRow]):
     def taken(self, run: JobRun) -> None:
         self._forget(run.queue_no, run.task_id)
 
+    def handed_out(self, run: JobRun) -> None:
+        self.taken(run)
+        self._flow(run).dispatched += 1
+
+    def _flow(self, run: JobRun) -> Flow:
+        flows = self._shard.rooms.flows
+        return flows.flow(run.queue_no, run.namespace_id, run.queue, TaskKind.JOB)
+
+    def waiting(self, queue_no: int, book: Book) -> int:
+        """Of its reserve some may have gone on since."""
+        return super().waiting(queue_no, book) + len(self._reserves.get(queue_no, ()))
+
     def _offer_of(self, run: JobRun) -> TaskOffer:
         routing = self._shard.rooms.routing
         version = ""
@@ -180,6 +201,23 @@ class JobQueues(Offering[JobRunRow]):
                     loading.take(read, row)
             if not any(read.is_stale(row.job_id, row.version) for row in rows):
                 return rows
+
+    def count_beyond(self, queue_no: int, after_task_id: int, before_task_id: int) -> None:
+        """Rows of before the take-over that are left to paging and are not read now: only their number is, beside."""
+        counting = self._count_beyond(queue_no, after_task_id, before_task_id)
+        task = asyncio.get_running_loop().create_task(counting)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _count_beyond(self, queue_no: int, after_task_id: int, before_task_id: int) -> None:
+        shard = self._shard
+        with suppress(StoreError):  # then the backlog is told too short until it has been read
+            number = await shard.rooms.store.count_ready_jobs(
+                shard.shard_id, queue_no, after_task_id, before_task_id
+            )
+            book = self._books.get(queue_no)
+            if book is not None and book.more:
+                book.beyond += number
 
     def _offer_of_row(self, row: JobRunRow) -> TaskOffer | None:
         run = self._jobs.memory.jobs.get(row.job_id)

@@ -136,6 +136,7 @@ def _batch_row(shard_id: int, batch: JobBatch, codec: Codec) -> JobBatchRow:
         batch.callback,
         batch.over,
         batch.callback_job_id,
+        batch.ended_us,
     )
     return JobBatchRow(
         shard_id,
@@ -144,14 +145,14 @@ def _batch_row(shard_id: int, batch: JobBatch, codec: Codec) -> JobBatchRow:
         batch.total,
         batch.open,
         batch.sealed,
-        codec.encode_state(state),
+        codec.encode_job_batch(state),
         version_to_send(batch.version),
     )
 
 
 def batch_of_row(row: JobBatchRow, codec: Codec) -> JobBatch:
     """Raises CorruptRow."""
-    state = codec.decode_state(row.state, BatchState)
+    state = codec.decode_job_batch(row.state)
     return JobBatch(
         row.namespace_id,
         row.batch_id,
@@ -165,5 +166,6 @@ def batch_of_row(row: JobBatchRow, codec: Codec) -> JobBatch:
         state.callback,
         state.over,
         state.callback_job_id,
+        state.ended_us,
         row.version,
     )

@@ -57,6 +57,8 @@ async def _find_ready(jobs: Jobs) -> None:
             return
         queue_no = rows[-1].queue_no
         full = jobs.queues.is_full(queue_no)
+        if full:
+            jobs.queues.count_beyond(queue_no, rows[-1].task_id, first_number)
         after = (queue_no, 1 << 62) if full else (queue_no, rows[-1].task_id)
 
 

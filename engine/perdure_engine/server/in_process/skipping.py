@@ -32,6 +32,7 @@ from perdure_engine.matching.limits import QueueLimits
 from perdure_engine.matching.matcher import Matcher
 from perdure_engine.ports.store import Batch
 from perdure_engine.scheduler.cron import CronSpecs
+from perdure_engine.scheduler.times import Times
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.in_process.only_node import OnlyNode
 from perdure_engine.server.in_process.virtual_time import Skipper, VirtualTime
@@ -140,6 +141,7 @@ def _make_rooms(store: Store, clock: SystemClock, deployments: Deployments) -> R
         alarm=raise_alarm,
         config=CONFIG,
         cron=CronSpecs(),
+        times=Times(),
         routing=deployments,
         json_payload=json_payload,
     )
@@ -187,6 +189,11 @@ async def _start_rooms(
         batches=store,
         batch_begun=batches.wake,
         deployments=deployments,
+        jobs=store,
+        queue_limits=store,
+        schedules=store,
+        times=rooms.times,
+        codec=rooms.codec,
     )
     server = GrpcServer(frontend, LISTENER)
 

@@ -16,6 +16,7 @@ from perdure_engine.ports.rows import (
     ROW_GONE,
     InboxRow,
     JobRunRow,
+    ScheduleRow,
     TaskRow,
     TimerRow,
     VisibilityRow,
@@ -64,7 +65,7 @@ def apply_batch(tables: Tables, batch: Batch) -> None:
         _versioned(tables.job_runs, "job_runs", batch.job_runs, shards, None, _changed_job),
         _versioned(tables.job_keys, "job_keys", batch.job_keys, shards, None),
         _versioned(tables.job_batches, "job_batches", batch.job_batches, shards, None),
-        _versioned(tables.schedules, "schedules", batch.schedules, shards, None),
+        _versioned(tables.schedules, "schedules", batch.schedules, shards, None, _changed_schedule),
         _versioned(tables.schedule_slots, "schedule_slots", batch.schedule_slots, shards, None),
     ]
     staged: list[tuple[Table[Any], list[Any]]] = [stage() for stage in stages]
@@ -331,6 +332,10 @@ def _changed_job(stored: JobRunRow, row: JobRunRow) -> JobRunRow:
         state=row.state,
         result=row.result,
     )
+
+
+def _changed_schedule(stored: ScheduleRow, row: ScheduleRow) -> ScheduleRow:
+    return row if row.spec else row._replace(spec=stored.spec)
 
 
 def _listed(row: VisibilityRow) -> VisibilityRow:

@@ -42,6 +42,16 @@ class MemoryJobs:
         rows = self._ready(shard_id)
         return [row for row in rows if (row.queue_no, row.task_id) > after][:limit]
 
+    async def count_ready_jobs(
+        self, shard_id: int, queue_no: int, after_task_id: int, before_task_id: int
+    ) -> int:
+        await self.faults.meet("count_ready_jobs", Moment.BEFORE)
+        least = max(after_task_id, 0)
+        return sum(
+            row.queue_no == queue_no and least < row.task_id < before_task_id
+            for row in self.tables.job_runs.in_order(shard_id)
+        )
+
     async def load_started_jobs(
         self, shard_id: int, after_job_id: bytes, limit: int
     ) -> list[JobRunRow]:

@@ -12,6 +12,7 @@ from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.jobs import QueueLimitRow
 from perdure_engine.ports.rows import (
     CurrentRunRow,
+    HistoryRow,
     SnapshotRow,
     TaskRow,
     TimerRow,
@@ -210,6 +211,17 @@ class MemoryRuns:
         ]
         return ClosedPage(closed, page[-1].run_id if len(page) == limit else None)
 
+    async def load_listed_runs(self, shard_id: int, run_ids: list[bytes]) -> list[VisibilityRow]:
+        await self.faults.meet("load_listed_runs", Moment.BEFORE)
+        rows = self.tables.visibility.in_order(shard_id)
+        return [row for row in rows if row.run_id in run_ids]
+
+    async def load_histories(self, shard_id: int, run_ids: list[bytes]) -> list[HistoryRow]:
+        await self.faults.meet("load_histories", Moment.BEFORE)
+        return [
+            row for run_id in run_ids for row in self.tables.history.in_order((shard_id, run_id))
+        ]
+
     def _snapshot(self, shard_id: int, run_id: bytes) -> list[SnapshotRow]:
         """Without the parts that a longer one before it may have left behind."""
         rows = self.tables.snapshots.in_order((shard_id, run_id))
@@ -294,12 +306,8 @@ class MemoryNamespaces:
         if stored is None or stored.conflict_token != row.conflict_token:
             return False
         insert_audit(self.tables, audited)
-        self.tables.namespaces[row.namespace_id] = NamespaceRow(
-            row.namespace_id,
-            row.name,
-            row.description,
-            row.retention_ms,
-            conflict_token=row.conflict_token + 1,
+        self.tables.namespaces[row.namespace_id] = msgspec.structs.replace(
+            row, conflict_token=row.conflict_token + 1
         )
         await self.faults.meet("update_namespace", Moment.AFTER)
         return True

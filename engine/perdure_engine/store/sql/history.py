@@ -56,6 +56,13 @@ where h.shard_id = $1::int4 and h.run_id = $2::uuid
     or (select count(*) from b) <= $4::int8)
 order by h.shard_id, h.run_id, h.first_event_id, h.part"""
 
+# Whole, of runs whose histories are small.
+READ_MANY: Final[LiteralString] = """\
+select h.shard_id, h.run_id, h.first_event_id, h.part, h.payload
+from history as h
+where h.shard_id = $1::int4 and h.run_id = any($2::uuid[])
+order by h.shard_id, h.run_id, h.first_event_id, h.part"""
+
 REMOVE: Final[LiteralString] = """\
 d_history as (
   delete from history as t
@@ -64,4 +71,5 @@ d_history as (
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "history.read_tail": READ_TAIL,
     "history.read_page": READ_PAGE,
+    "history.read_many": READ_MANY,
 }

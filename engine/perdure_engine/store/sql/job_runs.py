@@ -124,6 +124,11 @@ READ_QUEUE: Final[LiteralString] = (
 where r.shard_id = $1::int4 and r.queue_no = $2::int4 and r.task_id > $3::int8 and r.task_id > 0
 order by r.shard_id, r.queue_no, r.task_id limit $4::int8"""
 )
+COUNT_READY: Final[LiteralString] = """\
+select count(*) as jobs
+from job_runs as r
+where r.shard_id = $1::int4 and r.queue_no = $2::int4
+  and r.task_id > $3::int8 and r.task_id < $4::int8 and r.task_id > 0"""
 READ_READY: Final[LiteralString] = (
     _ROWS
     + """\
@@ -298,6 +303,7 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
     "job_runs.read_keys": READ_KEYS,
     "job_runs.read_queue": READ_QUEUE,
     "job_runs.read_ready": READ_READY,
+    "job_runs.count_ready": COUNT_READY,
     "job_runs.read_started": READ_STARTED,
     "job_runs.read_holding": READ_HOLDING,
     "job_runs.read_waiting": READ_WAITING,

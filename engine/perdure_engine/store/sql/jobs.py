@@ -42,6 +42,13 @@ class SqlJobs:
         values = (Int4(shard_id), Int4(queue_no), Int8(task_id), Int8(limit))
         return _jobs(await self._access.read(job_runs.READ_READY, values))
 
+    async def count_ready_jobs(
+        self, shard_id: int, queue_no: int, after_task_id: int, before_task_id: int
+    ) -> int:
+        values = (Int4(shard_id), Int4(queue_no), Int8(after_task_id), Int8(before_task_id))
+        rows = await self._access.read(job_runs.COUNT_READY, values)
+        return int(rows[0][0])
+
     async def load_started_jobs(
         self, shard_id: int, after_job_id: bytes, limit: int
     ) -> list[JobRunRow]:

@@ -10,14 +10,16 @@ from perdure_engine.store.sql import audit
 from perdure_engine.store.sql.parameters import Int8, Uuid
 
 LIST: Final[LiteralString] = """\
-select n.namespace_id, n.name, n.description, n.retention_ms, n.conflict_token
+select n.namespace_id, n.name, n.description, n.retention_ms, n.conflict_token,
+  coalesce(n.archive, true) as archive
 from namespaces as n order by n.name"""
 
 CREATE: Final[LiteralString] = (
     """\
 with w as (
-  insert into namespaces as t (namespace_id, name, description, retention_ms, conflict_token)
-  values ($1::uuid, $2::text, $3::text, $4::int8, $5::int8)
+  insert into namespaces as t (namespace_id, name, description, retention_ms, conflict_token,
+    archive)
+  values ($1::uuid, $2::text, $3::text, $4::int8, $5::int8, $15::bool)
   on conflict (name) do nothing
   returning t.namespace_id),
 """
@@ -31,11 +33,12 @@ select w.namespace_id from w"""
 UPDATE: Final[LiteralString] = (
     """\
 with w as (
-  insert into namespaces as t (namespace_id, name, description, retention_ms, conflict_token)
-  values ($1::uuid, $2::text, $3::text, $4::int8, $5::int8)
+  insert into namespaces as t (namespace_id, name, description, retention_ms, conflict_token,
+    archive)
+  values ($1::uuid, $2::text, $3::text, $4::int8, $5::int8, $15::bool)
   on conflict (namespace_id) do update set name = excluded.name,
     description = excluded.description, retention_ms = excluded.retention_ms,
-    conflict_token = t.conflict_token + 1
+    archive = excluded.archive, conflict_token = t.conflict_token + 1
   where t.conflict_token = excluded.conflict_token
   returning t.conflict_token),
 """
@@ -61,4 +64,5 @@ def parameters(row: NamespaceRow, audited: AuditRow | None) -> list[object]:
         Int8(row.retention_ms),
         Int8(row.conflict_token),
         *audit.rows_parameters([] if audited is None else [audited]),
+        row.archive,
     ]

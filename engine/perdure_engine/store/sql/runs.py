@@ -12,6 +12,7 @@ from perdure_engine.ports.rows import (
     SnapshotRow,
     TaskRow,
     TimerRow,
+    VisibilityRow,
 )
 from perdure_engine.ports.store import (
     ClosedPage,
@@ -138,6 +139,14 @@ class SqlRuns:
             if close_us is not None
         ]
         return ClosedPage(closed, rows[-1][0] if len(rows) == limit else None)
+
+    async def load_listed_runs(self, shard_id: int, run_ids: list[bytes]) -> list[VisibilityRow]:
+        rows = await self._access.read(visibility.READ_KEYS, (Int4(shard_id), Uuids(run_ids)))
+        return [VisibilityRow._make(row) for row in rows]
+
+    async def load_histories(self, shard_id: int, run_ids: list[bytes]) -> list[HistoryRow]:
+        rows = await self._access.read(history.READ_MANY, (Int4(shard_id), Uuids(run_ids)))
+        return [HistoryRow._make(row) for row in rows]
 
     async def load_history(
         self, shard_id: int, run_id: bytes, from_event_id: int, limit: int

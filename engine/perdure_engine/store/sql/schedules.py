@@ -23,7 +23,8 @@ w_schedules as (
   join f on f.shard_id = u.shard_id and f.commit_seq > 0
   on conflict (shard_id, namespace_id, schedule_id) do update set user_id = excluded.user_id,
     paused = excluded.paused, next_at = excluded.next_at, created_at = excluded.created_at,
-    spec = excluded.spec, state = excluded.state, conflict_token = excluded.conflict_token,
+    spec = case when excluded.spec = ''::bytea then t.spec else excluded.spec end,
+    state = excluded.state, conflict_token = excluded.conflict_token,
     version = t.version + 1, gone = excluded.gone
   where t.version = -excluded.version
   returning t.version)""",

@@ -167,6 +167,14 @@ from visibility as v
 where v.shard_id = $1::int4 and v.run_id > $2::uuid
 order by v.shard_id, v.run_id limit $3::int8"""
 
+# For the archive.
+READ_KEYS: Final[LiteralString] = """\
+select v.shard_id, v.run_id, v.namespace_id, v.bucket, v.workflow_id, v.workflow_type,
+  v.task_queue, v.status, v.start_time, v.close_time, v.history_events, v.history_bytes, v.memo,
+  v.attrs::text as attrs
+from visibility as v
+where v.shard_id = $1::int4 and v.run_id = any($2::uuid[])"""
+
 # By key too, for batch operations: $7 shard, $8 the last run seen, $9 rows to look at. Whether the filter finds
 # a row is said of each and conditions none, for the same reason. The reader puts them in order.
 _TARGETS: Final[LiteralString] = """\
@@ -186,6 +194,7 @@ d_visibility as (
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "visibility.read_after": READ_AFTER,
+    "visibility.read_keys": READ_KEYS,
     "visibility.targets": _TARGETS + _WHERE + _TARGETS_OF,
     "visibility.list": LIST,
     "visibility.list_oldest": _BUCKETS + _WHERE + _AFTER + _OLDEST_FIRST,

@@ -7,10 +7,15 @@ from typing import Any
 
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core.intents import ReportActivity
+from perdure_engine.core.jobs.intents import SaveJobProgress
 from perdure_engine.core.replies import ActivityHeard, Reply
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.pause_activity import pause_activity
-from perdure_engine.frontend.handlers.report_activity import report_by_ids, report_by_token
+from perdure_engine.frontend.handlers.report_activity import (
+    report_by_ids,
+    report_by_token,
+    save_job_progress,
+)
 from perdure_engine.frontend.handlers.reset_activity import reset_activity
 from perdure_engine.frontend.handlers.unpause_activity import unpause_activity
 from perdure_engine.frontend.handlers.update_activity_options import update_activity_options
@@ -45,6 +50,8 @@ class ActivityCalls:
         self, request: pb.HeartbeatActivityRequest, _: Context
     ) -> pb.HeartbeatActivityResponse:
         heard = await self._report(request)
+        if heard is None:  # of a job: its worker hears of a cancellation by its heartbeats
+            return pb.HeartbeatActivityResponse()
         assert isinstance(heard, ActivityHeard)
         return pb.HeartbeatActivityResponse(
             cancel_requested=heard.cancel_requested,
@@ -76,11 +83,14 @@ class ActivityCalls:
         await self._operate(request, convert.update_activity_options, update_activity_options)
         return pb.UpdateActivityOptionsResponse()
 
-    async def _report(self, request: Any) -> Reply:
+    async def _report(self, request: Any) -> Reply | None:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         report = convert.report_of(request, self._frontend.sealer, namespace_id)
         if isinstance(report, ReportActivity):
             return await report_by_ids(self._frontend, report)
+        if isinstance(report, SaveJobProgress):
+            await save_job_progress(self._frontend, report)
+            return None
         return await report_by_token(self._frontend, report)
 
     async def _operate(

@@ -13,8 +13,8 @@ from perdure_engine.core.replies import Reply
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert.fields import Fields
-from perdure_engine.transport.grpc.decode import is_cancelled
 from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.refusals import is_cancelled
 
 # What may be asked again alone; an update is, by its id.
 READS = ("query_workflow", "describe_workflow", "update_workflow")

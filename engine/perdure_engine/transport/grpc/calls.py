@@ -21,9 +21,9 @@ from perdure_engine.frontend.handlers.signal_workflow import signal_workflow
 from perdure_engine.frontend.handlers.start_workflow import start_workflow
 from perdure_engine.frontend.handlers.terminate_workflow import terminate_workflow
 from perdure_engine.frontend.handlers.update_workflow import update_workflow
-from perdure_engine.transport.grpc.convert import intents, replies
+from perdure_engine.transport.grpc.convert import archived, intents, replies
 
-Submit = Callable[[Frontend, Any, bytes], asyncio.Future[Reply]]
+Submit = Callable[[Frontend, Any, bytes], asyncio.Future[Any]]
 
 
 class ClientCall(NamedTuple):
@@ -72,7 +72,7 @@ def _delete(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio.Fu
     return delete_workflow(frontend, intents.delete_workflow(message, namespace_id))
 
 
-def _describe(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio.Future[Reply]:
+def _describe(frontend: Frontend, message: Any, namespace_id: bytes) -> asyncio.Future[Any]:
     return describe_workflow(frontend, intents.describe_workflow(message, namespace_id))
 
 
@@ -90,6 +90,6 @@ CALLS = {
     "cancel_workflow": ClientCall(_cancel, replies.cancel_requested),
     "terminate_workflow": ClientCall(_terminate, replies.terminated),
     "delete_workflow": ClientCall(_delete, replies.deleted),
-    "describe_workflow": ClientCall(_describe, replies.described),
+    "describe_workflow": ClientCall(_describe, archived.described),
     "update_workflow": ClientCall(_update, replies.updated),
 }

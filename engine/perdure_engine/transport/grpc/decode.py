@@ -20,6 +20,7 @@ from google.protobuf.message_factory import GetMessageClass
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.transport.grpc.errors import STATUS_CODES, Errors
+from perdure_engine.transport.refusals import is_cancelled
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 OK = grpc.StatusCode.OK.name
@@ -131,15 +132,6 @@ def _guarded_stream(
             measured.ended(code, began_s)
 
     return call
-
-
-def is_cancelled() -> bool:
-    """Whether it is this call that was cancelled, and not a future that it waited for.
-
-    The future cannot tell: cancelling a task cancels what it waits for.
-    """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _undecodable(name: str) -> Rejected:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure_api.internal.v1 import engine_service_pb2 as pb
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.replies import RunStatus
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.delivery import Receiver
 from perdure_engine.transport.grpc.convert.delivered import decode_intent
@@ -23,5 +24,6 @@ class EngineService:
                 Code.PERMISSION_DENIED, "NOT_A_NODE", "seal: only nodes of this cluster may call"
             )
         intent = decode_intent("intent", request.intent)
-        await self._receiver.receive(request.shard_id, intent)
-        return pb.DeliverResponse()
+        reply = await self._receiver.receive(request.shard_id, intent)
+        status = reply.status if isinstance(reply, RunStatus) else 0
+        return pb.DeliverResponse(run_status=status)

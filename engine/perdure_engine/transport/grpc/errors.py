@@ -1,14 +1,11 @@
 """Errors, towards the wire: gRPC's status with google.rpc details.
 
 A refusal of ours travels whole: its reason as ErrorInfo, the field as BadRequest, the pause as
-RetryInfo. Everything else is INTERNAL with an id that stands in our log beside the traceback; its
-text never leaves the process, because texts of exceptions hold connection strings and user data.
+RetryInfo. What other exceptions are to a caller says `transport.refusals`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from typing import Any, Never
 
 import grpc
@@ -19,18 +16,9 @@ from google.rpc import (  # type: ignore[import-untyped]  # ships stubs but no p
     status_pb2,
 )
 
-from perdure_engine.core.errors import Code, Rejected, unavailable
-from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.errors import Rejected
 from perdure_engine.ports.clock import IdSource
-from perdure_engine.ports.store import (
-    Conflict,
-    FenceLost,
-    OutcomeUnknown,
-    ReadTooLong,
-    StoreUnavailable,
-)
-
-log = logging.getLogger(__name__)
+from perdure_engine.transport.refusals import Refusals
 
 DOMAIN = "perdure.dev"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -46,33 +34,10 @@ class Errors:
     """Makes statuses of exceptions. `ids` names what only the log may know."""
 
     def __init__(self, ids: IdSource) -> None:
-        self._ids = ids
+        self._refusals = Refusals(ids)
 
     def status(self, error: BaseException) -> status_pb2.Status:
-        if isinstance(error, Rejected):
-            return _status_of(error)
-        if isinstance(error, ReadTooLong):
-            log.warning("the database gave up a read: %r", error)
-            return _status_of(
-                Rejected(
-                    Code.RESOURCE_EXHAUSTED,
-                    "READ_TOO_LONG",
-                    "the database did not end this read in its time; ask for less: attributes that are "
-                    "compared by =, or a range of StartTime",
-                )
-            )
-        if isinstance(error, StoreUnavailable | Conflict | FenceLost | OutcomeUnknown):
-            log.warning("the store did not serve a call: %r", error)
-            return _status_of(unavailable("STORE_UNAVAILABLE", "the database does not answer"))
-        if isinstance(error, asyncio.CancelledError):
-            # Not this call but what it waited for was cancelled: the room behind it is closing.
-            return _status_of(unavailable("SHUTTING_DOWN", "this node is stopping"))
-        error_id = uuid_text(self._ids.new_id())
-        log.error("internal error %s", error_id, exc_info=error)
-        message = f"internal error {error_id}"
-        return _status_of(
-            Rejected(Code.INTERNAL, "INTERNAL", message, metadata={"error_id": error_id})
-        )
+        return _status_of(self._refusals.of(error))
 
     def encoded(self, error: BaseException) -> bytes:
         """For `CallResult.error` and its like: a status inside a message."""

@@ -28,6 +28,7 @@ class NamespaceService:
             request.retention_ms,
             request.identity,
             request.reason,
+            archive=request.archive if request.HasField("archive") else True,
         )
         return pb.CreateNamespaceResponse(namespace=namespace_info(row))
 
@@ -48,6 +49,7 @@ class NamespaceService:
             request.conflict_token,
             request.identity,
             request.reason,
+            archive=request.archive if request.HasField("archive") else None,
         )
         return pb.UpdateNamespaceResponse(namespace=namespace_info(row))
 

@@ -27,5 +27,7 @@ class OperatorService:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         info = describe_task_queue(self._frontend, namespace_id, request.task_queue)
         return pb.DescribeTaskQueueResponse(
-            workflow=queue_kind(info.workflow), activity=queue_kind(info.activity)
+            workflow=queue_kind(info.workflow),
+            activity=queue_kind(info.activity),
+            job=queue_kind(info.job),
         )

@@ -19,6 +19,8 @@ from perdure_api.internal.v1 import engine_service_pb2 as pb
 from perdure_engine.core import limits
 from perdure_engine.core.errors import Code, Rejected, unavailable
 from perdure_engine.core.intents import DeliveredIntent
+from perdure_engine.core.replies import RunStatus
+from perdure_engine.core.status import Status
 from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.membership import Membership
 from perdure_engine.transport.grpc.convert.delivered import encode_intent
@@ -58,8 +60,8 @@ class GrpcPeers:
         self._closing: set[asyncio.Task[None]] = set()
         membership.subscribe(self._forget_the_dead)
 
-    async def deliver(self, shard_id: int, intent: DeliveredIntent) -> None:
-        """The reply is not carried: that there is one says that it is done."""
+    async def deliver(self, shard_id: int, intent: DeliveredIntent) -> RunStatus | None:
+        """Of replies only a run's status is carried; else that there is one says that it is done."""
         owner = self._membership.owner_of(shard_id)
         if owner is None or owner.node_id == self._membership.node_id:
             raise unavailable("SHARD_MOVED", f"shard {shard_id} is on its way to a node")
@@ -78,9 +80,10 @@ class GrpcPeers:
             response_deserializer=pb.DeliverResponse.FromString,
         )
         try:
-            await call(request, timeout=CALL_LIMIT_S)
+            answer: pb.DeliverResponse = await call(request, timeout=CALL_LIMIT_S)
         except grpc.aio.AioRpcError as error:
             raise _rejected(error) from None
+        return RunStatus(Status(answer.run_status)) if answer.run_status else None
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.get(address)

@@ -18,8 +18,10 @@ from perdure_api.internal.v1 import engine_service_pb2
 from perdure_api.v1 import (
     audit_service_pb2,
     batch_service_pb2,
+    job_service_pb2,
     namespace_service_pb2,
     operator_service_pb2,
+    schedule_service_pb2,
     version_service_pb2,
     worker_service_pb2,
     workflow_service_pb2,
@@ -34,8 +36,10 @@ from perdure_engine.transport.grpc.batch_service import BatchService
 from perdure_engine.transport.grpc.decode import method_handlers
 from perdure_engine.transport.grpc.engine_service import EngineService
 from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.job_service import JobService
 from perdure_engine.transport.grpc.namespace_service import NamespaceService
 from perdure_engine.transport.grpc.operator_service import OperatorService
+from perdure_engine.transport.grpc.schedule_service import ScheduleService
 from perdure_engine.transport.grpc.version_service import VersionService
 from perdure_engine.transport.grpc.worker_service import WorkerService
 from perdure_engine.transport.grpc.workflow_service import WorkflowService
@@ -183,5 +187,7 @@ class GrpcServer:
             (named(version_service_pb2, "VersionService"), VersionService(frontend)),
             (named(audit_service_pb2, "AuditService"), AuditService(frontend)),
             (named(batch_service_pb2, "BatchService"), BatchService(frontend)),
+            (named(job_service_pb2, "JobService"), JobService(frontend, errors)),
+            (named(schedule_service_pb2, "ScheduleService"), ScheduleService(frontend)),
             *engine,
         ]

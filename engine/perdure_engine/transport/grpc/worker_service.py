@@ -13,7 +13,7 @@ from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.versions import version_name
 from perdure_engine.frontend.frontend import Frontend
-from perdure_engine.frontend.handlers.complete_tasks import Completion, complete_tasks
+from perdure_engine.frontend.handlers.complete_tasks import Said, complete_tasks
 from perdure_engine.frontend.handlers.get_task_history import get_task_history
 from perdure_engine.frontend.handlers.goodbye import goodbye
 from perdure_engine.frontend.handlers.heartbeat import heartbeat
@@ -63,7 +63,7 @@ class WorkerService:
 
         What is lost later, on its way, is found by the leases.
         """
-        if not answer.workflow_tasks and not answer.activity_tasks:
+        if not answer.workflow_tasks and not answer.activity_tasks and not answer.job_tasks:
             return make()
         call = asyncio.current_task()
         assert call is not None
@@ -97,16 +97,15 @@ class WorkerService:
                 timeout_ms=0,
             )
         )
-        completions: list[Completion | Rejected] = []
+        said: list[Said] = []
         for message in request.completions:
             try:
-                completion = completion_of(message, self._frontend.sealer, namespace_id, worker)
-                completions.append(completion)
+                said.append(completion_of(message, self._frontend.sealer, namespace_id, worker))
             except Rejected as rejected:
-                completions.append(rejected)
+                said.append(rejected)
         taker = None if wanted is None else self._frontend.matching.announce(wanted)
         try:
-            failures = await complete_tasks(self._frontend, completions)
+            failures = await complete_tasks(self._frontend, said, worker.identity)
             make = partial(
                 pb.CompleteTasksResponse,
                 failures=[

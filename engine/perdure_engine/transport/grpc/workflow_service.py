@@ -11,7 +11,10 @@ from perdure_engine.frontend.handlers.count_workflows import count_workflows
 from perdure_engine.frontend.handlers.explain_workflow import explain_workflow
 from perdure_engine.frontend.handlers.get_history import get_history
 from perdure_engine.frontend.handlers.get_result import get_result
-from perdure_engine.frontend.handlers.list_workflows import list_workflows
+from perdure_engine.frontend.handlers.list_workflows import (
+    list_archived_workflows,
+    list_workflows,
+)
 from perdure_engine.frontend.handlers.poll_update import poll_update
 from perdure_engine.frontend.handlers.update_with_start_workflow import (
     update_with_start_workflow,
@@ -20,6 +23,10 @@ from perdure_engine.transport.grpc.activity_calls import ActivityCalls
 from perdure_engine.transport.grpc.batch import batch_call
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert import intents, replies, requests
+from perdure_engine.transport.grpc.convert.archived import (
+    archived_events,
+    archived_row_message,
+)
 from perdure_engine.transport.grpc.convert.events import event_message
 from perdure_engine.transport.grpc.convert.replies import (
     counted,
@@ -122,11 +129,14 @@ class WorkflowService(ActivityCalls, RunCalls):
         where = requests.filter_of(
             request.filter, await self._frontend.namespaces.id_of(request.namespace)
         )
-        answer = await list_workflows(
+        list_, message = list_workflows, row_message
+        if request.archived:
+            list_, message = list_archived_workflows, archived_row_message
+        answer = await list_(
             self._frontend, where, request.page_size, request.page_token, request.query
         )
         return pb.ListWorkflowsResponse(
-            workflows=[row_message(row) for row in answer.rows],
+            workflows=[message(row) for row in answer.rows],
             next_page_token=answer.next_page_token,
         )
 
@@ -141,8 +151,9 @@ class WorkflowService(ActivityCalls, RunCalls):
     async def GetHistory(self, request: pb.GetHistoryRequest, _: Context) -> pb.GetHistoryResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         answer = await get_history(self._frontend, requests.get_history(request, namespace_id))
+        events = [event_message(event) for event in answer.events]
         return pb.GetHistoryResponse(
-            events=[event_message(event) for event in answer.events],
+            events=events or archived_events(answer.archived),
             next_page_token=answer.next_page_token,
         )
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,perdure_api/internal/v1/engine_service.proto\x12\x17perdure_api.internal.v1\"@\n\x0e\x44\x65liverRequest\x12\x10\n\x08shard_id\x18\x01 \x01(\x05\x12\x0e\n\x06intent\x18\x02 \x01(\x0c\x12\x0c\n\x04seal\x18\x03 \x01(\x0c\"\x11\n\x0f\x44\x65liverResponse2m\n\rEngineService\x12\\\n\x07\x44\x65liver\x12\'.perdure_api.internal.v1.DeliverRequest\x1a(.perdure_api.internal.v1.DeliverResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,perdure_api/internal/v1/engine_service.proto\x12\x17perdure_api.internal.v1\"@\n\x0e\x44\x65liverRequest\x12\x10\n\x08shard_id\x18\x01 \x01(\x05\x12\x0e\n\x06intent\x18\x02 \x01(\x0c\x12\x0c\n\x04seal\x18\x03 \x01(\x0c\"%\n\x0f\x44\x65liverResponse\x12\x12\n\nrun_status\x18\x01 \x01(\x05\x32m\n\rEngineService\x12\\\n\x07\x44\x65liver\x12\'.perdure_api.internal.v1.DeliverRequest\x1a(.perdure_api.internal.v1.DeliverResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELIVERREQUEST']._serialized_start=73
   _globals['_DELIVERREQUEST']._serialized_end=137
   _globals['_DELIVERRESPONSE']._serialized_start=139
-  _globals['_DELIVERRESPONSE']._serialized_end=156
-  _globals['_ENGINESERVICE']._serialized_start=158
-  _globals['_ENGINESERVICE']._serialized_end=267
+  _globals['_DELIVERRESPONSE']._serialized_end=176
+  _globals['_ENGINESERVICE']._serialized_start=178
+  _globals['_ENGINESERVICE']._serialized_end=287
 # @@protoc_insertion_point(module_scope)

@@ -49,12 +49,17 @@ Global___DeliverRequest: _TypeAlias = DeliverRequest  # noqa: Y015
 class DeliverResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    RUN_STATUS_FIELD_NUMBER: _builtins.int
+    run_status: _builtins.int
+    """of the run that was asked how it is (core.status); else 0"""
     def __init__(
         self,
+        *,
+        run_status: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_status", b"run_status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

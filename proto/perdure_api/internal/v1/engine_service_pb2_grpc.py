@@ -45,7 +45,7 @@ class EngineServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Deliver(self, request, context):
-        """What a run says to a run of another node's shard. Answered when its effect is saved; safe to repeat.
+        """What a run, or a schedule, says to a run of another node's shard. Answered when its effect is saved; safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

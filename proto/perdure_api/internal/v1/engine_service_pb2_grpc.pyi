@@ -34,13 +34,13 @@ class EngineServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EngineServiceAsyncStub: ...
     Deliver: _grpc.UnaryUnaryMultiCallable[_engine_service_pb2.DeliverRequest, _engine_service_pb2.DeliverResponse]
-    """What a run says to a run of another node's shard. Answered when its effect is saved; safe to repeat."""
+    """What a run, or a schedule, says to a run of another node's shard. Answered when its effect is saved; safe to repeat."""
 
 @_typing.type_check_only
 class EngineServiceAsyncStub(EngineServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Deliver: _aio.UnaryUnaryMultiCallable[_engine_service_pb2.DeliverRequest, _engine_service_pb2.DeliverResponse]  # type: ignore[assignment]
-    """What a run says to a run of another node's shard. Answered when its effect is saved; safe to repeat."""
+    """What a run, or a schedule, says to a run of another node's shard. Answered when its effect is saved; safe to repeat."""
 
 class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -49,6 +49,6 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_service_pb2.DeliverRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_service_pb2.DeliverResponse, _abc.Awaitable[_engine_service_pb2.DeliverResponse]]:
-        """What a run says to a run of another node's shard. Answered when its effect is saved; safe to repeat."""
+        """What a run, or a schedule, says to a run of another node's shard. Answered when its effect is saved; safe to repeat."""
 
 def add_EngineServiceServicer_to_server(servicer: EngineServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -33,9 +33,9 @@ async def w7(bed: Bed, n: int, in_flight: int, window_s: float) -> Measured:
     asleep = await _watch(bed, window_s)
     bytes_after = _database_bytes(bed)
     figures: dict[str, Figure] = {
-        "cpu_pct": _cpu_pct(asleep),
-        "cpu_pct_empty": _cpu_pct(empty),
-        "rss_mb": _memory_mb(bed),
+        "cpu_pct": cpu_pct(asleep),
+        "cpu_pct_empty": cpu_pct(empty),
+        "rss_mb": memory_mb(bed),
         "bytes_per_run": (
             None
             if bytes_before is None or bytes_after is None
@@ -88,7 +88,7 @@ async def _wait_until_quiet(bed: Bed) -> None:
             return
 
 
-def _cpu_pct(usage: Usage) -> float | None:
+def cpu_pct(usage: Usage) -> float | None:
     """Of one core; None when the engine is not ours to see."""
     server = (Component.ENGINE, Component.DATABASE)
     if not all(one in usage.cpu_s for one in server):
@@ -96,7 +96,8 @@ def _cpu_pct(usage: Usage) -> float | None:
     return rounded(ratio(100 * sum(usage.cpu_s[one] for one in server), usage.seconds), 2)
 
 
-def _memory_mb(bed: Bed) -> float | None:
+def memory_mb(bed: Bed) -> float | None:
+    """Of engine and database, by proportional share."""
     if bed.engine is None:
         return None
     pids: Iterable[int] = (*bed.engine.engine_pids, *bed.engine.database_pids)

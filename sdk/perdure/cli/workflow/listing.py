@@ -57,6 +57,13 @@ GroupedQuery = Annotated[
     ),
 ]
 Limit = Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")]
+Archived = Annotated[
+    bool,
+    typer.Option(
+        "--archived",
+        help="Those that have left the tables instead, by the day of their close, newest first.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ async def list_(
     until: Until = None,
     query: Query = None,
     limit: Limit = LIMIT_DEFAULT,
+    archived: Archived = False,
 ) -> None:
     """List workflows, newest start first unless the query says otherwise. Lists are never stale."""
     wanted = _filter(status, since, until)
@@ -91,6 +99,7 @@ async def list_(
         start_time_max=wanted.until,
         page_size=min(ask or PAGE_SIZE_MAX, PAGE_SIZE_MAX),
         limit=ask,
+        archived=archived,
         rpc_timeout=session.call_timeout,
     )
     rows: list[Sequence[Any]] = []

@@ -24,7 +24,7 @@ from tests.unit.core.jobs.bench import (
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.jobs import intents as job
-from perdure_engine.core.jobs.memory import KIND_UNIQUE, BatchState
+from perdure_engine.core.jobs.memory import KIND_UNIQUE
 from perdure_engine.core.jobs.model import (
     OPEN_STATUSES,
     Concurrency,
@@ -333,7 +333,7 @@ class JobMachine(RuleBasedStateMachine):
         row = self.bench.tables.job_batches.get(SHARD, (NAMESPACE, "b"))
         if row is None:
             return
-        state = CODEC.decode_state(row.state, BatchState)
+        state = CODEC.decode_job_batch(row.state)
         ended = state.completed + state.failed + state.cancelled + state.skipped
         assert row.total == row.open + ended
         members = [r for r in self.bench.tables.job_runs.in_order(SHARD) if r.batch_id == "b"]

@@ -51,7 +51,7 @@ def stored(room: Room) -> JobBatchRow:
 
 
 def state_of(room: Room) -> BatchState:
-    return room.codec.decode_state(stored(room).state, BatchState)
+    return room.codec.decode_job_batch(stored(room).state)
 
 
 @in_room()

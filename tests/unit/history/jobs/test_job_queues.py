@@ -142,10 +142,10 @@ async def test_a_new_owner_pages_through_queues(room: Room) -> None:
 
 
 @in_room()
-async def test_matching_counts_them_with_activities(room: Room) -> None:
+async def test_matching_counts_them_apart_from_activities(room: Room) -> None:
     node = await room.node(1)
     await create_named(node, "a", "b")
-    assert node.matcher.describe(NAMESPACE, "mail", TaskKind.ACTIVITY).backlog_count == 2
+    assert node.matcher.describe(NAMESPACE, "mail", TaskKind.JOB).backlog_count == 2
     assert not node.matcher.has_pollers(NAMESPACE, "mail", TaskKind.JOB)
     await poll(node, room.worker())
     assert node.matcher.has_pollers(NAMESPACE, "mail", TaskKind.JOB)

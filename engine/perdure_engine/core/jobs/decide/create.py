@@ -3,7 +3,7 @@ answered and not made again."""
 
 from __future__ import annotations
 
-from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.jobs.decide import batches
 from perdure_engine.core.jobs.decide.attempts import shown_status, started
@@ -41,12 +41,15 @@ def decide(draft: JobDraft, intent: CreateJobs) -> JobsCreated:
     return JobsCreated(made)
 
 
-def add(draft: JobDraft, namespace_id: bytes, new: NewJob) -> JobRun:
-    """Make a job of this shard. What its keys and its batch need is in memory, and its unique key is free."""
+def add(draft: JobDraft, namespace_id: bytes, new: NewJob, *, held: bool = False) -> JobRun:
+    """Make a job of this shard. What its keys and its batch need is in memory, and its unique key is free.
+
+    `held`: its schedule makes it due, whatever its time says.
+    """
     env = draft.env
     now_us, due_us, spec, queue = env.now_us, new.due_us, new.spec, new.queue
     later = due_us > now_us
-    if not later:
+    if not (later or held):
         due_us = now_us
     run = JobRun(
         new.job_id,
@@ -76,6 +79,8 @@ def add(draft: JobDraft, namespace_id: bytes, new: NewJob) -> JobRun:
         batches.count_in(draft, run)
     if spec.expire_us:
         draft.expire_at(run, spec.expire_us)
+    if held:
+        return run
     if later:
         draft.wake_at(run, due_us)
     elif spec.concurrency is None and not spec.expire_us:
@@ -88,7 +93,8 @@ def add(draft: JobDraft, namespace_id: bytes, new: NewJob) -> JobRun:
 def _again(existing: JobRun, spec: JobSpec) -> CreatedJob | Rejected:
     if existing.spec.body_hash != spec.body_hash:
         field = "idempotency_key" if spec.idempotency_key else "request_id"
-        return invalid(field, "was used before with another job")
+        message = f"{field}: was used before with another job"
+        return Rejected(Code.INVALID_ARGUMENT, "REQUEST_ID_REUSED", message, field=field)
     return CreatedJob(existing.job_id, False, shown_status(existing))
 
 

@@ -39,7 +39,7 @@ def keep_failure(draft: JobDraft, run: JobRun, failure: Failure, identity: str) 
 
 def _leave_batch(draft: JobDraft, run: JobRun) -> None:
     batch = draft.memory.batches[run.namespace_id, run.batch_id]
-    if batch.over:
+    if batch.closed:
         return  # a job of it was redriven after its end: that changes nothing of the batch
     batch.open -= 1
     count(batch, run.status, 1)

@@ -17,6 +17,7 @@ def finish_batches(draft: JobDraft) -> None:
         if batch.over:
             continue
         batch.over = True
+        batch.ended_us = draft.env.now_us
         callback, batch.callback = batch.callback, None
         if callback is not None:
             batch.callback_job_id = _call(draft, batch, callback)

@@ -47,7 +47,7 @@ def _require_key(draft: JobDraft, run: JobRun) -> None:
 def _begin_anew(draft: JobDraft, run: JobRun) -> None:
     if run.batch_id:
         batch = draft.memory.batches[run.namespace_id, run.batch_id]
-        if not batch.over:
+        if not batch.closed:
             batch.open += 1
             count(batch, run.status, -1)
             draft.batches[batch.namespace_id, batch.batch_id] = batch

@@ -23,6 +23,12 @@ def decide(draft: JobDraft, intent: RescheduleJob) -> JobAnswered:
                 "JOB_STARTED",
                 f"the job has started: {shown_status(run).name}",
             )
+        if run.held:
+            raise Rejected(
+                Code.FAILED_PRECONDITION,
+                "JOB_OF_SCHEDULE",
+                f"the job waits for its schedule {run.schedule_id!r}: change that",
+            )
         run.request_id = intent.request_id
         draft.touch(run)
         _reschedule(draft, run, intent.due_us)

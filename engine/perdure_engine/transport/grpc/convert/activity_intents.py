@@ -22,6 +22,7 @@ from perdure_engine.core.intents import (
     UnpauseActivity,
     UpdateActivityOptions,
 )
+from perdure_engine.core.jobs.intents import SaveJobProgress
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.frontend.checks import uuid_bytes, uuid_bytes_or_none
@@ -40,13 +41,17 @@ _OPTIONS = (
 )
 
 
-def report_of(message: Any, sealer: Sealer, namespace_id: bytes) -> ByToken | ReportActivity:
-    """Of any of the four messages that say what becomes of an activity."""
+def report_of(
+    message: Any, sealer: Sealer, namespace_id: bytes
+) -> ByToken | ReportActivity | SaveJobProgress:
+    """Of any of the four messages that say what becomes of an activity; a heartbeat may be a job's."""
     report = _report(message)
     if message.token:
         if message.workflow_id or message.run_id or message.activity_id:
             raise invalid("token", "names the attempt: ids cannot be given with it")
         token = sealer.open_task("token", message.token, namespace_id)
+        if token.kind is TaskKind.JOB and isinstance(report, ActivityLives):
+            return _job_progress(token, report, message.progress_version)
         if token.kind is not TaskKind.ACTIVITY:
             raise invalid("token", "is not of an activity")
         return _by_token(token, report, message)
@@ -59,6 +64,12 @@ def report_of(message: Any, sealer: Sealer, namespace_id: bytes) -> ByToken | Re
         report=report,
         identity=message.identity,
     )
+
+
+def _job_progress(token: TaskToken, report: ActivityLives, version: int) -> SaveJobProgress:
+    if report.details is None:
+        raise invalid("has_details", "is required for a job, whose worker tells that it lives")
+    return SaveJobProgress(token.shard_id, token, report.details, version)
 
 
 def _report(message: Any) -> ActivityReport:

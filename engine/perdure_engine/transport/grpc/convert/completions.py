@@ -19,6 +19,7 @@ from perdure_engine.core.intents import (
     HandOverActivity,
     WorkerIntent,
 )
+from perdure_engine.core.jobs.intents import JobCanceled, JobCompleted, JobFailed, JobOutcome
 from perdure_engine.core.replies import QueryAnswer
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
@@ -35,21 +36,50 @@ CAUSES = {int(cause): cause for cause in WorkflowTaskFailedCause}
 
 def completion_of(
     message: pb.TaskCompletion, sealer: Sealer, namespace_id: bytes, worker: WorkerRef
-) -> Completion:
+) -> Completion | JobOutcome:
     """Raises INVALID_ARGUMENT when nothing of it can be taken."""
-    answers = _answers(message.query_results, sealer, namespace_id)
     which = message.WhichOneof("outcome")
+    if which is not None and which.startswith("activity"):
+        token = sealer.open_task("token", message.token, namespace_id)
+        if token.kind == TaskKind.JOB:
+            return _of_job(which, message, token)
+        if token.kind != TaskKind.ACTIVITY:
+            raise _wrong_kind(which)
+        answers = _answers(message.query_results, sealer, namespace_id)
+        return Completion(_plain(which, message, token, worker), answers)
+    answers = _answers(message.query_results, sealer, namespace_id)
     if which is None:
         if message.token or not answers:
             raise invalid("outcome", "is not set, or of a kind unknown to this version")
         return Completion(None, answers)
     token = sealer.open_task("token", message.token, namespace_id)
-    kind = TaskKind.WORKFLOW if which.startswith("workflow_task") else TaskKind.ACTIVITY
-    if token.kind != kind:
-        raise invalid("token", f"is not of a task that {which} can end")
+    if token.kind != TaskKind.WORKFLOW:
+        raise _wrong_kind(which)
     if which == "workflow_task_success":
         return _workflow_task_success(message.workflow_task_success, token, worker, answers)
     return Completion(_plain(which, message, token, worker), answers)
+
+
+def _wrong_kind(which: str) -> Rejected:
+    return invalid("token", f"is not of a task that {which} can end")
+
+
+def _of_job(which: str, message: pb.TaskCompletion, token: TaskToken) -> JobOutcome:
+    match which:
+        case "activity_success":
+            return JobCompleted(token, message.activity_success.result)
+        case "activity_failure":
+            failed = message.activity_failure
+            return JobFailed(
+                token,
+                failure_of(f"{which}.failure", failed.failure),
+                failed.heartbeat_details,
+                failed.progress_version,
+            )
+        case "activity_cancellation":
+            return JobCanceled(token, message.activity_cancellation.details)
+        case _:
+            raise invalid(which, "is not for jobs: they cannot be completed from elsewhere")
 
 
 def _workflow_task_success(

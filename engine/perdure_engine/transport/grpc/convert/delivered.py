@@ -11,6 +11,7 @@ import msgspec
 from perdure_engine.core.errors import invalid
 from perdure_engine.core.intents import (
     AskChild,
+    AskRun,
     CancelWorkflow,
     CloseChild,
     DeliveredIntent,
@@ -26,6 +27,7 @@ _KINDS: dict[int, type[DeliveredIntent]] = {
     4: TerminateWorkflow,
     5: CloseChild,
     6: AskChild,
+    7: AskRun,
 }
 _NUMBERS = {kind: number for number, kind in _KINDS.items()}
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from perdure_engine.core import limits
 from perdure_engine.core.events import Event
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.jobs.model import DEFAULT_JOB_RETRY
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.get_history import event_bytes
 from perdure_engine.frontend.handlers.get_task_history import Rest, seal_rest
 from perdure_engine.frontend.handlers.poll_tasks import give_back
-from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask
+from perdure_engine.ports.history import (
+    HandedActivityTask,
+    HandedJobTask,
+    HandedWorkflowTask,
+)
 from perdure_engine.ports.matching import PollAnswer
 from perdure_engine.transport.grpc.convert.events import event_fields
 from perdure_engine.transport.grpc.convert.fields import Fields
@@ -36,16 +41,30 @@ def tasks_fields(frontend: Frontend, answer: PollAnswer) -> Fields:
             break
         room -= needed
         activity_tasks.append(activity_task_fields(frontend, task))
+    job_tasks: list[Fields] = []
+    for position, job_task in enumerate(answer.job_tasks):
+        spec = job_task.job.spec
+        needed = len(spec.input) + len(spec.header) + len(job_task.job.progress) + ENVELOPE_BYTES
+        if needed > room and (job_tasks or activity_tasks):
+            give_back(frontend, PollAnswer([], [], answer.job_tasks[position:]))
+            del answer.job_tasks[position:]
+            break
+        room -= needed
+        job_tasks.append(job_task_fields(frontend, job_task))
     workflow_tasks: list[Fields] = []
     for position, workflow_task in enumerate(answer.workflow_tasks):
-        if room < ENVELOPE_BYTES and (workflow_tasks or activity_tasks):
+        if room < ENVELOPE_BYTES and (workflow_tasks or activity_tasks or job_tasks):
             give_back(frontend, PollAnswer(answer.workflow_tasks[position:], []))
             del answer.workflow_tasks[position:]
             break
         fields, used = workflow_task_fields(frontend, workflow_task, room - ENVELOPE_BYTES)
         room -= ENVELOPE_BYTES + used
         workflow_tasks.append(fields)
-    return {"workflow_tasks": workflow_tasks, "activity_tasks": activity_tasks}
+    return {
+        "workflow_tasks": workflow_tasks,
+        "activity_tasks": activity_tasks,
+        "job_tasks": job_tasks,
+    }
 
 
 def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields:
@@ -74,6 +93,39 @@ def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields
         "progress_version": task.progress_version,
         "version": scheduled.version,
     }
+
+
+def job_task_fields(frontend: Frontend, task: HandedJobTask) -> Fields:
+    """What has its default is left out: thousands a second, and each field has its price."""
+    job = task.job
+    spec = job.spec
+    fields: Fields = {
+        "token": frontend.sealer.seal_task(task.token),
+        "job_id": job.job_id,
+        "task_name": job.task_name,
+        "input": spec.input,
+        "attempt": job.attempt,
+        "due_time_us": job.due_us,
+        "started_time_us": task.started_us,
+        "priority": job.priority,
+        "create_time_us": job.created_us,
+    }
+    if spec.header:
+        fields["header"] = spec.header
+    if spec.timeout_ms:
+        fields["timeout_ms"] = spec.timeout_ms
+    if spec.heartbeat_timeout_ms:
+        fields["heartbeat_timeout_ms"] = spec.heartbeat_timeout_ms
+    if job.progress_version:
+        fields["progress"] = job.progress
+        fields["progress_version"] = job.progress_version
+    if spec.retry is not DEFAULT_JOB_RETRY and spec.retry != DEFAULT_JOB_RETRY:
+        fields["retry_policy"] = policy_fields(spec.retry)
+    if job.schedule_id:
+        fields["schedule_id"] = job.schedule_id
+    if job.user_id:
+        fields["user_id"] = job.user_id
+    return fields
 
 
 def workflow_task_fields(

@@ -6,6 +6,7 @@ What is wrong by its form is refused here, by its value in the frontend.
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import NamedTuple
 
 from google.protobuf.message import Message
 
@@ -58,8 +59,29 @@ def body_hash(message: Message) -> bytes:
     ).digest()
 
 
+class Identity(NamedTuple):
+    """Which run a start begins, by which request."""
+
+    namespace_id: bytes
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+
+
+EACH_SLOTS_OWN = Identity(b"", b"", b"", b"")
+
+
 def start_workflow(message: pb.StartWorkflowRequest, namespace_id: bytes) -> StartWorkflow:
-    return _start(message, namespace_id, body_hash(message), IdConflictPolicy.FAIL, None)
+    asked = _identity(message, namespace_id, body_hash(message))
+    return _start(message, asked, IdConflictPolicy.FAIL)
+
+
+def scheduled_workflow(message: pb.StartWorkflowRequest) -> StartWorkflow:
+    """What a schedule starts at each of its slots. Says nothing of which run that is."""
+    for field in ("namespace", "workflow_id", "request_id", "run_id"):
+        if getattr(message, field):
+            raise invalid(field, "is each slot's own")
+    return _start(message, EACH_SLOTS_OWN, IdConflictPolicy.FAIL)
 
 
 def signal_with_start_workflow(
@@ -68,21 +90,28 @@ def signal_with_start_workflow(
     signal = StartSignal(message.signal_name, message.signal_input)
     unsaid = IdConflictPolicy.USE_EXISTING
     try:
-        return _start(message.start, namespace_id, body_hash(message), unsaid, signal)
+        asked = _identity(message.start, namespace_id, body_hash(message))
+        return _start(message.start, asked, unsaid, signal)
     except Rejected as rejected:
         raise under("start", rejected) from None
 
 
+def _identity(message: pb.StartWorkflowRequest, namespace_id: bytes, hashed: bytes) -> Identity:
+    request_id = uuid_bytes("request_id", message.request_id)
+    if message.run_id:
+        run_id = uuid_bytes("run_id", message.run_id)
+    else:
+        run_id = run_id_of(namespace_id, message.workflow_id, request_id)
+    return Identity(namespace_id, run_id, request_id, hashed)
+
+
 def _start(
     message: pb.StartWorkflowRequest,
-    namespace_id: bytes,
-    hashed: bytes,
+    asked: Identity,
     unsaid: IdConflictPolicy,
-    signal: StartSignal | None,
+    signal: StartSignal | None = None,
     update: StartUpdate | None = None,
 ) -> StartWorkflow:
-    request_id = uuid_bytes("request_id", message.request_id)
-    run_id = message.run_id
     reuse = REUSE_POLICIES.get(message.id_reuse_policy)
     if reuse is None:
         raise invalid("id_reuse_policy", "is not a policy")
@@ -91,13 +120,11 @@ def _start(
     if conflict is None:
         raise invalid("id_conflict_policy", "is not a policy")
     return StartWorkflow(
-        namespace_id=namespace_id,
+        namespace_id=asked.namespace_id,
         workflow_id=message.workflow_id,
-        run_id=uuid_bytes("run_id", run_id)
-        if run_id
-        else run_id_of(namespace_id, message.workflow_id, request_id),
-        request_id=request_id,
-        body_hash=hashed,
+        run_id=asked.run_id,
+        request_id=asked.request_id,
+        body_hash=asked.body_hash,
         workflow_type=message.workflow_type,
         task_queue=message.task_queue,
         input=message.input,
@@ -142,7 +169,8 @@ def update_with_start_workflow(
         _wait_stage(message.wait_stage),
     )
     try:
-        return _start(start, namespace_id, body_hash(start), IdConflictPolicy.FAIL, None, update)
+        asked = _identity(start, namespace_id, body_hash(start))
+        return _start(start, asked, IdConflictPolicy.FAIL, update=update)
     except Rejected as rejected:
         raise under("start", rejected) from None
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 import msgspec
 
 from perdure_api.v1 import common_pb2, operator_service_pb2
 from perdure_api.v1 import namespace_service_pb2 as namespace_pb2
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core import events, replies, search_attributes
-from perdure_engine.core.describe import following
-from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
+from perdure_engine.core.closing import closing_failure, following
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.intents import UpdateStage
 from perdure_engine.core.status import Status
@@ -108,36 +105,12 @@ def result_fields(reply: replies.Closed) -> Fields:
     event = reply.event
     if isinstance(event, events.WorkflowExecutionCompleted):
         fields["result"] = event.result
-    elif not isinstance(event, events.WorkflowExecutionContinuedAsNew):
-        fields["failure"] = failure_fields(_failure(event))
+    elif (failure := closing_failure(event)) is not None:
+        fields["failure"] = failure_fields(failure)
     next_run_id = following(event)
     if next_run_id:
         fields["next_run_id"] = uuid_text(next_run_id)
     return fields
-
-
-def _failure(
-    event: events.WorkflowExecutionFailed
-    | events.WorkflowExecutionTimedOut
-    | events.WorkflowExecutionCanceled
-    | events.WorkflowExecutionTerminated,
-) -> Failure:
-    match event:
-        case events.WorkflowExecutionFailed():
-            return event.failure
-        case events.WorkflowExecutionTimedOut():
-            return Failure(
-                FailureKind.TIMEOUT,
-                "workflow timed out",
-                timeout_type=TimeoutType.START_TO_CLOSE,
-            )
-        case events.WorkflowExecutionCanceled():
-            return Failure(FailureKind.CANCELED, "workflow canceled", details=event.details)
-        case events.WorkflowExecutionTerminated():
-            reason = event.reason or "workflow terminated"
-            return Failure(FailureKind.TERMINATED, reason, details=event.details)
-        case _:
-            assert_never(event)
 
 
 def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
@@ -304,6 +277,7 @@ def namespace_info(row: NamespaceRow) -> namespace_pb2.NamespaceInfo:
         description=row.description,
         retention_ms=row.retention_ms,
         conflict_token=row.conflict_token,
+        archive=row.archive,
     )
 
 
@@ -331,4 +305,6 @@ def queue_kind(info: KindInfo) -> operator_service_pb2.TaskQueueKindInfo:
         backlog_count=info.backlog_count,
         backlog_age_ms=info.backlog_age_ms,
         pollers=info.pollers,
+        add_rate=info.add_rate,
+        dispatch_rate=info.dispatch_rate,
     )

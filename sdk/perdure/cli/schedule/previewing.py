@@ -1,4 +1,4 @@
-"""`perdure schedule`: what a schedule means, before anything depends on it."""
+"""`preview`: what a schedule means, before anything depends on it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ import typer
 from perdure.cli.durations import parse_instant
 from perdure.cli.engine import load_engine_part
 from perdure.cli.errors import UsageError
+from perdure.cli.schedule.group import app
 from perdure.cli.session import Session, run_session
 from perdure.cli.settings import Flags, OutputFormat
-
-app = typer.Typer(
-    name="schedule",
-    help="See when a cron schedule fires.",
-    no_args_is_help=True,
-)
 
 COUNT_DEFAULT = 5
 COUNT_MAX = 1_000
@@ -33,12 +28,6 @@ class Gap(StrEnum):
 class Overlap(StrEnum):
     FIRST = "first"
     BOTH = "both"
-
-
-@app.callback()
-def schedules() -> None:
-    """See when a cron schedule fires."""
-    # Without a callback typer makes the only command the whole: `perdure schedule` without `preview`.
 
 
 @app.command("preview")

@@ -1,0 +1,1 @@
+"""A shard's schedules: beside its runs and jobs, in the same inbox, step and statement."""

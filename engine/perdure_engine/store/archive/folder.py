@@ -1,0 +1,103 @@
+"""Objects as files below a folder. Each is written beside its place and then moved there, synced before and after:
+the run leaves the database next."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from perdure_engine.ports.archive import ArchiveUnavailable
+from perdure_engine.store.archive.objects import Found, Missing
+
+T = TypeVar("T")
+
+TIMEOUT_S = 60.0  # of a network file system that hangs
+UNFINISHED = ".part"
+
+
+class FolderObjects:
+    """Implements Objects. Two processes may share the folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def put(self, name: str, content: bytes) -> None:
+        await _beside(lambda: self._put(self._root / name, content))
+
+    async def get(self, name: str, start: int = 0, size: int | None = None) -> bytes:
+        return await _beside(lambda: _get(self._root / name, start, size))
+
+    async def contents(self, folder: str, after: str = "", limit: int | None = None) -> list[Found]:
+        def read() -> list[Found]:
+            found = [
+                Found(f"{folder}/{entry.name}", entry.stat().st_size)
+                for entry in _entries(self._root / folder)
+                if entry.is_file() and entry.name > after and not entry.name.endswith(UNFINISHED)
+            ]
+            return sorted(found)[:limit]
+
+        return await _beside(read)
+
+    async def folders(self, folder: str) -> list[str]:
+        return await _beside(
+            lambda: sorted(
+                [entry.name for entry in _entries(self._root / folder) if entry.is_dir()]
+            )
+        )
+
+    async def delete(self, names: list[str]) -> None:
+        def remove() -> None:
+            for name in names:
+                (self._root / name).unlink(missing_ok=True)
+
+        await _beside(remove)
+
+    def _put(self, path: Path, content: bytes) -> None:
+        made = [folder for folder in path.parents if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}{UNFINISHED}")
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        for folder in {path.parent, *[folder.parent for folder in made]}:
+            _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    """What was made or moved in it stays so."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _get(path: Path, start: int, size: int | None) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read() if size is None else file.read(size)
+    except FileNotFoundError:
+        raise Missing(path.name) from None
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+
+
+async def _beside(work: Callable[[], T]) -> T:
+    """In a thread. Raises ArchiveUnavailable."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await asyncio.to_thread(work)
+    except OSError as error:  # TimeoutError is one
+        raise ArchiveUnavailable(f"the archive's folder: {error!r}") from error

@@ -1,0 +1,1 @@
+"""What requests and answers hold: the types that decode, encode and describe them."""
