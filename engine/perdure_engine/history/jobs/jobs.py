@@ -27,6 +27,7 @@ from perdure_engine.history.jobs.loading import JobLoading
 from perdure_engine.history.jobs.queues import JobQueues
 from perdure_engine.history.jobs.removing import JobRemoving
 from perdure_engine.history.jobs.waits import JobWaits
+from perdure_engine.history.rows import add_audit
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.matching import TaskOffer
 from perdure_engine.ports.store import Batch
@@ -98,8 +99,14 @@ class Jobs:
         for run in draft.jobs.values():
             run.busy = True
 
-    def rows_of(self, draft: JobDraft, batch: Batch) -> None:
-        rows.add_jobs(batch, self.shard.shard_id, draft, self.shard.rooms.codec)
+    def rows_of(self, step: ShardStep, batch: Batch) -> None:
+        draft, shard = step.jobs, self.shard
+        if draft is None:
+            return
+        rows.add_jobs(batch, shard.shard_id, draft, shard.rooms.codec)
+        if draft.audit:
+            head = step.audit_head or shard.audit_head
+            step.audit_head = add_audit(batch, head, draft.audit)
 
     # ---- after the commit
 
