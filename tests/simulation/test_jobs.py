@@ -14,7 +14,6 @@ from tests.simulation.test_cluster import QUIET_ALARMS, trouble
 
 from perdure_engine.core.ids import job_id_of, shard_of
 from perdure_engine.core.jobs import intents as job
-from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import Concurrency, JobStatus, NewJob, Unique
 from perdure_engine.history.rooms import HistoryConfig
 from perdure_engine.ports.rows import ROW_GONE
@@ -154,7 +153,7 @@ def check_batches(cluster: JobCluster) -> None:
     batches = cluster.store.tables.job_batches.all()
     assert len(batches) == BATCHES
     for row in batches:
-        state = MsgpackCodec().decode_state(row.state, BatchState)
+        state = MsgpackCodec().decode_job_batch(row.state)
         assert (row.total, row.open, state.completed, state.over) == (8, 0, 8, True)
         callback = cluster.row(state.callback_job_id)
         said = json.loads(MsgpackCodec().decode_job_spec(callback.spec).input)
