@@ -517,7 +517,7 @@ async def test_a_batch_and_what_follows_it(database_dsn: str) -> None:
         await jobs.batch(
             "b1",
             [job.new(fails, "for good", queue=QUEUE)],
-            callback=job.new(done, 0, 0, 0, 0, 0, 0, queue=QUEUE),  # its arguments are not read
+            callback=job.callback(done, queue=QUEUE),
         )
         async with asyncio.timeout(PATIENCE_S):
             while not (found := await jobs.describe_batch("b1")).callback_job_id:
