@@ -42,6 +42,7 @@ async def ready(owner: Owner) -> list[JobRunRow]:
     ]
     others = [
         job_row(1, task_id=0),
+        job_row(1, task_id=-4, concurrency_key="key"),
         job_row(1, task_id=0, status=IN_PROGRESS),
         job_row(1, status=COMPLETED),
         job_row(2, task_id=4),
@@ -57,6 +58,18 @@ async def test_ready_jobs_of_a_queue(store: Store, ready: list[JobRunRow]) -> No
     assert await store.load_ready_jobs(1, QUEUE, 0, 2) == of_queue[:2]
     assert await store.load_ready_jobs(1, QUEUE, 3, 9) == of_queue[1:]
     assert await store.load_ready_jobs(1, QUEUE, 1 << 40, 9) == []
+
+
+async def test_ready_jobs_of_a_queue_are_counted(store: Store, ready: list[JobRunRow]) -> None:
+    """Between two task ids, without them."""
+    last = 1 << 62
+
+    assert await store.count_ready_jobs(1, QUEUE, 0, last) == 3
+    assert await store.count_ready_jobs(1, QUEUE, -last, last) == 3, "not those that wait for a key"
+    assert await store.count_ready_jobs(1, QUEUE, 3, last) == 2
+    assert await store.count_ready_jobs(1, QUEUE, 3, 1 << 40) == 1
+    assert await store.count_ready_jobs(1, QUEUE, 8, 9) == 0
+    assert await store.count_ready_jobs(2, QUEUE + 9, 0, last) == 0
 
 
 async def test_ready_jobs_of_a_shard_in_pages(store: Store, ready: list[JobRunRow]) -> None:
@@ -79,26 +92,35 @@ async def test_started_jobs_by_id(store: Store, owner: Owner) -> None:
     assert await store.load_started_jobs(1, rows[0].job_id, 1) == rows[1:2]
 
 
-async def test_jobs_of_a_concurrency_key_that_may_hold_a_place_come_first(
+async def test_jobs_of_a_concurrency_key_that_hold_a_place_come_first(
     store: Store, owner: Owner
 ) -> None:
+    """Then those that wait for one, the longest wait first; no others, however many there are."""
+
     def keyed(created: int, **columns: object) -> JobRunRow:
         return job_row(1, concurrency_key="tenant", created_us=START_US + created, **columns)
 
     holding = [
+        keyed(3, task_id=9, status=RETRY),
+        keyed(4, status=IN_PROGRESS),
         keyed(5, task_id=3),
         keyed(7, task_id=2),
-        keyed(4, status=IN_PROGRESS),
+    ]
+    waiting = [
+        keyed(9, task_id=-4),
+        keyed(2, task_id=-5, status=RETRY),
+        keyed(3, task_id=-6),
+        keyed(1, task_id=-(1 << 40)),
+    ]
+    others = [
+        keyed(0),
         keyed(1, status=RETRY),
         keyed(0, status=SUSPENDED),
-    ]
-    waiting = [keyed(2), keyed(3), keyed(3), keyed(9)]
-    others = [
         keyed(0, status=COMPLETED),
         job_row(1, task_id=9),
-        job_row(1, concurrency_key="other"),
-        job_row(1, concurrency_key="tenant", namespace_id=new_id()),
-        job_row(2, concurrency_key="tenant"),
+        job_row(1, concurrency_key="other", task_id=-7),
+        job_row(1, concurrency_key="tenant", namespace_id=new_id(), task_id=-8),
+        job_row(2, concurrency_key="tenant", task_id=-9),
     ]
     await owner.commit(owner.batch(job_runs=[*others, *reversed(waiting), *reversed(holding)]))
 

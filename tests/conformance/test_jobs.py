@@ -176,6 +176,19 @@ async def test_what_changes_of_keys_batches_schedules_and_slots(store: Store, ow
     assert slots == [slot._replace(version=2)]
 
 
+async def test_an_update_without_the_spec_of_a_schedule_leaves_it(
+    store: Store, owner: Owner
+) -> None:
+    await owner.commit(owner.batch(schedules=[schedule_row("daily")]))
+    update = schedule_row("daily", spec=b"", state=b"fired", version=-1)
+
+    await owner.commit(owner.batch(schedules=[update]))
+
+    assert await store.load_schedule(1, NAMESPACE, "daily") == update._replace(
+        spec=b"spec", version=2
+    )
+
+
 # ---- nothing written
 
 
@@ -238,7 +251,7 @@ async def test_a_job_twice_in_one_batch(store: Store, owner: Owner) -> None:
         {"status": FAILED, "closed_us": None},
         {"status": PENDING, "closed_us": START_US},
         {"status": CANCELLED, "task_id": 5},
-        {"task_id": -1},
+        {"status": CANCELLED, "task_id": -5},
         {"bucket": 16},
         {"attempt": -1},
         {"start_no": -1},
@@ -286,6 +299,7 @@ async def test_what_is_never_true_of_the_others_is_refused(
 async def test_b01_a_text_that_no_database_holds(
     store: Store, owner: Owner, column: str, text: str
 ) -> None:
-    row = job_row()._replace(**{column: text})
+    texts: dict[str, Any] = {column: text}
+    row = job_row()._replace(**texts)
     with pytest.raises(BatchRefused):
         await owner.commit(owner.batch(job_runs=[row]))

@@ -152,13 +152,13 @@ job_run_rows = st.builds(
     lambda job_id, name, status, ready, time_us, payload, version: JobRunRow(
         *(job_id[0], job_id, NAMESPACE, job_id[0], name, name, len(name), name, name, name, name),
         *(status, 1, 3, time_us, time_us, None if status in OPEN else time_us + 1),
-        # a completed job that is ready violates a check
-        *(time_us if ready and status in (*OPEN, 4) else 0, 0, payload, payload, payload, version),
+        # a completed job that is ready, or waits for its key, violates a check
+        *(time_us * ready if status in (*OPEN, 4) else 0, 0, payload, payload, payload, version),
     ),
     some_id,
     st.sampled_from(["", "a", "b"]),
     status,
-    st.booleans(),
+    st.sampled_from([-1, 0, 0, 1]),
     number,
     st.binary(max_size=2),
     version,
@@ -184,12 +184,13 @@ job_batch_rows = st.builds(
     version,
 )
 schedule_rows = st.builds(
-    lambda shard, schedule_id, paused, next_us, gone, version: ScheduleRow(
+    lambda shard, schedule_id, spec, paused, next_us, gone, version: ScheduleRow(
         *(shard, NAMESPACE, schedule_id, schedule_id, paused, next_us),
-        *(1, b"spec", b"state", 1, version, gone),
+        *(1, spec, b"state", 1, version, gone),
     ),
     shard,
     st.sampled_from(["s", "t"]),
+    st.sampled_from([b"", b"spec", b"other"]),  # none in an update: as it is stored
     st.booleans(),
     st.none() | number,
     st.booleans(),

@@ -32,6 +32,7 @@ def bench(perdure: CommandLine, *arguments: str) -> dict[str, Any]:
         ("W1", 50, {"max_ms"}),
         ("W2", 5, {"max_ms"}),
         ("W3", 5, {"max_ms"}),
+        ("W4", 500, {"cpu_s_per_10k", "one_p50_ms", "one_p99_ms"}),
         ("W6", 32, {"max_ms"}),
         ("W8", 20, set[str]()),
         ("W10", 20, set[str]()),
@@ -49,6 +50,15 @@ def test_workloads(perdure: CommandLine, workload: str, n: int, own: set[str]) -
     parts = ("engine", "database", "worker", "client")
     assert all(line[f"cpu_{part}_s"] > 0 for part in parts)
     assert line["cpu_s"] == pytest.approx(sum(line[f"cpu_{part}_s"] for part in parts), abs=0.01)
+
+
+def test_jobs_due_at_once(perdure: CommandLine) -> None:
+    line = bench(perdure, "W5", "--n", "100")
+
+    own = {"min_ms", "max_ms", "worker_p50_ms", "worker_p99_ms", "worker_max_ms"}
+    assert line.keys() == KEYS | own
+    assert 0 <= line["min_ms"] <= line["p50_ms"] <= line["p99_ms"] <= line["max_ms"]
+    assert line["worker_max_ms"] >= line["min_ms"]
 
 
 def test_sleepers(perdure: CommandLine) -> None:

@@ -21,7 +21,10 @@ from perdure_engine.core import intents
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.ids import shard_of
+from perdure_engine.core.jobs.intents import CompleteJobs, JobCompleted
 from perdure_engine.core.replies import Closed
+from perdure_engine.core.schedules.intents import ScheduleIntent
+from perdure_engine.core.tokens import TaskToken
 from perdure_engine.history.controller import ShardController
 from perdure_engine.history.rooms import HistoryConfig, Rooms
 from perdure_engine.history.service import HistoryService
@@ -29,7 +32,14 @@ from perdure_engine.history.writer import Writer
 from perdure_engine.matching.matcher import Matcher
 from perdure_engine.membership.lease import NodeIdentity, NodeLease
 from perdure_engine.membership.nodes import NodeDirectory
-from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, HeldTask, WorkerRef
+from perdure_engine.ports.history import (
+    Handed,
+    HandedActivityTask,
+    HandedJobTask,
+    HandedWorkflowTask,
+    HeldTask,
+    WorkerRef,
+)
 from perdure_engine.ports.matching import PollAnswer, PollRequest
 from perdure_engine.ports.store import StoreError
 from perdure_engine.scheduler.cron import CronSpecs
@@ -136,9 +146,11 @@ def _receive(
 
 @dataclass
 class Effects:
-    """What activities did to the world: (run, activity) -> start numbers of the attempts that ran to their end."""
+    """What activities did to the world: (run, activity) -> start numbers of the attempts that ran to their end; and
+    jobs, by their id."""
 
     done: dict[tuple[bytes, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+    jobs: dict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
 
 
 class Cluster:
@@ -179,6 +191,10 @@ class Cluster:
         self.nodes[label] = node
         return node
 
+    def new_worker(self, name: str) -> Worker:
+        """One like the others of this cluster."""
+        return Worker(self, name)
+
     def kill(self, node: Node) -> None:
         self.loop.kill(node.name)
         self.nodes.pop(node.name, None)
@@ -215,12 +231,25 @@ class Cluster:
     ) -> Any:
         """A client's call: repeated with the same request id, at any node, until the answer is definite."""
         shard_id = shard_of(NAMESPACE, workflow_id, SHARDS)
+        return await self._ask(
+            shard_id, lambda node: node.history.submit(shard_id, intent), limit_s
+        )
+
+    async def ask_schedule(self, intent: ScheduleIntent) -> Any:
+        shard_id = shard_of(NAMESPACE, f"schedule:{intent.schedule_id}", SHARDS)
+        return await self._ask(
+            shard_id, lambda node: node.history.submit_schedule(shard_id, intent), CALL_LIMIT_S
+        )
+
+    async def _ask(
+        self, shard_id: int, work: Callable[[Node], Awaitable[Any]], limit_s: float
+    ) -> Any:
         while True:
             for node in sorted(
                 self.nodes.values(), key=lambda node: shard_id not in node.history.owned()
             ):
                 try:
-                    return await self.call(node, _submit(node, shard_id, intent), limit_s)
+                    return await self.call(node, _at(node, work), limit_s)
                 except Gone:
                     pass
                 except Rejected as refusal:
@@ -247,15 +276,6 @@ class Cluster:
                 continue
             assert isinstance(closed, Closed)
             return closed
-
-
-def _submit(
-    node: Node, shard_id: int, intent: intents.ClientIntent
-) -> Callable[[], Awaitable[Any]]:
-    async def work() -> Any:
-        return await node.history.submit(shard_id, intent)
-
-    return work
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
@@ -311,10 +331,13 @@ class Worker:
             for activity in answer.activity_tasks:
                 self._hold(activity)
                 self._spawn(self._activity(node, activity))
-            if not answer.workflow_tasks and not answer.activity_tasks:
+            for job in answer.job_tasks:
+                self._hold(job)
+                self._spawn(self._job(job))
+            if not (answer.workflow_tasks or answer.activity_tasks or answer.job_tasks):
                 await asyncio.sleep(0.01)
 
-    def _hold(self, task: HandedWorkflowTask | HandedActivityTask) -> None:
+    def _hold(self, task: Handed) -> None:
         if task.token is not None:
             self.held[task.token.shard_id, task.token.start_no] = task.token
 
@@ -386,8 +409,18 @@ class Worker:
         )
         await self._report(node, intents.CompleteActivity(task.token, b"ok", self.name))
 
+    async def _job(self, task: HandedJobTask) -> None:
+        await asyncio.sleep(self.activity_s)
+        token = task.token
+        self.cluster.effects.jobs[token.run_id].append(token.start_no)
+        done = CompleteJobs(token.shard_id, [JobCompleted(token, b"ok")], self.name)
+        await self._tell(token, lambda node: node.history.submit_job(token.shard_id, done))
+
     async def _report(self, node: Node, completion: intents.WorkerIntent) -> None:
-        token = completion.token
+        await self._tell(completion.token, lambda node: node.history.complete(completion))
+
+    async def _tell(self, token: TaskToken, work: Callable[[Node], Awaitable[Any]]) -> None:
+        """At the owner, wherever it is, until the answer is definite."""
         try:
             while True:
                 for owner in sorted(
@@ -395,7 +428,7 @@ class Worker:
                     key=lambda n: token.shard_id not in n.history.owned(),
                 ):
                     try:
-                        await self.cluster.call(owner, _complete(owner, completion))
+                        await self.cluster.call(owner, _at(owner, work))
                         return
                     except Gone:
                         pass
@@ -422,8 +455,8 @@ def _decide_chain(
     return [cmd.CompleteWorkflow(started.input)]
 
 
-def _complete(node: Node, completion: intents.WorkerIntent) -> Callable[[], Awaitable[Any]]:
-    async def work() -> Any:
-        return await node.history.complete(completion)
+def _at(node: Node, work: Callable[[Node], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    async def at_node() -> Any:
+        return await work(node)
 
-    return work
+    return at_node

@@ -45,7 +45,16 @@ class Action(enum.StrEnum):
     RETIRE_VERSION = "deployment.retire"
     START_BATCH = "batch.start"
     STOP_BATCH = "batch.stop"
+    CANCEL_JOB = "job.cancel"
+    RESCHEDULE_JOB = "job.reschedule"
+    REDRIVE_JOB = "job.redrive"
     SET_QUEUE_LIMIT = "queue.set_limit"
+    UPDATE_SCHEDULE = "schedule.update"
+    DELETE_SCHEDULE = "schedule.delete"
+    PAUSE_SCHEDULE = "schedule.pause"
+    UNPAUSE_SCHEDULE = "schedule.unpause"
+    TRIGGER_SCHEDULE = "schedule.trigger"
+    BACKFILL_SCHEDULE = "schedule.backfill"
     EXPIRE_AUDIT = "audit.expire"  # the oldest rows of a chain are over their time
 
 

@@ -14,7 +14,6 @@ SEQUENCE_BITS = 24
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 
 QUEUES_KEPT_MAX = 4_096  # whose numbers are not computed for each task
-CALLS_KEPT_MAX = 256  # whose part of job ids is not computed for each job
 
 
 def shard_of(namespace_id: bytes, workflow_id: str, number_of_shards: int) -> int:
@@ -132,28 +131,26 @@ def job_id_of(
     return _version_8(shard_id.to_bytes(4, "big") + digest)
 
 
-@lru_cache(maxsize=CALLS_KEPT_MAX)
+def job_ids_of(namespace_id: bytes, request_id: bytes) -> Callable[[int, int], bytes]:
+    """`job_id_of` for jobs of one call that have no idempotency key, by shard and index: what is the same for all of
+    them in a shard is hashed once."""
+    begins: dict[int, bytes] = {}
+
+    def job_id(shard_id: int, index: int) -> bytes:
+        begin = begins.get(shard_id)
+        if begin is None:
+            begin = begins[shard_id] = _jobs_of_call(shard_id, namespace_id, request_id)
+        return begin + index.to_bytes(2, "big")
+
+    return job_id
+
+
 def _jobs_of_call(shard_id: int, namespace_id: bytes, request_id: bytes) -> bytes:
     """What the ids of a call's jobs in one shard begin with."""
     digest = hashlib.blake2b(
         request_id, digest_size=10, key=namespace_id, person=b"perdure job call"
     ).digest()
     return _version_8(shard_id.to_bytes(4, "big") + digest)
-
-
-def job_ids_of(namespace_id: bytes, request_id: bytes) -> Callable[[int, int], bytes]:
-    """`job_id_of` for jobs of one call that have no idempotency key, by shard and index: what is the same for all of
-    them is hashed once."""
-    begun = hashlib.blake2b(
-        digest_size=12, key=namespace_id, salt=request_id[:16], person=b"perdure job"
-    )
-
-    def job_id(shard_id: int, index: int) -> bytes:
-        digest = begun.copy()
-        digest.update(index.to_bytes(8, "big"))
-        return _version_8(shard_id.to_bytes(4, "big") + digest.digest())
-
-    return job_id
 
 
 def shard_of_job(job_id: bytes) -> int:

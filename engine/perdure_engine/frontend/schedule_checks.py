@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import msgspec
 
 from perdure_engine.core import limits
@@ -27,19 +29,19 @@ WIRE_NAMES = {"start_us": "start_time_us", "end_us": "end_time_us"}
 SLOTS_WORKFLOW_ID = "slot"
 
 
-def check_schedule(
-    frontend: Frontend, namespace_id: bytes, schedule: Schedule, field: str = "schedule"
-) -> None:
-    check_spec(frontend, schedule.spec, f"{field}.spec")
-    _check_policies(f"{field}.policies", schedule.policies)
-    checks.prose(f"{field}.note", schedule.note)
+def check_schedule(frontend: Frontend, namespace_id: bytes, schedule: Schedule) -> None:
+    check_spec(frontend, schedule.spec, "schedule.spec")
+    _check_policies("schedule.policies", schedule.policies)
+    checks.prose("schedule.note", schedule.note)
     if schedule.remaining_actions is not None:
-        checks.not_negative(f"{field}.remaining_actions", schedule.remaining_actions)
+        checks.not_negative("schedule.remaining_actions", schedule.remaining_actions)
     match schedule.action:
         case JobAction() as job:
-            _check_job(frontend, f"{field}.action.job", job)
+            _check_job(frontend, "schedule.action.job", job)
         case WorkflowAction() as workflow:
-            _check_workflow(frontend, namespace_id, f"{field}.action.workflow", workflow)
+            _check_workflow(frontend, namespace_id, "schedule.action.workflow", workflow)
+        case _:
+            assert_never(schedule.action)
 
 
 def check_spec(frontend: Frontend, spec: ScheduleSpec, field: str) -> None:
@@ -103,8 +105,18 @@ def _check_job(frontend: Frontend, field: str, action: JobAction) -> None:
     try:
         checks.size("input", spec.input)
         check_options(options, frontend.db_now_us(), in_batch=False)
+        _check_keys(spec)
     except Rejected as rejected:
         raise checks.under(field, rejected) from None
+
+
+def _check_keys(spec: JobSpec) -> None:
+    """A key's jobs are of one shard, which it decides; a schedule's are of the schedule's own."""
+    why = "is not for a schedule's jobs: its overlap policy says what becomes of those that meet"
+    if spec.unique is not None:
+        raise invalid("unique_key", why)
+    if spec.concurrency is not None:
+        raise invalid("concurrency.key", why)
 
 
 def _check_workflow(

@@ -128,8 +128,14 @@ class Shard:
     def put(self, item: Item) -> None:
         if self.closed or self.draining:
             item.refuse(moved(self.shard_id))
+        elif item.weight > self.rooms.config.group_intents_max and split(item, self._put_each):
+            pass  # no list is more than a statement takes
         elif not self._waits_without_turn(item) and self.inbox.put(item):
             self.work_waits()
+
+    def _put_each(self, items: list[Item]) -> None:
+        for item in items:
+            self.put(item)
 
     def _waits_without_turn(self, item: Item) -> bool:
         kind = type(item.intent)
@@ -463,8 +469,7 @@ class Shard:
                     )
         for key, current in step.currents.items():
             rows.add_current(batch, self.shard_id, key, current)
-        if step.jobs is not None:
-            self.jobs.rows_of(step.jobs, batch)
+        self.jobs.rows_of(step, batch)
         if step.schedules:
             self.schedules.rows_of(step, batch)
 

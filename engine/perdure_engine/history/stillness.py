@@ -55,7 +55,7 @@ def _moves(shard: Shard) -> bool:
         or len(shard.inbox) > 0
         or shard.needs_new_range
         or shard.loading.busy
-        or shard.jobs.loading.busy
+        or shard.jobs.busy
         or shard.resetting.busy
         or shard.timers.busy
         or shard.outbox.busy

@@ -212,7 +212,7 @@ class Item:
         self.future = future
         self.size = size_of(intent)
         # how much of a statement it takes: that of an intent of a run is 1
-        self.weight = 1 + len(many_of(intent)) // JOBS_PER_INTENT if type(intent) in LISTS else 1
+        self.weight = _weight_of(intent) if type(intent) in LISTS else 1
 
     def answer(self, reply: AnyReply) -> None:
         if self.future is not None and not self.future.done():
@@ -223,6 +223,10 @@ class Item:
             self.future.set_exception(error)
 
 
+def _weight_of(intent: AnyIntent) -> int:
+    return 1 + len(many_of(intent)) * _ROWS_EACH.get(type(intent), 1) // JOBS_PER_INTENT
+
+
 LISTS = frozenset(
     (
         *(CreateJobs, CompleteJobs, FireJobTimers, PutBackJobs, SaveJobStarts),
@@ -230,6 +234,9 @@ LISTS = frozenset(
     )
 )
 """Intents that may be cut in two."""
+
+_ROWS_EACH: dict[type, int] = {FireSlots: 6, HearErrands: 2, HearJobs: 6, MendSchedules: 5}
+"""Of an entry in a list, if it is not the one row of a job."""
 
 
 class ShardStep:

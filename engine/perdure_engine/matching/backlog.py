@@ -50,12 +50,15 @@ class Backlog:
         # (shard, queue_no), oldest refusal first; jobs and activities of a queue have each their number
         self._refused: dict[tuple[int, int], None] = {}
         self._arrivals = 0
+        self.held: list[Waiting] = []  # jobs of a queue with a limit, until they are let go
+        self.holds_jobs = False
+        self.let_go = 0  # of them, and not taken yet
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def __iter__(self) -> Iterator[TaskOffer]:
-        for heap in (self.anybody, *self._sticky.values()):
+        for heap in (self.anybody, self.held, *self._sticky.values()):
             for waiting in heap:
                 yield waiting.offer
 
@@ -74,7 +77,9 @@ class Backlog:
         self._keys.add(key)
         self._arrivals += 1
         waiting = Waiting(offer.priority, offer.ready_us, self._arrivals, sticky_until, offer)
-        if sticky_until == ANYBODY:
+        if self.holds_jobs and offer.kind is TaskKind.JOB:
+            heappush(self.held, waiting)
+        elif sticky_until == ANYBODY:
             heappush(self.anybody, waiting)
         else:
             heappush(self._sticky.setdefault(offer.sticky_worker_id, []), waiting)
@@ -89,10 +94,30 @@ class Backlog:
                 del self._sticky[worker_id]
         elif or_anybodys and self.anybody:
             waiting = heappop(self.anybody)
+            if self.let_go and waiting.offer.kind is TaskKind.JOB:
+                self.let_go -= 1
         else:
             return None
         self._keys.discard(offer_key(waiting.offer))
         return waiting
+
+    def hold_jobs(self, hold: bool) -> None:
+        """Whether jobs, those that wait here too, wait until they are let go."""
+        self.holds_jobs = hold
+        self.let_go = 0
+        jobs = [one for one in self.anybody if one.offer.kind is TaskKind.JOB] + self.held
+        others = [one for one in self.anybody if one.offer.kind is not TaskKind.JOB]
+        self.anybody, self.held = (others, jobs) if hold else (others + jobs, [])
+        heapify(self.anybody)
+        heapify(self.held)
+
+    def let_jobs_go(self, count: int) -> int:
+        """The first of those that are held, at most `count`, are anybody's from now on. Returns how many."""
+        count = min(count, len(self.held))
+        for _ in range(count):
+            heappush(self.anybody, heappop(self.held))
+        self.let_go += count
+        return count
 
     def workers_with_own(self, workers: Mapping[bytes, object]) -> list[bytes]:
         """Those of `workers` for whom offers are reserved. Walks the smaller of the two."""
@@ -130,7 +155,10 @@ class Backlog:
             return
         self._keys = {key for key in self._keys if key[0] != shard_id}
         self.anybody = [w for w in self.anybody if w.offer.shard_id != shard_id]
+        self.held = [w for w in self.held if w.offer.shard_id != shard_id]
+        self.let_go = min(self.let_go, len(self.anybody))
         heapify(self.anybody)
+        heapify(self.held)
         for worker_id, heap in list(self._sticky.items()):
             self._put_sticky(worker_id, [w for w in heap if w.offer.shard_id != shard_id])
 

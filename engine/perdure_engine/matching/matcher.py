@@ -10,6 +10,7 @@ import asyncio
 from perdure_engine.core.tasks import WORKER_KINDS, TaskKind
 from perdure_engine.matching.queue import TaskQueue, TaskSource
 from perdure_engine.ports.history import QueueName
+from perdure_engine.ports.limits import NoRates, QueueRates
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, Taker, TaskOffer
 from perdure_engine.ports.metrics import Metrics
 
@@ -24,8 +25,10 @@ class Matcher:
     history, then calls `connect`. Nothing may be offered or polled before that.
     """
 
-    def __init__(self, metrics: Metrics | None = None) -> None:
+    def __init__(self, metrics: Metrics | None = None, rates: QueueRates | None = None) -> None:
         self._metrics = metrics or Metrics()
+        self._rates = rates or NoRates()
+        self._rates.on_change(self._limit_jobs)
         self._loop = asyncio.get_running_loop()
         self._source: TaskSource | None = None
         self._queues: dict[tuple[bytes, str, str], TaskQueue] = {}
@@ -133,7 +136,15 @@ class Matcher:
             self._drop_idle_queues()
         queue = TaskQueue(self._source, self._loop, self._wake, self._metrics)
         self._queues[namespace_id, name, version] = queue
+        rate = self._rates.rate_of(namespace_id, name)
+        if rate:
+            queue.limit_jobs(rate)
         return queue
+
+    def _limit_jobs(self) -> None:
+        """The limit of a queue is that of its jobs of all versions, of which one is current."""
+        for (namespace_id, name, _), queue in self._queues.items():
+            queue.limit_jobs(self._rates.rate_of(namespace_id, name))
 
     def _drop_idle_queues(self) -> None:
         """The next drop comes when as many again have been made: amortised, it costs nothing."""

@@ -24,6 +24,7 @@ from perdure_engine.core.errors import Rejected
 from perdure_engine.core.limits import POLL_TIMEOUT_MS_MAX
 from perdure_engine.core.tasks import ROOM_OF, WORKER_KINDS, TaskKind
 from perdure_engine.matching.backlog import ANYBODY, Backlog
+from perdure_engine.matching.pace import Pace
 from perdure_engine.matching.polls import Poll, Waiters
 from perdure_engine.ports.history import Handed, StartOutcome, WorkerRef
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
@@ -72,6 +73,14 @@ class TaskQueue:
         self._sticky_timer: asyncio.TimerHandle | None = None
         self._takers: dict[bytes, dict[QueueTaker, None]] = {}  # by worker
         self._taker_timer: asyncio.TimerHandle | None = None
+        self._pace: Pace | None = None  # of jobs
+        self._pace_timer: asyncio.TimerHandle | None = None
+
+    def limit_jobs(self, per_s: float) -> None:
+        """So many jobs may start in a second; 0: any."""
+        self._pace = Pace(per_s, self._loop.time()) if per_s else None
+        self._backlogs[TaskKind.ACTIVITY].hold_jobs(self._pace is not None)
+        self._wake(self)
 
     # ---- offers
 
@@ -152,6 +161,8 @@ class TaskQueue:
         poll = Poll(request, self._loop.create_future())
         for kind, backlog in self._backlogs.items():
             if backlog and poll.room[kind]:
+                if backlog.held:
+                    self._let_jobs_go(backlog)
                 workers = len(self._waiters[kind].by_worker.keys() | {poll.worker_id})
                 self._fill(backlog, poll, fair_share(len(backlog.anybody), workers))
         self._filled.pop(poll, None)
@@ -234,6 +245,8 @@ class TaskQueue:
         Rounds go on while there is work and room: a share that found no room goes to the others. A
         worker with a taker under way gets nothing yet; its share is kept for it.
         """
+        if backlog.held:
+            self._let_jobs_go(backlog)
         share = fair_share(len(backlog.anybody), len(waiters))
         later = self._with_takers(backlog, waiters) if self._takers else ()
         taken: dict[bytes, int] = {}
@@ -249,6 +262,19 @@ class TaskQueue:
                 break  # what is left is their share
             share = fair_share(len(backlog.anybody), len(waiters))
             taken.clear()
+
+    def _let_jobs_go(self, backlog: Backlog) -> None:
+        """As many as the queue's limit allows, but no more than a burst ahead of the workers that take them."""
+        pace, now = self._pace, self._loop.time()
+        assert pace is not None
+        ahead = max(0, int(pace.burst) - backlog.let_go)
+        pace.use(backlog.let_jobs_go(min(pace.available(now), ahead)))
+        if backlog.held and self._pace_timer is None:
+            self._pace_timer = self._loop.call_later(pace.next_s, self._pace_is_over)
+
+    def _pace_is_over(self) -> None:
+        self._pace_timer = None
+        self._wake(self)
 
     def _with_takers(self, backlog: Backlog, waiters: Waiters) -> set[bytes]:
         """The workers whose polls wait because their takers have room for all that is here.

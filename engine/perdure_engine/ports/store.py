@@ -12,9 +12,6 @@ import msgspec
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.core.deployments import Deployment
 from perdure_engine.ports.filters import Expression, Group, Order
-from perdure_engine.ports.jobs import (
-    JobFilter as JobFilter,  # for those who know only this door
-)
 from perdure_engine.ports.jobs import JobRetentionStore, JobStore, QueueLimitStore, ScheduleStore
 from perdure_engine.ports.rows import (
     CurrentRunRow,

@@ -28,6 +28,7 @@ from perdure_engine.history.retention import Retention
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.service import HistoryService
 from perdure_engine.history.writer import Writer
+from perdure_engine.matching.limits import QueueLimits
 from perdure_engine.matching.matcher import Matcher
 from perdure_engine.membership.lease import NodeIdentity, NodeLease
 from perdure_engine.membership.nodes import NodeDirectory
@@ -49,6 +50,7 @@ from perdure_engine.store.archive.opening import objects_at
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.errors import ConfigError as DatabaseUnfit
 from perdure_engine.store.sql.store import SqlStoreConfig
+from perdure_engine.transport.grpc.convert.payloads import json_payload
 from perdure_engine.transport.grpc.peers import GrpcPeers
 from perdure_engine.transport.grpc.server import GrpcServer
 from perdure_engine.transport.http.rest.api import routes
@@ -126,6 +128,7 @@ class Parts(NamedTuple):
     peers: GrpcPeers
     deployments: Deployments
     flows: Flows
+    limits: QueueLimits
 
 
 async def _start(
@@ -149,6 +152,7 @@ async def _start(
     lifecycle.at_stop("history", parts.history.stop)
     await lifecycle.begin("flows", parts.flows.start, parts.flows.stop)
     await lifecycle.begin("deployments", parts.deployments.start, parts.deployments.stop)
+    await lifecycle.begin("queue limits", parts.limits.start, parts.limits.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
     await lifecycle.begin("batches", parts.batches.start, parts.batches.stop)
@@ -223,12 +227,14 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         times=Times(),
         metrics=metrics,
         routing=deployments,
+        json_payload=json_payload,
     )
     rooms.writer = writer = Writer(rooms)
-    rooms.matching = matcher = Matcher(metrics)
     history = HistoryService(
         rooms, store, number_of_shards=number_of_shards, address=identity.address
     )
+    limits = QueueLimits(store, lambda: len(history.owned()) / number_of_shards)
+    rooms.matching = matcher = Matcher(metrics, limits)
     history.peers = peers = GrpcPeers(directory, sealer)
     matcher.connect(history)
     lease.on_lapse(history.lapsed)
@@ -266,7 +272,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
     read_gauges(metrics, history, matcher, rooms.database_clock.low_us, retention.archiving.lag_us)
     return Parts(
         *(lease, directory, writer, history, controller, retention, batches, matcher, frontend),
-        *(metrics, peers, deployments, rooms.flows),
+        *(metrics, peers, deployments, rooms.flows, limits),
     )
 
 

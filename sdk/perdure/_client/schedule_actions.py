@@ -20,7 +20,7 @@ from typing import (
 
 from perdure._client.options import NO_ARGUMENT, arguments
 from perdure._definitions import ActivityDefinition, startable_workflow
-from perdure._jobs import DEFAULT_QUEUE, Concurrency, JobOptions, UniqueScope
+from perdure._jobs import DEFAULT_QUEUE, JobOptions
 from perdure._schedules.definition import ScheduleAction
 from perdure._wire.calls import NO_HEADER, Start
 from perdure._wire.policies import duration_from_ms, duration_to_ms
@@ -147,7 +147,8 @@ class ScheduleActionStartWorkflow(ScheduleAction):
 
 
 class ScheduledJobOptions(TypedDict, total=False):
-    """As those of `client.jobs.create`, without what each slot has of its own."""
+    """As those of `client.jobs.create`, without what each slot has of its own, and without keys: what
+    becomes of jobs that meet is the overlap policy's to say."""
 
     queue: str
     user_id: str
@@ -156,10 +157,6 @@ class ScheduledJobOptions(TypedDict, total=False):
     heartbeat_timeout: timedelta | None
     retry_policy: RetryPolicy | None
     priority: Priority | None
-    unique_key: str
-    unique_scope: UniqueScope
-    unique_period: timedelta | None
-    concurrency: Concurrency | None
     headers: Mapping[str, Payload] | None
     """For interceptors of workers; never encoded."""
 
@@ -180,10 +177,6 @@ class ScheduleActionStartJob(ScheduleAction):
     heartbeat_timeout: timedelta | None
     retry_policy: RetryPolicy | None
     priority: Priority | None
-    unique_key: str
-    unique_scope: UniqueScope
-    unique_period: timedelta | None
-    concurrency: Concurrency | None
     headers: Mapping[str, Payload] | None
 
     @overload
@@ -227,10 +220,6 @@ class ScheduleActionStartJob(ScheduleAction):
         self.heartbeat_timeout = options.get("heartbeat_timeout")
         self.retry_policy = options.get("retry_policy")
         self.priority = options.get("priority")
-        self.unique_key = options.get("unique_key", "")
-        self.unique_scope = options.get("unique_scope", UniqueScope.ACTIVE)
-        self.unique_period = options.get("unique_period")
-        self.concurrency = options.get("concurrency")
         self.headers = options.get("headers")
 
 
@@ -324,12 +313,7 @@ def _wire_job(action: ScheduleActionStartJob, converter: PayloadConverter) -> Sc
         "heartbeat_timeout": action.heartbeat_timeout,
         "retry_policy": action.retry_policy,
         "priority": action.priority,
-        "unique_key": action.unique_key,
-        "unique_period": action.unique_period,
-        "concurrency": action.concurrency,
     }
-    if action.unique_key or action.unique_scope is not UniqueScope.ACTIVE:
-        options["unique_scope"] = action.unique_scope  # without a key that is a mistake, and told
     args = [_payload(value, converter) for value in action.args]
     return ScheduledJob(action.task, args, options, action.headers or NO_HEADER)
 
@@ -345,10 +329,6 @@ def _read_job(job: ScheduledJob) -> ScheduleActionStartJob:
         heartbeat_timeout=options.get("heartbeat_timeout"),
         retry_policy=options.get("retry_policy"),
         priority=options.get("priority"),
-        unique_key=options.get("unique_key", ""),
-        unique_scope=options.get("unique_scope", UniqueScope.ACTIVE),
-        unique_period=options.get("unique_period"),
-        concurrency=options.get("concurrency"),
         headers=job.header or None,
     )
 

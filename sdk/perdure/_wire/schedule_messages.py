@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, assert_never
 
-from perdure._jobs import Concurrency, ConcurrencyPolicy, JobOptions, NewJob, UniqueScope
+from perdure._jobs import JobOptions, NewJob
 from perdure._schedules.definition import (
     Schedule,
     ScheduleAction,
@@ -226,7 +226,6 @@ def _action_from_message(message: pb.ScheduleAction) -> WireAction:
 
 
 def _job_from_message(message: job_pb.NewJob) -> ScheduledJob:
-    concurrency = message.concurrency
     options: JobOptions = {
         "queue": message.task_queue,
         "user_id": message.user_id,
@@ -238,19 +237,6 @@ def _job_from_message(message: job_pb.NewJob) -> ScheduledJob:
             else None
         ),
         "priority": Priority(priority_key=message.priority or None),
-        "unique_key": message.unique_key,
-        "unique_scope": UniqueScope(message.unique_scope or UniqueScope.ACTIVE),
-        "unique_period": duration_from_ms(message.unique_period_ms),
-        "concurrency": (
-            Concurrency(
-                key=concurrency.key,
-                limit=concurrency.limit or 1,
-                policy=ConcurrencyPolicy(concurrency.policy or ConcurrencyPolicy.QUEUE),
-                rate_per_s=concurrency.rate_per_s,
-            )
-            if concurrency.key
-            else None
-        ),
     }
     return ScheduledJob(
         message.task_name,

@@ -14,6 +14,7 @@ from tests.e2e.examples.loading import EXAMPLES
         ("polling/polling.py", "220 degrees after 4 questions"),
         ("fan_out/fan_out.py", "could not be read: broken-0000, broken-0001, broken-0002"),
         ("versioned_activity/pricing.py", "begun before: [1000, 1000], begun after: [1190, 1190]"),
+        ("newsletter/newsletter.py", "8 of 8 copies sent"),
         ("batch_import/batch_import.py", "1000 of 1000 lines in 3 attempts"),
     ],
 )

@@ -8,14 +8,16 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from tests.engine_node import running_node
 
 from perdure import job, workflow
-from perdure.client import Client
+from perdure.client import Client, WorkflowHistory
 from perdure.worker import Replayer, Worker
 from perdure_engine.server.node import Node
 
@@ -313,13 +315,7 @@ async def test_a_history_that_is_fetched_is_one_that_replays(worked: Api) -> Non
 
     fetched = (await http.get("/workflows/w1/history")).text
 
-    await Replayer(workflows=[Greeting]).replay_workflow(history_of("w1", fetched))
-
-
-def history_of(workflow_id: str, text: str) -> Any:
-    from perdure.client import WorkflowHistory
-
-    return WorkflowHistory.from_json(workflow_id, text)
+    await Replayer(workflows=[Greeting]).replay_workflow(WorkflowHistory.from_json("w1", fetched))
 
 
 async def test_a_workflow_is_cancelled_and_terminated(api: Api) -> None:
@@ -343,6 +339,66 @@ async def test_a_query_that_nobody_can_answer_fails_soon(api: Api) -> None:
     response = await api.http.post("/workflows/w/queries/state")
 
     assert (response.status_code, response.json()["reason"]) == (409, "NO_POLLERS")
+
+
+# ---- the archive
+
+
+def make_old(dsn: str) -> None:
+    """All that has ended, nine days ago: over the retention of a week."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("update job_runs set closed_at = closed_at - interval '9 days'")
+        connection.execute("update visibility set close_time = close_time - interval '9 days'")
+
+
+async def test_a22_what_has_left_the_tables_is_fetched_and_listed_as_before(
+    database_dsn: str, tmp_path: Path
+) -> None:
+    settings = {
+        "history.retention_pass_every_s": 0.1,
+        "archive.url": f"file://{tmp_path}/archive",
+    }
+    async with (
+        running_node(database_dsn, settings) as node,
+        httpx.AsyncClient(base_url=f"http://{node.http_address}", timeout=30) as http,
+    ):
+        client = await Client.connect(node.address)
+        start = {"workflow_type": "Greeting", "task_queue": "default", "args": ["Ada"]}
+        new = {"task_id": "send_email", "parameters": {"to": "ada"}, "user_id": "ada"}
+        async with Worker(
+            client, task_queue="default", workflows=[Greeting], activities=[send_email]
+        ):
+            made = (await http.post("/jobs", json=new)).json()
+            await http.post("/workflows", json={**start, "workflow_id": "w"})
+            await http.post("/workflows/w/updates/finish", json={"args": ["Eve"]})
+            await http.get("/workflows/w/result")
+            await Api(node, http).ended(made["job_id"])
+        paths = (f"/jobs/{made['job_id']}", "/workflows/w", "/workflows/w/history")
+        before = [(await http.get(path)).json() for path in paths]
+        make_old(database_dsn)
+        async with asyncio.timeout(20):
+            while (await http.get("/jobs")).json()["jobs"] or (
+                (await http.get("/workflows")).json()["workflows"]
+            ):
+                pass
+
+        after = [(await http.get(path)).json() for path in paths]
+        jobs = (await http.get("/jobs?archived=true&user_id=ada")).json()["jobs"]
+        runs = (await http.get("/workflows?archived=true")).json()["workflows"]
+
+        assert (after[0]["archived"], after[1]["info"]["archived"]) == (True, True)
+        for told in (before[0], after[0], before[1]["info"], after[1]["info"]):
+            del told["close_time"], told["archived"]
+        assert after == before
+        assert [one["job_id"] for one in jobs] == [made["job_id"]]
+        assert [one["workflow_id"] for one in runs] == ["w"]
+        await client.close()
+
+
+async def test_without_an_archive_none_is_listed(api: Api) -> None:
+    for path in ("/jobs?archived=true", "/workflows?archived=true"):
+        response = await api.http.get(path)
+        assert (response.status_code, response.json()["reason"]) == (409, "NO_ARCHIVE")
 
 
 # ---- the door

@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -22,7 +23,18 @@ from perdure_engine.transport.http.rest.table import OPERATIONS
 EXAMPLES = 10  # of each operation, besides the edges of all its parameters, which are many more
 WAITED_MS = 50  # instead of a minute, by calls that wait for what does not come
 
-schema = schemathesis.openapi.from_dict(document(OPERATIONS, perdure_version()))
+
+def narrowed(spec: dict[str, Any]) -> dict[str, Any]:
+    """The same for one namespace: in any other there is nothing, and each call would end there."""
+    for item in spec["paths"].values():
+        for operation in item.values():
+            for parameter in operation["parameters"]:
+                if parameter["name"] in ("namespace", "Perdure-Namespace"):
+                    parameter["schema"] = {"type": "string", "enum": ["default", ""]}
+    return spec
+
+
+schema = schemathesis.openapi.from_dict(narrowed(document(OPERATIONS, perdure_version())))
 schema.config.generation.update(max_examples=EXAMPLES, no_shrink=True, deterministic=True)
 # Some of what is wrong no schema can say: that names are printable and in Unicode's normal form, that the longest
 # interval of a policy is not under its first, that a cron expression ever fires.
@@ -67,7 +79,7 @@ def url(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[s
 
 
 def test_the_document_is_the_one_that_is_served(url: str) -> None:
-    assert httpx.get(f"{url}/openapi.json").json() == schema.raw_schema
+    assert httpx.get(f"{url}/openapi.json").json() == document(OPERATIONS, perdure_version())
 
 
 @schema.parametrize()

@@ -63,7 +63,8 @@ FILL = (
     " case n % 100 when 7 then 'key' else '' end, case n % 3 when 0 then 'nightly' else '' end,"
     " s.status, 1, 3, to_timestamp(n), to_timestamp(n),"
     " case when s.status in (4, 5, 6) then to_timestamp(n) end,"
-    " case when s.status = 1 and n % 3 = 0 then n else 0 end, 0, 'spec', 'state', 'result', 2"
+    " case when s.status <> 1 then 0 when n % 3 = 0 then n when n % 3 = 1 then -n else 0 end, 0,"
+    " 'spec', 'state', 'result', 2"
     " from (select n, case n % 1000 when 1 then 5 when 2 then 2 when 3 then 3 when 4 then 6"
     " when 5 then 8 when 6 then 1 when 7 then 1 else 4 end as status"
     " from generate_series(1, {0}) as g(n)) as s",
@@ -111,6 +112,7 @@ BY_KEY = {
     "job_runs.read_keys": {"job_runs_pk"},
     "job_runs.read_queue": {"job_runs_ready"},
     "job_runs.read_ready": {"job_runs_ready"},
+    "job_runs.count_ready": {"job_runs_ready"},
     "job_runs.read_started": {"job_runs_started"},
     "job_runs.read_holding": {"job_runs_holding"},
     "job_runs.read_waiting": {"job_runs_waiting"},
@@ -334,6 +336,7 @@ def test_pages_need_no_sort(database: Database, name: str) -> None:
         ("visibility.list", ["namespace_id", "bucket", "start_time", "run_id"]),
         ("job_runs.read_queue", ["shard_id", "queue_no", "task_id"]),
         ("job_runs.read_ready", ["shard_id", "queue_no", "task_id"]),
+        ("job_runs.count_ready", ["shard_id", "queue_no", "task_id"]),
         ("job_runs.read_started", ["shard_id", "job_id"]),
         ("job_runs.read_holding", ["shard_id", "namespace_id", "concurrency_key"]),
         ("job_runs.read_waiting", ["shard_id", "namespace_id", "concurrency_key"]),

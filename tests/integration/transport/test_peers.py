@@ -12,6 +12,8 @@ from tests.unit.frontend.fakes import NAMESPACE_ID, RUN_ID, Room
 from perdure_engine.core import limits
 from perdure_engine.core.errors import Code, Rejected, invalid, not_found, unavailable
 from perdure_engine.core.intents import DeliveredIntent, SignalWorkflow
+from perdure_engine.core.replies import Reply, RunStatus, Started
+from perdure_engine.core.status import Status
 from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.store import NodeRow, TokenKeyRow
 from perdure_engine.server import addresses
@@ -50,11 +52,13 @@ class Receiver:
     def __init__(self) -> None:
         self.received: list[tuple[int, DeliveredIntent]] = []
         self.refusal: Exception | None = None
+        self.reply: Reply = None
 
-    async def receive(self, shard_id: int, intent: DeliveredIntent) -> None:
+    async def receive(self, shard_id: int, intent: DeliveredIntent) -> Reply:
         self.received.append((shard_id, intent))
         if self.refusal is not None:
             raise self.refusal
+        return self.reply
 
 
 class Two:
@@ -99,6 +103,14 @@ async def test_an_intent_arrives_as_it_was_sent(two: Two) -> None:
     await two.peers.deliver(4, signal(limits.PAYLOAD_BYTES_MAX))
 
     assert two.receiver.received == [(3, signal()), (4, signal(limits.PAYLOAD_BYTES_MAX))]
+
+
+async def test_of_replies_only_a_runs_status_is_carried(two: Two) -> None:
+    two.receiver.reply = Started(RUN_ID, True)
+    assert await two.peers.deliver(3, signal()) is None
+    for status in Status:
+        two.receiver.reply = RunStatus(status)
+        assert await two.peers.deliver(3, signal()) == RunStatus(status)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ class FakeClient:
         self.jobs.asked.append(("queue", name))
         none = TaskQueueKindInfo(backlog_count=0, backlog_age=timedelta(0), pollers=1)
         some = TaskQueueKindInfo(backlog_count=12, backlog_age=timedelta(seconds=90), pollers=2)
-        return TaskQueueInfo(workflow=none, activity=some)
+        return TaskQueueInfo(workflow=none, activity=none, job=some)
 
     async def close(self) -> None: ...
 
@@ -437,8 +437,8 @@ def test_a_queue(jobs: FakeJobs) -> None:
     as_json = json.loads(run("queue", "describe", "mails", "-o", "json").stdout)
     table = run("queue", "describe", "mails").stdout
 
-    assert (as_json["name"], as_json["activity"]["backlog_count"]) == ("mails", 12)
-    assert as_json["activity"]["backlog_age"] == 90.0
+    assert (as_json["name"], as_json["job"]["backlog_count"]) == ("mails", 12)
+    assert as_json["job"]["backlog_age"] == 90.0
     assert "0:01:30" in table
 
 

@@ -426,6 +426,7 @@ def test_describe_tells_times_in_words_and_each_slot_once(engine: Engine) -> Non
     for told in ("At 02:30", "active", "made by hand", '["daily"]', "2026-12-01 02:30:00Z"):
         assert told in found.stdout
     assert found.stdout.count("job-1") == 1
+    assert "headers" not in found.stdout, "what is not set is not shown"
     assert "\x1b" not in found.stdout
 
     document = json.loads(run("describe", "nightly", "-o", "json").stdout)

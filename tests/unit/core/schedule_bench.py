@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from perdure_engine.core.audit import Entry
 from perdure_engine.core.draft import Env
 from perdure_engine.core.ids import schedule_uid
 from perdure_engine.core.intents import StartWorkflow
@@ -100,6 +101,7 @@ class Bench:
         self.timers: dict[tuple[int, int], int] = {}  # due times of live rows
         self.jobs: dict[bytes, JobRun] = {}  # as saved
         self.actions: dict[tuple[int, SlotOrigin], set[bytes]] = {}  # begun for a slot
+        self.audit: list[Entry] = []
         self._open: ScheduleDraft | None = None
         self._heard = 0  # of the ends of the open step
 
@@ -170,6 +172,7 @@ class Bench:
         for run in draft.jobs.jobs.values():
             run.version += 1
             self.jobs[run.job_id] = msgspec.structs.replace(run)
+        self.audit += draft.audit
         if draft.changed:
             record = self.record
             self.record = ScheduleRecord(
@@ -185,6 +188,7 @@ class Bench:
             )
         else:
             assert draft.state == self.record.state, "changed, and nobody would save it"
+            assert not draft.audit
 
     def lose_timer(self) -> None:
         """Its row is gone, and its shard has noticed."""

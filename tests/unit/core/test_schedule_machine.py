@@ -42,6 +42,7 @@ from perdure_engine.core.status import Status
 SPECS = (
     EVERY_MINUTE,
     ScheduleSpec(cron=("*/5 * * * *",), intervals=(IntervalSpec(180_000, 30_000),)),
+    ScheduleSpec(intervals=(IntervalSpec(120_000),), jitter_ms=100_000),
     ScheduleSpec(
         calendars=(CalendarSpec(hour=(CalendarRange(0, 23),), minute=(CalendarRange(0, 59, 2),)),)
     ),

@@ -331,6 +331,16 @@ def test_another_workflow_is_told_to_stop(bench: Bench, overlap: OverlapPolicy, 
     assert bench.outcomes() == [FIRED, FIRING]
 
 
+def test_no_more_than_so_many_actions_are_known(bench: Bench) -> None:
+    bench.create(WORKFLOW)
+    bench.backfill(START_US - 5 * HOUR, START_US, overlap=OverlapPolicy.ALLOW_ALL)
+    assert len(bench.state.actions) == 301, "starts on their way are all known"
+    bench.started()
+    assert len(bench.state.actions) == 100
+
+    assert bench.outcomes(BACKFILL) == [BACKFILLED] * 301
+
+
 def test_allow_all(bench: Bench) -> None:
     bench.create(overlap=OverlapPolicy.ALLOW_ALL)
     bench.pass_time(150 * MINUTE)
@@ -523,6 +533,21 @@ def test_an_update_does_not_lose_the_slot_whose_time_it_is(bench: Bench) -> None
     assert bench.outcomes() == [FIRED]
 
 
+@pytest.mark.parametrize("acts", [True, False])
+def test_a_slot_that_waits_for_its_jitter_is_not_forgotten(bench: Bench, acts: bool) -> None:
+    spec = ScheduleSpec(intervals=(IntervalSpec(60_000),), jitter_ms=60_000)
+    bench.create(spec=spec)
+    bench.now_us += MINUTE
+    assert bench.state.wake is not None
+    assert bench.state.wake[0] > bench.now_us
+    if acts:
+        bench.update(JOB, EVERY_HOUR)
+    else:
+        bench.delete()
+
+    assert bench.outcomes() == [FIRED if acts else MISSED]
+
+
 def test_what_was_not_worked_off_before_an_update_is_missed(bench: Bench) -> None:
     """Nothing silent, and nothing endless."""
     bench.create(overlap=OverlapPolicy.ALLOW_ALL)
@@ -608,6 +633,29 @@ def test_a_deleted_schedule_goes_when_nothing_is_on_its_way(bench: Bench) -> Non
 
     assert bench.record.gone
     assert bench.outcomes() == [FIRED]
+
+
+def test_what_operators_do_is_noted_and_a_repeat_is_not(bench: Bench) -> None:
+    """Semantics §13: who, when, why; saved with what was done."""
+    request_id = bench.new_id()
+    bench.ask(intents.CreateSchedule, schedule=schedule(), trigger_immediately=True)
+    for _ in range(2):
+        bench.pause("stop")
+        bench.trigger(request_id=request_id)
+        bench.ask(intents.DescribeSchedule)
+    bench.backfill(START_US, START_US, dry_run=True)
+    bench.backfill(START_US, START_US)
+    bench.delete(reason="old", identity="op")
+
+    assert [(entry.action, entry.reason) for entry in bench.audit] == [
+        ("schedule.pause", "stop"),
+        ("schedule.trigger", ""),
+        ("schedule.pause", "stop"),
+        ("schedule.backfill", ""),
+        ("schedule.delete", "old"),
+    ]
+    assert {entry.subject for entry in bench.audit} == {"s"}
+    assert bench.audit[-1].identity == "op"
 
 
 # ---- creating
@@ -762,6 +810,40 @@ def test_what_a_step_has_done_already_is_not_done_again(bench: Bench) -> None:
     assert bench.outcomes() == [FIRED]
     assert bench.outcomes(BACKFILL) == [BACKFILLED, BACKFILLED]
     assert len(bench.jobs) == 4
+
+
+def test_a_slot_that_is_settled_and_waits_again_in_one_step_has_one_row(bench: Bench) -> None:
+    """Paused, and backfilled before that is saved: it waits for an answer, and its row is there by then."""
+    bench.create(WORKFLOW)
+    bench.pass_time(MINUTE)
+    bench.started()
+    bench.pass_time(MINUTE)
+    at_us = START_US + 2 * MINUTE
+    with bench.one_step():
+        bench.pause()
+        bench.backfill(at_us, at_us, overlap=OverlapPolicy.SKIP)
+    assert bench.outcomes() == [FIRED, PAUSED]
+
+    bench.trigger(OverlapPolicy.TERMINATE_OTHER)
+
+    assert bench.outcomes() == [FIRED, SKIPPED]
+
+
+def test_a_slot_that_was_paused_in_the_step_that_backfills_it(bench: Bench) -> None:
+    """It waits for an answer, and its row is by then one that was written before."""
+    bench.create(WORKFLOW)
+    bench.trigger()
+    bench.started()
+    bench.now_us += MINUTE
+    with bench.one_step():
+        bench.pause()
+        bench.fire()
+        bench.backfill(START_US + MINUTE, START_US + MINUTE)
+    assert bench.outcomes() == [PAUSED]
+
+    bench.asked(Status.COMPLETED)
+    bench.started()
+    assert bench.outcomes() == [BACKFILLED]
 
 
 def test_a_failed_slot_can_be_backfilled(bench: Bench) -> None:

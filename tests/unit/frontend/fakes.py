@@ -35,6 +35,7 @@ from perdure_engine.frontend.frontend import About, Frontend
 from perdure_engine.frontend.ledger import InstallationLedger
 from perdure_engine.frontend.namespaces import Namespaces
 from perdure_engine.frontend.seal import Sealer
+from perdure_engine.ports.archive import Archive
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.history import (
     NO_FACTS,
@@ -434,7 +435,7 @@ class FakeMembership:
 class Room:
     """A frontend and everything it stands on."""
 
-    def __init__(self) -> None:
+    def __init__(self, archive: Archive | None = None) -> None:
         self.history = FakeHistory()
         self.matching = FakeMatching()
         self.store = FakeStore()
@@ -467,6 +468,7 @@ class Room:
             schedules=self.operations,
             times=Times(),
             codec=MsgpackCodec(),
+            archive=archive,
         )
 
     def _batch_begun(self) -> None:

@@ -11,7 +11,7 @@ from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, SHARDS, 
 
 from perdure_engine.core import limits
 from perdure_engine.core.errors import Code, Rejected, invalid, unavailable
-from perdure_engine.core.ids import job_id_of, job_ids_of, shard_of, shard_of_job
+from perdure_engine.core.ids import shard_of, shard_of_job
 from perdure_engine.core.jobs.intents import CreatedJob, CreateJobs
 from perdure_engine.core.jobs.model import (
     Concurrency,
@@ -91,15 +91,6 @@ async def test_a_repeat_of_a_call_names_the_same_jobs_and_another_call_others() 
     assert len(ids) == 600
 
 
-def test_ids_made_together_are_those_made_one_by_one() -> None:
-    id_of = job_ids_of(NAMESPACE_ID, REQUEST_ID)
-
-    for shard_id, index in ((1, 0), (65_536, 9_999), (3, 256)):
-        one = job_id_of(shard_id, NAMESPACE_ID, "", REQUEST_ID, index)
-        assert id_of(shard_id, index) == one
-        assert shard_of_job(one) == shard_id
-
-
 @pytest.mark.parametrize(
     ("changes", "about"),
     [
@@ -135,6 +126,7 @@ async def test_an_idempotency_key_names_the_job_whatever_the_call() -> None:
         (AskedJob(options(idempotency_key="i", queue="else"), b"1"), False),
         (AskedJob(options(idempotency_key="i", due_us=5_000_000), b"1"), False),
         (AskedJob(options(idempotency_key="i"), b"encrypted anew", told=b"1"), True),
+        (AskedJob(options(idempotency_key="i", header=b"of another trace"), b"1", told=b"1"), True),
     ],
 )
 async def test_b55_another_body_under_a_key_can_be_told(other: AskedJob, same: bool) -> None:

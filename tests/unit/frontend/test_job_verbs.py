@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from hashlib import shake_128
 from typing import Any
 
 import msgspec
@@ -31,13 +32,14 @@ from perdure_engine.frontend.handlers.set_queue_limit import SetQueueLimit, set_
 from perdure_engine.frontend.new_jobs import shard_of_batch
 from perdure_engine.ports.jobs import JobFilter, QueueLimitRow
 from perdure_engine.ports.rows import JobBatchRow, JobRunRow
+from perdure_engine.store.codec import MsgpackCodec
 
 REQUEST_ID = "123e4567-e89b-12d3-a456-426614174000"
 REQUEST_BYTES = bytes.fromhex(REQUEST_ID.replace("-", ""))
 ALL = JobFilter(NAMESPACE_ID)
 COMPLETED, FAILED = int(JobStatus.COMPLETED), int(JobStatus.FAILED)
 
-encode = msgspec.msgpack.encode
+CODEC = MsgpackCodec()
 
 
 def job_id(number: int, shard_id: int = 1) -> bytes:
@@ -71,8 +73,8 @@ def put(room: Room, number: int, shard_id: int = 1, failure: str = "", **columns
         closed_us=9,
         task_id=0,
         start_no=0,
-        spec=encode(JobSpec(b"input")),
-        state=encode(JobState(due_us=7, failures=failures, reason="why")),
+        spec=CODEC.encode_job_spec(JobSpec(b"input")),
+        state=CODEC.encode_job_state(JobState(due_us=7, failures=failures, reason="why")),
         result=b"result",
         version=1,
     )._replace(**columns)
@@ -214,7 +216,7 @@ async def test_a_list_shows_what_is_kept_of_a_job() -> None:
 
 async def test_a_job_whose_specification_is_large_is_listed_without_it() -> None:
     room = Room()
-    put(room, 1, spec=encode(JobSpec(bytes(100_000))))
+    put(room, 1, spec=CODEC.encode_job_spec(JobSpec(shake_128(b"").digest(100_000))))
     ((info,),) = [page.jobs for page in await pages(room)]
 
     assert info.spec == JobSpec()
@@ -238,7 +240,7 @@ async def test_a_failure_without_a_type_has_its_kinds_name(
 ) -> None:
     room = Room()
     failures = () if failure is None else (JobFailure(1, 5, "w", failure),)
-    put(room, 1, status=FAILED, state=encode(JobState(failures=failures)))
+    put(room, 1, status=FAILED, state=CODEC.encode_job_state(JobState(failures=failures)))
 
     found = await list_jobs(room.frontend, ListJobs(where=ALL, failure_type="TIMEOUT"))
     assert bool(found.jobs) is (named == "TIMEOUT")
@@ -507,7 +509,7 @@ async def test_how_far_a_batch_is() -> None:
     room = Room()
     shard_id = shard_of_batch("b1", NAMESPACE_ID, 4)
     state = BatchState(completed=3, failed=1, callback_job_id=job_id(9))
-    row = JobBatchRow(shard_id, NAMESPACE_ID, "b1", 5, 1, True, encode(state), 1)
+    row = JobBatchRow(shard_id, NAMESPACE_ID, "b1", 5, 1, True, CODEC.encode_job_batch(state), 1)
     room.operations.tables.job_batches.put(row)
 
     found = await get_job_batch(room.frontend, NAMESPACE_ID, "b1")

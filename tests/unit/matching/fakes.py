@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from tests.simulation.loop import SimulatedLoop, simulate
 
 from perdure_engine.core.events import ActivityTaskScheduled
+from perdure_engine.core.jobs.model import JobRun, JobSpec
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import TaskToken
@@ -14,6 +15,7 @@ from perdure_engine.matching.matcher import Matcher
 from perdure_engine.ports.history import (
     Handed,
     HandedActivityTask,
+    HandedJobTask,
     HandedWorkflowTask,
     WorkerRef,
 )
@@ -81,6 +83,9 @@ def handed_of(offer: TaskOffer, start_no: int, input_bytes: int = 0) -> Handed:
         return HandedWorkflowTask(
             token, offer.shard_id, NAMESPACE, "w", RUN, "t", 1, 0, 3, [], 0, [], [], 0, 0, False
         )
+    if offer.kind is TaskKind.JOB:
+        spec = JobSpec(input=b"x" * input_bytes)
+        return HandedJobTask(token, JobRun(RUN, NAMESPACE, "t", QUEUE, 0, spec), 0)
     scheduled = ActivityTaskScheduled(
         5, 0, "a", "t", QUEUE, b"x" * input_bytes, b"", 0, 0, 0, 0, 4, RetryPolicy(), 3
     )
@@ -93,7 +98,7 @@ def key_of(handed: Handed) -> tuple[int, int]:
 
 
 def handed_in(answer: PollAnswer) -> list[Handed]:
-    return [*answer.workflow_tasks, *answer.activity_tasks]
+    return answer.tasks
 
 
 def tasks_of(answer: PollAnswer) -> list[int]:

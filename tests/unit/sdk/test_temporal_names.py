@@ -55,7 +55,9 @@ def test_names_are_other_names_for_the_same_things() -> None:
     assert converter.PayloadConverter.default.to_payload(1).data == b"1"
 
 
-@pytest.mark.parametrize("module", ["activity", "workflow", "exceptions", "service", "worker"])
+@pytest.mark.parametrize(
+    "module", ["activity", "client", "workflow", "exceptions", "schedule", "service", "worker"]
+)
 def test_what_a_module_offers_is_there(module: str) -> None:
     found = importlib.import_module(f"perdure.{module}")
     assert [name for name in found.__all__ if not hasattr(found, name)] == []

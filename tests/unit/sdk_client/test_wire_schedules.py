@@ -29,7 +29,6 @@ from perdure.common import (
 )
 from perdure.converter import DataConverter, Payload
 from perdure.errors import PayloadEncodeError, RPCError, RPCStatusCode
-from perdure.job import Concurrency, ConcurrencyPolicy, UniqueScope
 from perdure.schedule import (
     Schedule,
     ScheduleAction,
@@ -138,17 +137,6 @@ jobs = st.builds(
     user_id=st.text(max_size=9),
     timeout=st.none() | milliseconds,
     heartbeat_timeout=st.none() | milliseconds,
-    unique_key=st.text(max_size=9),
-    unique_scope=st.sampled_from(UniqueScope),
-    unique_period=st.none() | milliseconds,
-    concurrency=st.none()
-    | st.builds(
-        Concurrency,
-        key=st.text(min_size=1, max_size=9),
-        limit=st.integers(1, 9),
-        policy=st.sampled_from(ConcurrencyPolicy),
-        rate_per_s=st.sampled_from([0.0, 0.5, 10.0]),
-    ),
     **options,
 )
 overrides = st.sampled_from(

@@ -288,10 +288,12 @@ def info(**changes: Any) -> JobInfo:
 
 
 def test_every_field_of_a_listed_job_is_said() -> None:
+    """But that it is archived: it is not."""
     message = pb.JobInfo(**job_replies.info_fields(info(), 40))
 
     assert {field.name for field in pb.JobInfo.DESCRIPTOR.fields} == {
-        field.name for field, _ in message.ListFields()
+        "archived",
+        *[field.name for field, _ in message.ListFields()],
     }
     assert message.job_id == uuid_text(JOB_ID)
     assert (message.status, message.attempt, message.priority) == (pb.JOB_STATUS_RETRY, 2, 1)

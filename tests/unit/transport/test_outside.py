@@ -178,6 +178,15 @@ DELIVERED: list[intents.DeliveredIntent] = [
         child_workflow_type="Ship",
         closed=samples.TERMINATED,
     ),
+    intents.AskChild(
+        namespace_id=samples.NAMESPACE,
+        workflow_id="child-1",
+        run_id=b"",
+        child_of=ChildOf(RUN, 5),
+    ),
+    intents.AskRun(
+        namespace_id=samples.NAMESPACE, workflow_id="nightly", run_id=b"", first_run_id=RUN
+    ),
 ]
 
 

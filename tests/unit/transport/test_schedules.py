@@ -12,13 +12,7 @@ from tests.unit.frontend.fakes import NAMESPACE_ID
 from perdure_api.v1 import schedule_service_pb2 as pb
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.intents import StartWorkflow
-from perdure_engine.core.jobs.model import (
-    Concurrency,
-    ConcurrencyPolicy,
-    JobSpec,
-    Unique,
-    UniqueScope,
-)
+from perdure_engine.core.jobs.model import JobSpec
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.schedules.intents import (
     Backfilled,
@@ -110,15 +104,6 @@ jobs = st.builds(
         retry=retries,
         timeout_ms=durations,
         heartbeat_timeout_ms=durations,
-        unique=st.none() | st.builds(Unique, names, st.sampled_from(UniqueScope), durations),
-        concurrency=st.none()
-        | st.builds(
-            Concurrency,
-            st.text(max_size=9),
-            st.integers(1, 9),
-            st.sampled_from(ConcurrencyPolicy),
-            st.sampled_from([0.0, 0.5]),
-        ),
     ),
     st.integers(1, 5),
     st.text(max_size=9),

@@ -8,7 +8,7 @@ from math import ceil
 
 import msgspec
 
-from perdure_engine.core.jobs.model import Concurrency, ConcurrencyPolicy, JobRun, NewJob
+from perdure_engine.core.jobs.model import ConcurrencyPolicy, JobRun, NewJob
 
 KIND_UNIQUE = 1  # in the key of `job_keys`
 
@@ -49,8 +49,15 @@ class KeyRoom(msgspec.Struct, eq=False):
     more: bool = False  # further ones wait that are not in memory
     tokens: float = 0.0  # of the bucket that holds the rate
     tokens_at_us: int = 0
+    as_of_us: int = 0  # when the job was made whose settings are the key's
 
-    def go_by(self, concurrency: Concurrency) -> None:
+    def go_by(self, run: JobRun) -> None:
+        """The job's settings, unless those of a newer one are known."""
+        concurrency = run.spec.concurrency
+        assert concurrency is not None
+        if run.created_us < self.as_of_us:
+            return
+        self.as_of_us = run.created_us
         self.limit = min(max(1, concurrency.limit), PLACES_MAX)
         self.policy = concurrency.policy
         if concurrency.rate_per_s != self.rate_per_s:

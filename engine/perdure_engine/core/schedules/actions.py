@@ -24,7 +24,7 @@ from perdure_engine.core.schedules.model import (
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ACTIONS_KEPT = 100
-"""Of a schedule that lets its actions overlap, so many open ones are known: the latest."""
+"""Of a schedule that lets its actions overlap, so many open ones are known; of the end of others nobody hears."""
 
 
 def exhausted(draft: ScheduleDraft) -> bool:
@@ -48,12 +48,12 @@ def acted(*, backfill: bool) -> SlotOutcome:
 
 
 def track(draft: ScheduleDraft, action: SlotAction) -> None:
-    """Keep an action until its end is heard of."""
+    """Keep an action until its end is heard of; of those that have begun, the latest."""
     actions = (*draft.state.actions, action)
-    if len(actions) > ACTIONS_KEPT:
-        begun = [known for known in actions if not known.firing]
-        forgotten = begun[0] if len(begun) > ACTIONS_KEPT else None
-        actions = tuple(known for known in actions if known is not forgotten)
+    begun = sum(not known.firing for known in actions)
+    if begun > ACTIONS_KEPT:
+        oldest = [known for known in actions if not known.firing][: begun - ACTIONS_KEPT]
+        actions = tuple(known for known in actions if known not in oldest)
     draft.state.actions = actions
     draft.changed = True
 

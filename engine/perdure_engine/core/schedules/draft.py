@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from perdure_engine.core.audit import Entry
 from perdure_engine.core.draft import Env
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.schedules.model import (
@@ -51,8 +52,8 @@ class SlotChange(msgspec.Struct, gc=False):
 
 class ScheduleDraft:
     __slots__ = (
-        *("changed", "conflict_token", "defined", "env", "gone", "gone_timers", "jobs", "record"),
-        *("schedule", "shard_id", "slots", "state", "timer", "times", "user_id"),
+        *("audit", "changed", "conflict_token", "defined", "env", "gone", "gone_timers", "jobs"),
+        *("record", "schedule", "shard_id", "slots", "state", "timer", "times", "user_id"),
     )
 
     def __init__(
@@ -73,15 +74,9 @@ class ScheduleDraft:
         self.slots: dict[SlotKey, SlotChange] = {}
         self.timer: TimerRecord | None = None  # new
         self.gone_timers: list[TimerRecord] = []
+        self.audit: list[Entry] = []  # for the log of what operators did
 
-    # ---- the definition
-
-    def define(self, **changes: object) -> None:
-        """Change the definition: whoever read it before has another conflict token."""
-        self.schedule = msgspec.structs.replace(self.schedule, **changes)
-        self.conflict_token += 1
-        self.state.updated_us = self.env.now_us
-        self.changed = self.defined = True
+    # ---- calls
 
     def answered(self, mark: RequestMark) -> None:
         """A repeat of the call is known from now on."""
@@ -94,6 +89,15 @@ class ScheduleDraft:
             if mark.request_id == request_id:
                 return mark
         return None
+
+    # ---- the definition
+
+    def define(self, **changes: object) -> None:
+        """Change the definition: whoever read it before has another conflict token."""
+        self.schedule = msgspec.structs.replace(self.schedule, **changes)
+        self.conflict_token += 1
+        self.state.updated_us = self.env.now_us
+        self.changed = self.defined = True
 
     # ---- slots
 

@@ -1,8 +1,8 @@
 """A slot's time has come while actions of earlier slots may be open: whether it acts, waits or is skipped.
 
 The end of a job is heard in the step that decides it. Of a workflow nothing is known between its start and the answer
-to a question, so a slot that may have to be skipped waits for that answer first (reliability, bug reports 7 and 10: it
-is never skipped because of a run that has ended).
+to a question, so a slot that may have to be skipped waits for that answer first: none is skipped because of a run that
+has ended.
 """
 
 from __future__ import annotations
@@ -105,13 +105,15 @@ def wait(draft: ScheduleDraft, slot: WaitingSlot) -> SlotOutcome:
     return SlotOutcome.BUFFERED
 
 
-def drop_waiting(draft: ScheduleDraft, reason: str, outcome: SlotOutcome, *, all_: bool) -> None:
-    """Those that wait wait no more: all, or those of the spec only, and not what somebody has called for."""
+def drop_waiting(
+    draft: ScheduleDraft, reason: str, outcome: SlotOutcome, *, also_called_for: bool
+) -> None:
+    """The slots of the spec that wait wait no more; likewise, if so told, those that somebody has called for."""
     state = draft.state
     dropped = [
         slot
         for slot in state.waiting
-        if all_ or (slot.origin is SlotOrigin.SPEC and not slot.backfill)
+        if also_called_for or (slot.origin is SlotOrigin.SPEC and not slot.backfill)
     ]
     if dropped:
         state.waiting = tuple(slot for slot in state.waiting if slot not in dropped)
@@ -126,7 +128,7 @@ def is_job(action: SlotAction) -> bool:
 def _instead(draft: ScheduleDraft, slot: WaitingSlot, how: Stop) -> SlotOutcome:
     """The slot takes the place of all before it."""
     state = draft.state
-    drop_waiting(draft, SUPERSEDED, SlotOutcome.SKIPPED, all_=True)
+    drop_waiting(draft, SUPERSEDED, SlotOutcome.SKIPPED, also_called_for=True)
     actions = [_stopped(draft, action, how) for action in state.actions]
     state.actions = tuple(action for action in actions if action is not None)
     draft.changed = True

@@ -53,14 +53,12 @@ def stop_if_exhausted(draft: ScheduleDraft) -> None:
         plan_slot(draft, 0)
 
 
-def advance(draft: ScheduleDraft) -> int:
-    """The slot that was next is seen to; the one after it is next, and is returned (0: there is none). Not planned yet:
-    several may be due."""
+def advance(draft: ScheduleDraft) -> None:
+    """The slot that was next is seen to, and the one after it is next. Not planned yet: several may be due."""
     state = draft.state
     state.done_us, state.job_over = state.next_us, False
     over = exhausted(draft)
     state.next_us = 0 if over else draft.times.next_us(draft.schedule.spec, state.done_us)
-    return state.next_us
 
 
 def is_due(draft: ScheduleDraft, nominal_us: int) -> bool:
@@ -119,19 +117,19 @@ def act(draft: ScheduleDraft) -> None:
 
 
 def leave_spec(draft: ScheduleDraft, reason: str, *, acts: bool) -> None:
-    """The spec is no more. What is due by it and has not acted is written down as missed (or paused), but for what is
-    on time, if it still `acts`."""
-    state = draft.state
+    """The spec is no more. A slot of it whose time has come and that has not acted is written down as missed (or
+    paused); but if it still `acts`, one that is on time does so."""
+    state, now_us = draft.state, draft.env.now_us
     outcome = SlotOutcome.PAUSED if draft.schedule.paused else SlotOutcome.MISSED
     for _ in range(SETTLED_MAX):
-        if not is_due(draft, state.next_us):
+        if not 0 < state.next_us <= now_us:
             break
-        if acts and draft.env.now_us - draft.due_us(state.next_us) <= LATE_US:
+        if acts and now_us - draft.due_us(state.next_us) <= LATE_US:
             act(draft)
         else:
             skip(draft, take_slot(draft), reason, outcome)
         advance(draft)
-    if is_due(draft, state.next_us):
+    if 0 < state.next_us <= now_us:
         rest = f"{reason}; this record is of all slots up to then"
         skip(draft, take_slot(draft), rest, outcome)
     drop_next_job(draft, reason)

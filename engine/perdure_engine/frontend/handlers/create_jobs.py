@@ -9,7 +9,7 @@ import msgspec
 
 from perdure_engine.core import limits
 from perdure_engine.core.errors import Rejected, invalid
-from perdure_engine.core.ids import job_id_of, job_ids_of, shard_of
+from perdure_engine.core.ids import job_id_of, shard_of
 from perdure_engine.core.jobs.intents import Callback, CreatedJob, CreateJobs
 from perdure_engine.core.jobs.model import NewJob
 from perdure_engine.core.jobs.replies import JobReply, JobsCreated
@@ -101,7 +101,6 @@ class _Sorting:
         self._number_of_shards = number_of_shards = frontend.history.number_of_shards
         self._now_us = frontend.db_now_us()
         self._plans: dict[int, Plan] = {}
-        self._id_by_place = job_ids_of(namespace_id, call.request_id)
         # Jobs without keys go to the shards in turn, from one that the request id names.
         self._first = shard_of(namespace_id, f"call:{call.request_id.hex()}", number_of_shards)
         self._batch_id = ""
@@ -149,12 +148,8 @@ class _Sorting:
             turn = self._first - 1 + index // limits.JOBS_TOGETHER
             shard_id = turn % self._number_of_shards + 1
         key = options.idempotency_key
-        if key:
-            job_id = job_id_of(shard_id, self._namespace_id, key, b"", 0)
-            hashed = body_hash(asked)
-        else:
-            job_id = self._id_by_place(shard_id, index)
-            hashed = call.body
+        job_id = job_id_of(shard_id, self._namespace_id, key, call.request_id, index)
+        hashed = body_hash(asked) if key else call.body
         portion = self.portions.get(shard_id)
         if portion is None:
             portion = self.portions[shard_id] = _Portion()

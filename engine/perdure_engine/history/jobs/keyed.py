@@ -9,10 +9,8 @@ from perdure_engine.core.jobs.model import JobRun, JobStatus
 def room_of_rows(room_id: RoomId, runs: list[JobRun], *, more: bool) -> KeyRoom:
     """`more`: there are further rows. Jobs that have changed since they were read are as they are by now."""
     room = KeyRoom(*room_id, more=more)
-    newest = max(runs, key=lambda run: (run.created_us, run.job_id), default=None)
-    if newest is not None and newest.spec.concurrency is not None:
-        room.go_by(newest.spec.concurrency)
     for run in runs:
+        room.go_by(run)
         if run.task_id > 0 or run.status is JobStatus.IN_PROGRESS:
             room.places[run.job_id] = run
     for run in sorted(runs, key=lambda run: -run.task_id):

@@ -15,7 +15,7 @@ from perdure_engine.history.work import Item
 if TYPE_CHECKING:
     from perdure_engine.history.schedules.schedules import Schedules
 
-TOGETHER = 250  # in one intent
+TOGETHER = 100  # in one intent: about as many rows as a statement has of other work
 FIRE_AGAIN_S = 30.0  # what could not be decided
 
 Entry = tuple[bytes, int, int]  # uid, wake_us, timer_id

@@ -36,6 +36,7 @@ WAIT_S_MAX = 10.0
 ASK_S = 1.0  # before an open run of another node is asked again; doubles
 ASK_S_MAX = 60.0
 TRIES_SHOWN = 5  # of what has no definite answer; then it is an alarm (bug report 7)
+EXPECTED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)  # … unless it is what a repeat mends
 FINAL = frozenset(
     (
         Code.INVALID_ARGUMENT,
@@ -60,11 +61,16 @@ class OnWay(msgspec.Struct, eq=False):
     told: bool = False  # its schedule knows the answer, or it is none any more
     open: bool = False  # its run is, by the last answer
     asked_us: int = 0  # when it was said last
-    soon: bool = False  # a slot has come that needs a newer answer than the one under way
+    soon: bool = False  # it is to be asked once more: a slot has come since
     watched: bool = False  # its run tells when it ends
     tries: int = 0  # without a definite answer
     opens: int = 0  # answers in a row that it is open
     again: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing will say it: it was to be said while its schedule was being read."""
+        return not (self.out or self.told or self.watched or self.again is not None)
 
 
 class _Said(Item):
@@ -144,8 +150,8 @@ class Errands:
             if one is None:
                 one = known[errand] = OnWay(record.uid, errand, self._target(record, errand))
                 self._say(one)
-            elif errand.kind is ErrandKind.ASK and _needs_newer(record, one):
-                self._ask_now(one)
+            elif one.idle or (errand.kind is ErrandKind.ASK and _needs_newer(record, one)):
+                self._say_now(one)
         if not known:
             del self._on_way[record.uid]
 
@@ -185,9 +191,9 @@ class Errands:
             self._send(one)
 
     def _send(self, one: OnWay) -> None:
-        record = self._schedules.records.get(one.uid)
-        intent = None if record is None or one.told else said_by(record, one.errand)
+        intent = self._intent_of(one)
         if intent is None:
+            one.out = False
             return
         shard = self._schedules.shard
         self._windows[one.target] = self._windows.get(one.target, 0) + 1
@@ -199,6 +205,20 @@ class Errands:
             task = asyncio.get_running_loop().create_task(self._carry(one, intent))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _intent_of(self, one: OnWay) -> DeliveredIntent | None:
+        """None: it is none any more, or its schedule is being read. What cannot be made is its schedule's trouble, not
+        its neighbours'."""
+        record = self._schedules.records.get(one.uid)
+        if record is None or one.told:
+            return None
+        try:
+            return said_by(record, one.errand)
+        except Exception as error:
+            schedule_id = record.schedule_id
+            self._schedules.shard.rooms.alarm("errand_failed", schedule_id=schedule_id, error=error)
+            one.told = True
+            return None
 
     async def _carry(self, one: OnWay, intent: DeliveredIntent) -> None:
         """To another node."""
@@ -254,7 +274,7 @@ class Errands:
             self._tell(Heard(one.uid, one.errand, refused=error.message, asked_us=one.asked_us))
             return
         one.tries += 1
-        if one.tries == TRIES_SHOWN:
+        if one.tries == TRIES_SHOWN and error.code not in EXPECTED:
             record = self._schedules.records.get(one.uid)
             schedule_id = "" if record is None else record.schedule_id
             self._schedules.shard.rooms.alarm(
@@ -274,7 +294,9 @@ class Errands:
             heard = Heard(one.uid, one.errand, status=reply.status, asked_us=one.asked_us)
             self._tell(heard)
         if one.soon:
-            self._ask_now(one)
+            self._say_now(one)
+        elif record is not None and _needs_newer(record, one):
+            self._say_later(one, WAIT_S)  # the slot came by the clock of an owner ahead of ours
         elif not one.watched:
             self._watch(one)
 
@@ -296,10 +318,10 @@ class Errands:
         """The run has closed, or nobody watches it any more."""
         one.watched = False
         if not one.told and not self._schedules.shard.closed:
-            self._ask_now(one)
+            self._say_now(one)
 
-    def _ask_now(self, one: OnWay) -> None:
-        """Or, if a question is under way, as soon as that is answered."""
+    def _say_now(self, one: OnWay) -> None:
+        """Or, if it is being said, as soon as that is answered."""
         one.soon = one.out
         if not one.out and not one.told:
             self._cancel(one)

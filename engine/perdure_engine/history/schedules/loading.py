@@ -105,10 +105,12 @@ class ScheduleLoading:
         while not shard.closed:
             try:
                 found = await store.load_schedules(shard.shard_id, after, PAGE)
-            except StoreError:
+                await self._take_page(found)
+            except Exception as error:
+                if not isinstance(error, StoreError):  # a bug; the shard is nothing without them
+                    shard.rooms.alarm("schedules_not_loaded", error=error)
                 await shard.rooms.clock.sleep(RETRY_S)
                 continue
-            await self._take_page(found)
             if len(found) < PAGE:
                 break
             after = (found[-1].namespace_id, found[-1].schedule_id)
@@ -117,10 +119,9 @@ class ScheduleLoading:
 
     async def _take_page(self, found: list[ScheduleRow]) -> None:
         records = [record for row in found if (record := self._read(row)) is not None]
-        await self._load_jobs(records)
-        schedules = self._schedules
+        await self.load_jobs(records)
         for record in records:
-            schedules.take(record)
+            self._schedules.take(record)
 
     def _read(self, row: ScheduleRow) -> ScheduleRecord | None:
         """One that does not read back is set aside: it is its own trouble, not its neighbours'."""
@@ -133,8 +134,9 @@ class ScheduleLoading:
             self._unreadable[uid] = str(error)
             return None
 
-    async def _load_jobs(self, records: list[ScheduleRecord]) -> None:
-        """Those that are held come to stay. Those that were open may have ended while nobody listened."""
+    async def load_jobs(self, records: list[ScheduleRecord]) -> None:
+        """Those that are held come to stay. Those that were open may have ended while nobody listened: then their
+        schedules are told."""
         named = {
             job_id: record.uid
             for record in records
@@ -160,8 +162,10 @@ class ScheduleLoading:
             ends: list[JobEnd] = []
             for job_id, uid in named.items():
                 run = jobs.memory.jobs.get(job_id)
-                if run is None or not run.open:
-                    ends.append(JobEnd(uid, job_id, None if run is None else run.status))
+                if run is None:
+                    ends.append(JobEnd(uid, job_id, None))
+                elif not (run.open or run.busy):  # what is not saved yet is heard of when it is
+                    ends.append(JobEnd(uid, job_id, run.status))
             if not answer.done():
                 answer.set_result((refusal, [] if refusal is not None else ends))
 

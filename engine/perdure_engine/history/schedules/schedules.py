@@ -40,6 +40,7 @@ from perdure_engine.core.schedules.model import (
     SlotOutcome,
     absent,
 )
+from perdure_engine.history.rows import add_audit
 from perdure_engine.history.schedules import rows
 from perdure_engine.history.schedules.due import DueSlots
 from perdure_engine.history.schedules.errands import Errands
@@ -51,16 +52,15 @@ from perdure_engine.ports.store import Batch
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
-SLOTS_PER_STEP = 500  # of all schedules that are due; each is about six rows
+SLOTS_PER_STEP = 300  # of all schedules that are due: some have missed more than one
 SCHEDULE_BYTES = 2_000  # what one takes in memory besides what its action is given
 
 
 class Schedules:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        self.records: dict[
-            bytes, ScheduleRecord
-        ] = {}  # by uid; those that are gone until they are swept
+        # by uid; those that are gone until they are swept
+        self.records: dict[bytes, ScheduleRecord] = {}
         self.busy: set[bytes] = set()  # changed by the step in flight
         self.loading = ScheduleLoading(self)
         self.due = DueSlots(self)
@@ -98,7 +98,8 @@ class Schedules:
         record = self.records.get(uid)
         if record is None:
             record = absent(uid, intent.namespace_id, intent.schedule_id)
-        if self._lacks_jobs(item, [(record, getattr(intent, "overlap", None))]):
+        now = step.schedules.get(uid, record)
+        if self._lacks_jobs(item, [(now, getattr(intent, "overlap", None))]):
             return
         if type(intent) is intents.BackfillSchedule and self.loading.parks_for_slots(
             record, item, env
@@ -117,7 +118,6 @@ class Schedules:
         intent: Any = item.intent
         draft = self._draft_of(step, record, env)
         if type(intent) is intents.BackfillSchedule:
-            backfill.span_of(draft, intent)
             return backfill.decide(draft, intent, self.loading.slots_for(item))
         if type(intent) is intents.CreateSchedule:
             self._require_room(draft, intent)
@@ -162,7 +162,10 @@ class Schedules:
             rest.intent = msgspec.structs.replace(intent, **{kind.field: later})
             self.loading.park(rest)
             item.intent = msgspec.structs.replace(intent, **{kind.field: [*there, *over]})
-        if self._lacks_jobs(item, [(self.records[kind.uid_of(entry)], None) for entry in there]):
+        uids = [kind.uid_of(entry) for entry in there]
+        if self._lacks_jobs(
+            item, [(step.schedules.get(uid, self.records[uid]), None) for uid in uids]
+        ):
             return
         step.items.append(item)
         step.answers.append((item, None))
@@ -192,7 +195,9 @@ class Schedules:
         for uid in uids:
             mend.decide(self._draft_of(step, self.records[uid], env))
 
-    def _lacks_jobs(self, item: Item, wanted: list[tuple[ScheduleRecord, Any]]) -> bool:
+    def _lacks_jobs(
+        self, item: Item, wanted: list[tuple[ScheduleRecord | ScheduleDraft, Any]]
+    ) -> bool:
         """Park the item until the job runs that it may touch are in memory, if they are not."""
         jobs = self.shard.jobs
         known = jobs.memory.jobs
@@ -240,13 +245,12 @@ class Schedules:
         record = self.records.get(uid)
         if record is None:
             return not self.loading.will_know(uid)
-        draft = step.schedules.get(uid)
-        state = record.state if draft is None else draft.state
-        named = [state.job_id, *(action.target for action in state.actions)]
+        now = step.schedules.get(uid, record)
+        named = [now.state.job_id, *(action.target for action in now.state.actions)]
         if run.job_id not in named:
             return True
         known = self.shard.jobs.memory.jobs
-        if any(job_id not in known for job_id in job_ids(record)):
+        if any(job_id not in known for job_id in job_ids(now)):
             return False
         draft = self._draft_of(step, record, env)
         action_ended.job_ended(draft, run.job_id, run.status)
@@ -260,10 +264,14 @@ class Schedules:
         return bool(self.busy)
 
     def rows_of(self, step: ShardStep, batch: Batch) -> None:
-        codec, shard_id = self.shard.rooms.codec, self.shard.shard_id
+        shard = self.shard
         for draft in step.schedules.values():
-            if draft.changed:
-                rows.add_schedule(batch, shard_id, draft, codec)
+            if not draft.changed:
+                continue
+            rows.add_schedule(batch, shard.shard_id, draft, shard.rooms.codec)
+            if draft.audit:
+                head = step.audit_head or shard.audit_head
+                step.audit_head = add_audit(batch, head, draft.audit)
 
     def publish(self, step: ShardStep) -> None:
         """The step is saved: its copies are memory's truth."""
@@ -286,7 +294,7 @@ class Schedules:
         metrics = self.shard.rooms.metrics
         for (nominal_us, origin), change in draft.slots.items():
             metrics.schedule_slots.inc(change.outcome.name)
-            if change.outcome in STARTED and origin is SlotOrigin.SPEC:
+            if not change.version and change.outcome in STARTED and origin is SlotOrigin.SPEC:
                 late_us = change.acted_us - nominal_us
                 metrics.schedule_delay_seconds.observe(late_us / 1_000_000)
 

@@ -12,9 +12,11 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack
-from typing import Self
+from typing import Any, Self
 
 from perdure_engine.core.intents import ClientIntent, WaitResult
+from perdure_engine.core.jobs.intents import JobClientIntent, JobWorkerIntent, WaitJobs
+from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import Reply
 from perdure_engine.frontend import filters
 from perdure_engine.frontend.deployments import Deployments
@@ -26,6 +28,7 @@ from perdure_engine.history.batches import Batches
 from perdure_engine.history.rooms import HistoryConfig, Rooms
 from perdure_engine.history.service import HistoryService
 from perdure_engine.history.writer import Writer
+from perdure_engine.matching.limits import QueueLimits
 from perdure_engine.matching.matcher import Matcher
 from perdure_engine.ports.store import Batch
 from perdure_engine.scheduler.cron import CronSpecs
@@ -36,6 +39,7 @@ from perdure_engine.server.in_process.virtual_time import Skipper, VirtualTime
 from perdure_engine.server.version import perdure_version
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.store import MemoryStore
+from perdure_engine.transport.grpc.convert.payloads import json_payload
 from perdure_engine.transport.grpc.server import GrpcServer
 
 log = logging.getLogger(__name__)
@@ -67,10 +71,22 @@ class History(HistoryService):
 
     def submit(self, shard_id: int, intent: ClientIntent) -> asyncio.Future[Reply]:
         future = super().submit(shard_id, intent)
-        if isinstance(intent, WaitResult) and not future.done():
-            self.skipper.wait_begins()
-            future.add_done_callback(lambda _: self.skipper.wait_ends())
+        if isinstance(intent, WaitResult):
+            self._count(future)
         return future
+
+    def submit_job(
+        self, shard_id: int, intent: JobClientIntent | JobWorkerIntent
+    ) -> asyncio.Future[JobReply]:
+        future = super().submit_job(shard_id, intent)
+        if isinstance(intent, WaitJobs):
+            self._count(future)
+        return future
+
+    def _count(self, waiting: asyncio.Future[Any]) -> None:
+        if not waiting.done():
+            self.skipper.wait_begins()
+            waiting.add_done_callback(lambda _: self.skipper.wait_ends())
 
 
 class SkippingEngine:
@@ -127,6 +143,7 @@ def _make_rooms(store: Store, clock: SystemClock, deployments: Deployments) -> R
         cron=CronSpecs(),
         times=Times(),
         routing=deployments,
+        json_payload=json_payload,
     )
 
 
@@ -139,8 +156,11 @@ async def _start_rooms(
 ) -> GrpcServer:
     """Each part is stopped before those that it needs."""
     rooms.writer = writer = Writer(rooms)
-    rooms.matching = matcher = Matcher()
+    limits = QueueLimits(store, lambda: 1.0)
+    rooms.matching = matcher = Matcher(rates=limits)
     matcher.connect(history)
+    await limits.start()
+    undo.push_async_callback(limits.stop)
     lease_ms = int(CENTURIES_S * 1_000)
     await store.renew_node(rooms.node_id, NODE_ADDRESS, "", "all", new_incarnation(), lease_ms)
     (row,) = await store.list_nodes()

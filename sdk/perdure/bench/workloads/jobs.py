@@ -72,9 +72,13 @@ async def w5(bed: Bed, n: int, in_flight: int) -> Measured:
     others: Sequence[NewJob[Any]] = _others(bed, due) if n > MANY else ()
     with bed.measuring():
         await bed.client.jobs.create_many([*_due_at_once(bed, due, n), *others])
-        if datetime.now(UTC) >= due:
+        left_s = (due - datetime.now(UTC)).total_seconds()
+        if left_s <= 0:
             raise ProcessFailed(f"{n:,} jobs could not be made in {lead_s:g} s")
+        await asyncio.sleep(left_s)
         await _wait_until_run(bed, before + n + len(others))
+    await _wait_until_saved(bed, began, n)
+    await _wait_until_saved(bed, began, len(others), bed.other_queue)
     late_s = _lateness_s(await _jobs_since(bed, began, "late"))
     by_worker_s = sorted(bed.job_log.lateness_s())
     figures: dict[str, Figure] = {"min_ms": _ms(late_s[0])}
@@ -110,11 +114,7 @@ async def _run_all(bed: Bed, n: int) -> None:
     )
     assert len(made) == n
     await _wait_until_run(bed, before + n)
-    while True:
-        found = await bed.client.jobs.count(queue=bed.task_queue, scheduled_time_min=began)
-        if found.by_status.get(JobStatus.COMPLETED, 0) >= n:
-            return
-        await asyncio.sleep(SETTLE_PAUSE_S)
+    await _wait_until_saved(bed, began, n)
 
 
 async def _wait_until_run(bed: Bed, count: int) -> None:
@@ -126,6 +126,15 @@ async def _wait_until_run(bed: Bed, count: int) -> None:
                 ran = bed.job_log.count()
     except TimeoutError:
         raise ProcessFailed(f"{ran:,} of {count:,} jobs ran in {PATIENCE_S:g} s") from None
+
+
+async def _wait_until_saved(bed: Bed, began: datetime, n: int, queue: str | None = None) -> None:
+    """Returns when so many have completed. They have all run."""
+    completed = 0
+    while completed < n:
+        await asyncio.sleep(SETTLE_PAUSE_S)
+        found = await bed.client.jobs.count(queue=queue or bed.task_queue, scheduled_time_min=began)
+        completed = found.by_status.get(JobStatus.COMPLETED, 0)
 
 
 async def _jobs_since(

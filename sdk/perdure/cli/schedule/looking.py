@@ -72,7 +72,7 @@ def _policy(schedule: Schedule) -> dict[str, Any]:
     policy, state = schedule.policy, schedule.state
     return {
         "overlap": policy.overlap.name.lower(),
-        "catch up": f"{policy.catchup.name.lower()}, {policy.catchup_window} late at most",
+        "catch up": f"{policy.catchup.name.lower()}, up to {policy.catchup_window} late",
         "pause on failure": policy.pause_on_failure or None,
         "remaining actions": state.remaining_actions if state.limited_actions else None,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -46,7 +47,13 @@ class Api:
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    room, metrics = Room(), Metrics()
+    async with api_over(Room()) as api:
+        yield api
+
+
+@asynccontextmanager
+async def api_over(room: Room) -> AsyncIterator[Api]:
+    metrics = Metrics()
     app = application(
         lambda: True,
         lambda: "perdure\n",

@@ -537,6 +537,7 @@ async def test_a13_a_job_shows_its_attempts_and_what_failed(api: Api) -> None:
         "cancel_requested": False,
         "reason": "",
         "progress": [7],
+        "archived": False,
     }
 
 
@@ -643,11 +644,14 @@ async def test_a_recurring_job_is_rescheduled_as_the_schedule_that_it_is(api: Ap
     assert (response.status_code, response.json()["reason"]) == (409, "JOB_RECURS")
 
 
-@pytest.mark.parametrize("job_id", ["x", "00000000-0000-0000-0000-00000000000", "%00"])
-async def test_what_is_no_id_is_refused(api: Api, job_id: str) -> None:
+@pytest.mark.parametrize(
+    "job_id", ["x", "00000000-0000-0000-0000-00000000000", "%00", f"{RUN}:reschedule"]
+)
+async def test_what_can_be_no_id_is_not_found(api: Api, job_id: str) -> None:
     for path in (f"/jobs/{job_id}", f"/jobs/{job_id}/runs"):
         response = await api.get(path)
-        assert (response.status_code, response.json()["field"]) == (400, "job_id")
+        assert (response.status_code, response.json()["reason"]) == (404, "JOB_NOT_FOUND")
+    assert not api.room.touched
 
 
 # ---- lists
@@ -766,10 +770,13 @@ async def test_b20_a_token_of_another_list_is_refused(listed: Api) -> None:
         ("status=DONE", "status[0]"),
         ("status=PENDING&status=4", "status[1]"),
         ("start_time=yesterday", "start_time"),
+        ("start_time=null", "start_time"),
+        ("start_time=1800000000", "start_time"),
         ("end_time=2027-01-15T08:00:03", "end_time"),
         ("user_id=%00", "user_id"),
         ("task_id=__x", "task_id"),
         ("oldest_first=maybe", "oldest_first"),
+        ("oldest_first=1", "oldest_first"),
     ],
 )
 async def test_a_filter_that_is_wrong_is_refused_by_its_parameter(
@@ -798,6 +805,9 @@ async def test_an_entry_of_a_list_tells_when_and_what(listed: Api) -> None:
         "unique_key": "",
         "concurrency_key": "",
         "reason": "",
+        "failure_type": "",
+        "failure_message": "",
+        "archived": False,
     }
 
 

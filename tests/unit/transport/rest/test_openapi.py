@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.unit.frontend.fakes import plain_answer
 from tests.unit.transport.rest.conftest import Api
 
 from perdure_engine.core.errors import Code
+from perdure_engine.core.schedules.intents import CreateSchedule, ScheduleSaved
 from perdure_engine.transport.http.rest.openapi import document
 from perdure_engine.transport.http.rest.table import OPERATIONS, by_path
 
@@ -105,6 +107,22 @@ def test_requests_forbid_what_they_do_not_know_and_answers_do_not(spec: dict[str
             name = schema["$ref"].removeprefix("#/components/schemas/")
             assert spec["components"]["schemas"][name]["additionalProperties"] is False
     assert "additionalProperties" not in spec["components"]["schemas"]["JobInfo"]
+
+
+async def test_its_examples_are_served(api: Api, spec: dict[str, Any]) -> None:
+    examples = [
+        (path, method, content["example"])
+        for path, method, operation in operations(spec)
+        for content in operation.get("requestBody", {"content": {}})["content"].values()
+        if "example" in content
+    ]
+    assert examples
+    api.history.answer = lambda intent: (
+        ScheduleSaved(1, 1, []) if isinstance(intent, CreateSchedule) else plain_answer(intent)
+    )
+    for path, method, example in examples:
+        response = await api.http.request(method, path, json=example)
+        assert response.is_success, response.text
 
 
 def test_it_says_which_statuses_a_rejection_may_have(spec: dict[str, Any]) -> None:

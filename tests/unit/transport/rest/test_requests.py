@@ -174,6 +174,8 @@ async def test_b13_an_unknown_namespace_is_not_found(api: Api) -> None:
         ("limit=x", "limit"),
         ("limit=-1", "limit"),
         ("limit=1.5", "limit"),
+        ("limit=null", "limit"),
+        ("limit=%221%22", "limit"),
         ("limit=1&limit=2", "limit"),
         ("limt=1", "limt"),
         ("page_token=%21", "page_token"),

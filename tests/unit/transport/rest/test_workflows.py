@@ -44,9 +44,10 @@ from perdure_engine.core.status import Status
 from perdure_engine.ports.history import EventsPage
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.transport.grpc.convert.events import event_message
+from perdure_engine.transport.grpc.convert.failures import failure_message
 from perdure_engine.transport.http.rest.bodies import workflows as bodies
 from perdure_engine.transport.http.rest.convert import payloads
-from perdure_engine.transport.http.rest.convert.messages import event_body, failure_body
+from perdure_engine.transport.http.rest.convert.messages import event_body, failure_of
 
 FAILURE = Failure(FailureKind.APPLICATION, "no stock", type="OutOfStock", non_retryable=True)
 US = 1_800_000_000_000_001
@@ -319,6 +320,7 @@ async def test_a_list_shows_runs_and_goes_on_by_its_token(api: Api) -> None:
         "history_size_bytes": 300,
         "memo": {"note": "rush"},
         "search_attributes": {"Region": {"type": "KEYWORD", "value": "eu"}},
+        "archived": False,
     }
 
 
@@ -462,11 +464,11 @@ def test_an_event_is_shown_as_the_sdk_writes_and_reads_it(event: ev.Event) -> No
     event = with_values(event)
     by_sdk = history_json.event_to_json(history_event_from_message(event_message(event)))
 
-    assert shown(event_body(event)) == shown(by_sdk)
+    assert shown(event_body(event_message(event))) == shown(by_sdk)
 
 
 def test_a_failure_keeps_its_causes_and_what_is_known_of_its_kind() -> None:
-    told = shown(failure_body(samples.FAILURE))
+    told = shown(failure_of(failure_message(samples.FAILURE)))
 
     assert told["message"] == samples.FAILURE.message
     assert samples.FAILURE.cause is not None

@@ -74,7 +74,7 @@ def add(draft: JobDraft, namespace_id: bytes, new: NewJob, *, held: bool = False
     if spec.unique is not None:
         hold_key(draft, run)
     if spec.concurrency is not None:
-        draft.memory.rooms[namespace_id, spec.concurrency.key].go_by(spec.concurrency)
+        draft.memory.rooms[namespace_id, spec.concurrency.key].go_by(run)
     if new.batch_id:
         batches.count_in(draft, run)
     if spec.expire_us:
@@ -115,7 +115,8 @@ def live_holder(draft: JobDraft, namespace_id: bytes, spec: JobSpec) -> JobRun |
         case UniqueScope.ACTIVE:
             live = holder.open
         case UniqueScope.PERIOD:
-            live = draft.env.now_us < holder.created_us + unique.period_ms * 1000
+            end_us = held.until_us or holder.created_us + unique.period_ms * 1000
+            live = draft.env.now_us < end_us
     return holder if live else None
 
 

@@ -28,6 +28,7 @@ def become_due(draft: JobDraft, run: JobRun) -> None:
 
 def _enter(draft: JobDraft, run: JobRun) -> None:
     room = places.room_of(draft, run)
+    room.go_by(run)
     full = len(room.places) >= room.limit
     match room.policy:
         case ConcurrencyPolicy.QUEUE:

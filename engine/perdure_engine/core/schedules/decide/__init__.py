@@ -70,7 +70,9 @@ def hear(draft: ScheduleDraft, heard: intents.Heard) -> None:
     stop_if_exhausted(draft)
 
 
-def job_ids(record: ScheduleRecord, overlap: OverlapPolicy | None = None) -> Iterator[bytes]:
+def job_ids(
+    record: ScheduleRecord | ScheduleDraft, overlap: OverlapPolicy | None = None
+) -> Iterator[bytes]:
     """Of job runs that must be in memory. `overlap`: of the intent, if it says another one than the schedule does."""
     state = record.state
     if state.job_id:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import invalid
+from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import Backfilled, BackfillSchedule
 from perdure_engine.core.schedules.model import (
@@ -72,14 +74,16 @@ def decide(
         overlap = intent.overlap or draft.schedule.policies.overlap
         for at_us in wanted:
             _act(draft, at_us, overlap, of_row.get(at_us))
+        note(draft, Action.BACKFILL_SCHEDULE, intent, after=f"{len(wanted)} slots")
     left_alone = [at_us for at_us in span if at_us in acted and at_us not in wanted]
     return Backfilled(wanted, left_alone)
 
 
 def _of_this_step(draft: ScheduleDraft) -> dict[int, KnownSlot]:
-    """What the step has done already is in no row yet."""
+    """What the step has done already is in no row yet. The version is that of the row it will have: a slot that waits
+    for an answer is next written by another step."""
     return {
-        nominal_us: KnownSlot(nominal_us, origin, change.outcome, change.version)
+        nominal_us: KnownSlot(nominal_us, origin, change.outcome, change.version + 1)
         for (nominal_us, origin), change in draft.slots.items()
         if origin is not SlotOrigin.MANUAL
     }

@@ -8,7 +8,7 @@ from perdure_engine.core.errors import Code, Rejected, invalid
 from perdure_engine.core.schedules.actions import keep_action
 from perdure_engine.core.schedules.decide import trigger
 from perdure_engine.core.schedules.draft import ScheduleDraft
-from perdure_engine.core.schedules.intents import CreateSchedule, ScheduleSaved, TriggerSchedule
+from perdure_engine.core.schedules.intents import CreateSchedule, ScheduleSaved
 from perdure_engine.core.schedules.model import ScheduleSpec, ScheduleState
 from perdure_engine.core.schedules.planning import plan
 from perdure_engine.core.schedules.saved import saved
@@ -43,19 +43,9 @@ def decide(draft: ScheduleDraft, intent: CreateSchedule) -> ScheduleSaved:
     draft.gone, draft.changed, draft.defined = False, True, True
     plan(draft, now_us)
     if intent.trigger_immediately:
-        trigger.decide(draft, _trigger(intent))
+        trigger.act(draft, None, intent.request_id)
     return saved(draft)
 
 
 def with_tzdata(draft: ScheduleDraft, spec: ScheduleSpec) -> ScheduleSpec:
     return msgspec.structs.replace(spec, tzdata_version=draft.times.tzdata_version)
-
-
-def _trigger(intent: CreateSchedule) -> TriggerSchedule:
-    return TriggerSchedule(
-        namespace_id=intent.namespace_id,
-        schedule_id=intent.schedule_id,
-        overlap=None,
-        request_id=intent.request_id,
-        identity=intent.identity,
-    )

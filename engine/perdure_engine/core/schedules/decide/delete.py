@@ -3,6 +3,8 @@ it but the records of its slots."""
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
+from perdure_engine.core.schedules.auditing import note, standing
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import DeleteSchedule, ScheduleSaved
 from perdure_engine.core.schedules.model import SlotOutcome
@@ -17,9 +19,17 @@ def decide(draft: ScheduleDraft, intent: DeleteSchedule) -> ScheduleSaved:
     """Of one that is not there too."""
     state = draft.state
     if not (draft.gone or state.deleted):
+        note(
+            draft,
+            Action.DELETE_SCHEDULE,
+            intent,
+            before=standing(draft),
+            after="DELETED",
+            reason=intent.reason,
+        )
         reason = f"{DELETED}: {intent.reason}" if intent.reason else DELETED
         leave_spec(draft, reason, acts=False)
-        drop_waiting(draft, reason, SlotOutcome.SKIPPED, all_=True)
+        drop_waiting(draft, reason, SlotOutcome.SKIPPED, also_called_for=True)
         draft.drop_wake()
         state.next_us = 0
         state.actions = tuple(action for action in state.actions if action.firing)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
+from perdure_engine.core.schedules.auditing import note, standing
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import PauseSchedule, ScheduleSaved
 from perdure_engine.core.schedules.model import RequestMark, SlotOutcome
@@ -13,7 +15,10 @@ def decide(draft: ScheduleDraft, intent: PauseSchedule) -> ScheduleSaved:
     require_exists(draft)
     if draft.mark_of(intent.request_id) is None:
         draft.answered(RequestMark(intent.request_id))
+        before = standing(draft)
         turn(draft, paused=intent.paused, note=intent.note)
+        action = Action.PAUSE_SCHEDULE if intent.paused else Action.UNPAUSE_SCHEDULE
+        note(draft, action, intent, before=before, after=standing(draft), reason=intent.note)
     return saved(draft)
 
 
@@ -23,4 +28,4 @@ def turn(draft: ScheduleDraft, *, paused: bool, **definition: object) -> None:
         draft.state.unpaused_us = draft.env.now_us
     draft.define(paused=paused, **definition)
     if paused:
-        drop_waiting(draft, draft.schedule.note, SlotOutcome.PAUSED, all_=False)
+        drop_waiting(draft, draft.schedule.note, SlotOutcome.PAUSED, also_called_for=False)

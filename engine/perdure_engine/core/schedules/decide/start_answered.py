@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure_engine.core.schedules.actions import acted
+from perdure_engine.core.schedules.actions import acted, track
 from perdure_engine.core.schedules.decide.action_ended import pause_on_failure
 from perdure_engine.core.schedules.decide.delete import go_if_done
 from perdure_engine.core.schedules.draft import ScheduleDraft
@@ -26,9 +26,10 @@ def decide(draft: ScheduleDraft, action: SlotAction, refused: str) -> None:
         detail=refused or action.workflow_id,
         version=action.version,
     )
-    others = tuple(known for known in state.actions if known is not action)
-    begun = msgspec.structs.replace(action, firing=False, kept=0, version=version)
-    state.actions = others if refused or state.deleted else (*others, begun)
+    state.actions = tuple(known for known in state.actions if known is not action)
+    if not (refused or state.deleted):
+        begun = msgspec.structs.replace(action, firing=False, kept=0, version=version)
+        track(draft, begun)
     if not any(known.kept for known in state.actions):
         state.kept = ()
     if refused:

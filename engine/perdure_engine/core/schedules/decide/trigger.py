@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import Slot, SlotsActed, TriggerSchedule
-from perdure_engine.core.schedules.model import RequestMark, SlotOrigin, WaitingSlot
+from perdure_engine.core.schedules.model import (
+    OverlapPolicy,
+    RequestMark,
+    SlotOrigin,
+    WaitingSlot,
+)
 from perdure_engine.core.schedules.overlap import arrive
 from perdure_engine.core.schedules.saved import require_exists, slot_of_row
 
@@ -14,20 +21,22 @@ def decide(draft: ScheduleDraft, intent: TriggerSchedule) -> SlotsActed:
     require_exists(draft)
     mark = draft.mark_of(intent.request_id)
     if mark is None:
-        mark = _act(draft, intent)
-        draft.answered(mark)
+        mark = act(draft, intent.overlap, intent.request_id)
+        note(draft, Action.TRIGGER_SCHEDULE, intent, after=mark.outcome.name)
     return SlotsActed([_slot(mark)])
 
 
-def _act(draft: ScheduleDraft, intent: TriggerSchedule) -> RequestMark:
+def act(draft: ScheduleDraft, overlap: OverlapPolicy | None, request_id: bytes) -> RequestMark:
+    """`overlap` None: the schedule's."""
     state, now_us = draft.state, draft.env.now_us
     nominal_us = state.manual_us = max(now_us, state.manual_us + 1)
-    overlap = intent.overlap or draft.schedule.policies.overlap
-    slot = WaitingSlot(nominal_us, SlotOrigin.MANUAL, overlap, now_us)
-    outcome = arrive(draft, slot)
+    overlap = overlap or draft.schedule.policies.overlap
+    outcome = arrive(draft, WaitingSlot(nominal_us, SlotOrigin.MANUAL, overlap, now_us))
     change = draft.slots.get((nominal_us, SlotOrigin.MANUAL))  # none while it waits for an answer
     target, detail = (b"", "") if change is None else (change.target, change.detail)
-    return RequestMark(intent.request_id, nominal_us, outcome, target, detail)
+    mark = RequestMark(request_id, nominal_us, outcome, target, detail)
+    draft.answered(mark)
+    return mark
 
 
 def _slot(mark: RequestMark) -> Slot:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.schedules.actions import keep_action
+from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.decide.create import with_tzdata
 from perdure_engine.core.schedules.decide.pause import turn
 from perdure_engine.core.schedules.draft import ScheduleDraft
@@ -29,7 +31,15 @@ def decide(draft: ScheduleDraft, intent: UpdateSchedule) -> ScheduleSaved:
             f"the schedule is at conflict token {draft.conflict_token} by now",
         )
     draft.answered(RequestMark(intent.request_id))
+    before = draft.conflict_token
     _apply(draft, intent.schedule)
+    note(
+        draft,
+        Action.UPDATE_SCHEDULE,
+        intent,
+        before=f"conflict token {before}",
+        after=f"conflict token {draft.conflict_token}",
+    )
     return saved(draft)
 
 
@@ -42,7 +52,7 @@ def _apply(draft: ScheduleDraft, new: Schedule) -> None:
     if not same_spec:
         leave_spec(draft, UPDATED, acts=True)
     if not (same_spec and same_action):
-        drop_waiting(draft, UPDATED, SlotOutcome.SKIPPED, all_=False)
+        drop_waiting(draft, UPDATED, SlotOutcome.SKIPPED, also_called_for=False)
         keep_action(draft)
     definition = {"action": new.action, "policies": new.policies, "note": new.note}
     turn(draft, paused=new.paused, spec=spec, **definition)

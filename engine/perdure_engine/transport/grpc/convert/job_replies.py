@@ -95,7 +95,7 @@ def details_fields(described: JobDescription, now_us: int) -> Fields:
         "worker_identity": state.worker_identity,
         "cancel_requested": bool(state.cancel_us),
         "expire_time_us": spec.expire_us,
-        "concurrency": None if concurrency is None else concurrency_fields(concurrency),
+        "concurrency": None if concurrency is None else _concurrency_fields(concurrency),
     }
 
 
@@ -121,7 +121,7 @@ def job_failure_fields(failed: JobFailure) -> Fields:
     }
 
 
-def concurrency_fields(concurrency: Concurrency) -> Fields:
+def _concurrency_fields(concurrency: Concurrency) -> Fields:
     return {
         "key": concurrency.key,
         "limit": concurrency.limit,

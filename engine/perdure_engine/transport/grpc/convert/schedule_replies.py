@@ -29,7 +29,6 @@ from perdure_engine.frontend.handlers.list_schedule_slots import SlotsPage
 from perdure_engine.frontend.handlers.list_schedules import SchedulesPage
 from perdure_engine.frontend.handlers.preview_schedule import Preview
 from perdure_engine.transport.grpc.convert.fields import Fields
-from perdure_engine.transport.grpc.convert.job_replies import concurrency_fields
 from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.convert.search_attributes import attribute_fields
 from perdure_engine.transport.grpc.convert.versions import versioning_fields
@@ -208,8 +207,9 @@ def _action_fields(action: Action) -> Fields:
 
 
 def _job_fields(action: JobAction) -> Fields:
+    """Without what each slot has of its own, and without keys, which a schedule's jobs have none of."""
     spec = action.spec
-    fields: Fields = {
+    return {
         "task_name": action.task_name,
         "task_queue": action.queue,
         "input": spec.input,
@@ -220,13 +220,6 @@ def _job_fields(action: JobAction) -> Fields:
         "retry_policy": policy_fields(spec.retry),
         "priority": action.priority,
     }
-    if spec.unique is not None:
-        fields["unique_key"] = spec.unique.key
-        fields["unique_scope"] = spec.unique.scope
-        fields["unique_period_ms"] = spec.unique.period_ms
-    if spec.concurrency is not None:
-        fields["concurrency"] = concurrency_fields(spec.concurrency)
-    return fields
 
 
 def _start_fields(start: StartWorkflow) -> Fields:

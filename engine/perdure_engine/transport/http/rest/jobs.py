@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure_api.v1 import job_service_pb2 as pb
 from perdure_engine.core.errors import Code, Rejected, invalid
 from perdure_engine.core.ids import shard_of_job, uuid_text
 from perdure_engine.core.jobs.model import JobStatus
@@ -18,11 +19,17 @@ from perdure_engine.frontend.handlers.describe_schedule import (
     describe_schedule,
 )
 from perdure_engine.frontend.handlers.get_job import get_job
-from perdure_engine.frontend.handlers.list_jobs import ListJobs, list_jobs
+from perdure_engine.frontend.handlers.list_jobs import (
+    ListJobs,
+    list_archived_jobs,
+    list_jobs,
+)
 from perdure_engine.frontend.handlers.redrive_jobs import RedriveJobs, redrive_jobs
 from perdure_engine.frontend.handlers.reschedule_job import reschedule_job
 from perdure_engine.frontend.job_ids import unknown_job
 from perdure_engine.ports.jobs import JobFilter
+from perdure_engine.transport.grpc.convert import archived
+from perdure_engine.transport.grpc.convert.job_replies import info_fields
 from perdure_engine.transport.http.rest.bodies import jobs as bodies
 from perdure_engine.transport.http.rest.convert import jobs as convert
 from perdure_engine.transport.http.rest.convert.job_times import date_us
@@ -108,16 +115,22 @@ async def _list(call: Call[bodies.JobsQuery, None]) -> Answer:
         page_size=query.limit,
         page_token=page_token(query.page_token),
         oldest_first=query.oldest_first,
+        archived=query.archived,
     )
     return Answer(body=await _page(call.frontend, asked))
 
 
 async def _page(frontend: Frontend, asked: ListJobs) -> bodies.JobList:
-    page = await list_jobs(frontend, asked)
-    now_us = frontend.db_now_us()
+    if asked.archived:
+        found = await list_archived_jobs(frontend, asked)
+        infos, token = archived.job_infos(found.jobs), found.next_page_token
+    else:
+        page = await list_jobs(frontend, asked)
+        now_us = frontend.db_now_us()
+        infos = [pb.JobInfo(**info_fields(info, now_us)) for info in page.jobs]
+        token = page.next_page_token
     return bodies.JobList(
-        jobs=[convert.info_body(info, now_us) for info in page.jobs],
-        next_page_token=page_token_text(page.next_page_token),
+        jobs=[convert.info_body(info) for info in infos], next_page_token=page_token_text(token)
     )
 
 
@@ -126,13 +139,18 @@ async def _get(call: Call[Query, None]) -> Answer:
     if recurs:
         found, action = await _recurring(call, job_id)
         return Answer(body=convert.recurring_body(found.info, action, found.description))
-    told = await get_job(call.frontend, call.namespace_id, job_id)
-    return Answer(body=convert.job_body(told, call.frontend.db_now_us()))
+    return Answer(body=convert.job_body(await _details(call, job_id)))
+
+
+async def _details(call: Call[Any, Any], job_id: str) -> pb.JobDetails:
+    frontend = call.frontend
+    told = await get_job(frontend, call.namespace_id, job_id)
+    return archived.job_details(told, frontend.db_now_us())
 
 
 async def _runs(call: Call[bodies.RunsQuery, None]) -> Answer:
     job_id, recurs = _kind(call)
-    query, frontend = call.query, call.frontend
+    query = call.query
     statuses = convert.statuses_of(query.status)
     if recurs:
         await _recurring(call, job_id)
@@ -140,13 +158,12 @@ async def _runs(call: Call[bodies.RunsQuery, None]) -> Answer:
             where=JobFilter(call.namespace_id, schedule_id=job_id, statuses=statuses),
             page_size=query.limit,
             page_token=page_token(query.page_token),
+            archived=query.archived,
         )
-        return Answer(body=await _page(frontend, asked))
-    info = (await get_job(frontend, call.namespace_id, job_id)).info
-    shown = [convert.info_body(info, frontend.db_now_us())]
-    return Answer(
-        body=bodies.JobList(jobs=shown if not statuses or info.status in statuses else [])
-    )
+        return Answer(body=await _page(call.frontend, asked))
+    info = (await _details(call, job_id)).info
+    fits = (not statuses or info.status in statuses) and (info.archived or not query.archived)
+    return Answer(body=bodies.JobList(jobs=[convert.info_body(info)] if fits else []))
 
 
 async def _cancel(call: Call[bodies.CancelQuery, None]) -> Answer:
@@ -214,8 +231,11 @@ async def _redrive(call: Call[Query, bodies.Redriving]) -> Answer:
 
 
 def _kind(call: Call[Any, Any]) -> tuple[str, bool]:
-    """The id as it is stored, and whether it is that of a recurring job. Raises INVALID_ARGUMENT for what is none."""
-    raw = uuid_bytes("job_id", call.path["job_id"])
+    """The id as it is stored, and whether it is that of a recurring job. Raises NOT_FOUND for what can be none."""
+    try:
+        raw = uuid_bytes("job_id", call.path["job_id"])
+    except Rejected:
+        raise unknown_job() from None
     return uuid_text(raw), not 1 <= shard_of_job(raw) <= call.frontend.history.number_of_shards
 
 
@@ -240,6 +260,11 @@ OPERATIONS = (
         summary="Make a job that runs now, at a time, or again and again. 200 and not 201: it was there.",
         perform=_create,
         body=bodies.NewJob,
+        example={
+            "task_id": "send_email",
+            "schedule": "0 10 * * *",
+            "parameters": {"to": "ada@example.org", "subject": "Daily Report"},
+        },
         answers={201: bodies.JobCreated, 200: bodies.JobCreated},
         idempotent=True,
         names=NAMES,
@@ -251,6 +276,7 @@ OPERATIONS = (
         summary="Make up to 10,000 jobs, each with its own answer.",
         perform=_create_many,
         body=bodies.NewJobs,
+        example={"jobs": [{"task_id": "send_email", "parameters": {"to": "ada@example.org"}}]},
         answers={200: bodies.JobsCreated},
         idempotent=True,
         names=NAMES,

@@ -95,9 +95,12 @@ def _operation(operation: Operation, schemas: _Schemas) -> Node:
         "responses": _responses(operation, schemas),
     }
     if operation.body is not None:
+        content: Node = {"schema": schemas.of(operation.body)}
+        if operation.example is not None:
+            content["example"] = operation.example
         node["requestBody"] = {
             "required": operation.body_required,
-            "content": {"application/json": {"schema": schemas.of(operation.body)}},
+            "content": {"application/json": content},
         }
     return node
 
@@ -109,10 +112,18 @@ def _path_parameter(name: str) -> Node:
 def _query_parameters(operation: Operation, schemas: _Schemas) -> Iterable[Node]:
     for name, schema in schemas.parameters(operation.query).items():
         schema = dict(schema)
-        parameter = {"name": name, "in": "query", "required": False, "schema": schema}
+        parameter: Node = {"name": name, "in": "query", "required": False}
         if "description" in schema:
             parameter["description"] = schema.pop("description")
-        yield parameter
+        yield {**parameter, "schema": _or_empty(schema)}
+
+
+def _or_empty(schema: Node) -> Node:
+    """A parameter without a value is as one that is not there."""
+    if schema.get("type") == "array":
+        return {**schema, "items": _or_empty(schema["items"])}
+    is_any_text = schema.get("type") == "string" and "format" not in schema
+    return schema if is_any_text else {"anyOf": [schema, {"const": ""}]}
 
 
 def _header_parameters(operation: Operation) -> Iterable[Node]:

@@ -82,6 +82,7 @@ class Call(Generic[QueryT, BodyT]):
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """`answers`: the type of the body by status, None for no body. `body` None: the request has none.
+    `example`: such a body, for people.
 
     `idempotent`: the header Idempotency-Key means something. `conditional`: so does If-Match. `waits`: it may take
     long, and ends when its caller has gone. `names`: see `problems.refused`.
@@ -96,6 +97,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     query: type[Query] = Query
     body: Any = None
     body_required: bool = True
+    example: Any = None
     idempotent: bool = False
     conditional: bool = False
     waits: bool = False

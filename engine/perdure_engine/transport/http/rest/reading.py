@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
+from msgspec import inspect
 from starlette.types import Receive, Scope
 
 from perdure_engine.core import limits
@@ -21,6 +22,7 @@ DRAINED_BYTES_MAX = 16 * 1024 * 1024
 """Of a body that is too large: so much is read and dropped, so that its sender is still there to read the refusal."""
 PARSED_IN_LOOP_BYTES_MAX = 64 * 1024  # about 1 ms; beyond it a thread parses, and the loop goes on
 PARAMETERS_MAX = 100
+LITERALS = (inspect.IntType, inspect.FloatType, inspect.BoolType)
 
 # msgspec tells the place at the end: "Expected `str`, got `int` - at `$.jobs[0].task_id`"
 _PLACE = re.compile(r"^(?P<problem>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
@@ -59,9 +61,25 @@ def query(raw: bytes, into: Any) -> Any:
     if not raw:
         return into()
     values: dict[str, Any] = {}
-    lists = _lists_of(into)
+    kinds = _kinds_of(into)
+    for name, value in _pairs(raw):
+        kind = kinds.get(name)
+        if kind is None:
+            raise invalid(name, "is not a parameter of this operation")
+        if not value:
+            continue
+        if issubclass(kind, inspect.ListType):
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise invalid(name, "is given twice")
+        else:
+            values[name] = _literal(value) if issubclass(kind, LITERALS) else value
+    return converted(values, into)
+
+
+def _pairs(raw: bytes) -> list[tuple[str, str]]:
     try:
-        pairs = parse_qsl(
+        return parse_qsl(
             raw.decode("ascii"),
             keep_blank_values=True,
             max_num_fields=PARAMETERS_MAX,
@@ -71,25 +89,27 @@ def query(raw: bytes, into: Any) -> Any:
         raise invalid("query", "is not UTF-8") from None
     except ValueError:
         raise invalid("query", f"has more than {PARAMETERS_MAX} parameters") from None
-    for name, value in pairs:
-        if name not in into.__struct_fields__:
-            raise invalid(name, "is not a parameter of this operation")
-        if not value:
-            continue
-        if name in lists:
-            values.setdefault(name, []).append(value)
-        elif name in values:
-            raise invalid(name, "is given twice")
-        else:
-            values[name] = value
-    return converted(values, into, strict=False)
 
 
 @cache
-def _lists_of(into: Any) -> frozenset[str]:
-    """The parameters that may be given more than once."""
-    fields = msgspec.structs.fields(into)
-    return frozenset(field.name for field in fields if field.default_factory is list)
+def _kinds_of(into: Any) -> dict[str, type[inspect.Type]]:
+    """What each parameter is: those of lists may come more than once, those of numbers and truth are no texts."""
+    told = inspect.type_info(into)
+    assert isinstance(told, inspect.StructType)
+    return {field.name: _plain(field.type) for field in told.fields}
+
+
+def _plain(kind: inspect.Type) -> type[inspect.Type]:
+    """Without its description."""
+    return _plain(kind.type) if isinstance(kind, inspect.Metadata) else type(kind)
+
+
+def _literal(text: str) -> Any:
+    """The number or truth that a text says; the text itself when it says neither."""
+    try:
+        return strict_json.parse(text.encode())
+    except Rejected:
+        return text
 
 
 async def body(scope: Scope, receive: Receive, into: Any, *, required: bool) -> Any:
@@ -105,10 +125,10 @@ async def body(scope: Scope, receive: Receive, into: Any, *, required: bool) -> 
     return await asyncio.to_thread(lambda: converted(strict_json.parse(raw), into))
 
 
-def converted(value: Any, into: Any, *, strict: bool = True) -> Any:
+def converted(value: Any, into: Any) -> Any:
     """A JSON value as a type has it. Raises INVALID_ARGUMENT with the path of the field."""
     try:
-        return msgspec.convert(value, into, strict=strict)
+        return msgspec.convert(value, into)
     except msgspec.ValidationError as error:
         raise _misfit(str(error)) from None
 

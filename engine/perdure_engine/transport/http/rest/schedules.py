@@ -238,6 +238,13 @@ OPERATIONS = (
         summary="Make a schedule. From the answer on its times are acted for.",
         perform=_create,
         body=bodies.NewSchedule,
+        example={
+            "schedule_id": "daily-report",
+            "spec": {"cron": ["0 10 * * MON-FRI"], "timezone": "Europe/Brussels"},
+            "action": {
+                "workflow": {"workflow_type": "Report", "task_queue": "reports", "args": ["daily"]}
+            },
+        },
         answers={201: bodies.ScheduleSaved},
         idempotent=True,
         names=NAMES,
@@ -258,6 +265,7 @@ OPERATIONS = (
         summary="The next times of a spec, which need not be any schedule's.",
         perform=_preview,
         body=bodies.Preview,
+        example={"spec": {"cron": ["30 2 * * *"], "timezone": "America/New_York"}, "count": 3},
         answers={200: bodies.Previewed},
     ),
     Operation(

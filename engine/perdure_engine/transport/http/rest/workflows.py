@@ -11,13 +11,20 @@ from perdure_engine.frontend.handlers.cancel_workflow import cancel_workflow
 from perdure_engine.frontend.handlers.describe_workflow import describe_workflow
 from perdure_engine.frontend.handlers.get_history import GetHistory, get_history
 from perdure_engine.frontend.handlers.get_result import get_result
-from perdure_engine.frontend.handlers.list_workflows import list_workflows
+from perdure_engine.frontend.handlers.list_workflows import (
+    list_archived_workflows,
+    list_workflows,
+)
 from perdure_engine.frontend.handlers.query_workflow import query_workflow
 from perdure_engine.frontend.handlers.signal_workflow import signal_workflow
 from perdure_engine.frontend.handlers.start_workflow import start_workflow
 from perdure_engine.frontend.handlers.terminate_workflow import terminate_workflow
 from perdure_engine.frontend.handlers.update_workflow import update_workflow
+from perdure_engine.ports.archive import ArchivedRun
 from perdure_engine.ports.store import VisibilityFilter
+from perdure_engine.transport.grpc.convert import archived
+from perdure_engine.transport.grpc.convert.events import event_message
+from perdure_engine.transport.grpc.convert.replies import row_message
 from perdure_engine.transport.http.rest.bodies import workflows as bodies
 from perdure_engine.transport.http.rest.convert import descriptions, payloads
 from perdure_engine.transport.http.rest.convert import workflows as convert
@@ -42,14 +49,17 @@ async def _start(call: Call[Query, bodies.StartWorkflow]) -> Answer:
 
 async def _list(call: Call[bodies.ListQuery, None]) -> Answer:
     query = call.query
-    found = await list_workflows(
+    list_, message = list_workflows, row_message
+    if query.archived:
+        list_, message = list_archived_workflows, archived.archived_row_message
+    found = await list_(
         call.frontend,
         VisibilityFilter(call.namespace_id),
         query.limit,
         page_token(query.page_token),
         query.query,
     )
-    rows = [descriptions.row_body(row) for row in found.rows]
+    rows = [descriptions.info_body(message(row)) for row in found.rows]
     following = page_token_text(found.next_page_token)
     return Answer(body=bodies.WorkflowList(workflows=rows, next_page_token=following))
 
@@ -61,8 +71,8 @@ async def _describe(call: Call[bodies.RunQuery, None]) -> Answer:
         run_id=uuid_bytes_or_none("run_id", call.query.run_id),
     )
     told = await describe_workflow(call.frontend, intent)
-    assert isinstance(told, replies.Description)
-    return Answer(body=descriptions.description_body(told))
+    assert isinstance(told, replies.Description | ArchivedRun)
+    return Answer(body=descriptions.description_body(archived.described(told)))
 
 
 async def _history(call: Call[bodies.HistoryQuery, None]) -> Answer:
@@ -77,7 +87,8 @@ async def _history(call: Call[bodies.HistoryQuery, None]) -> Answer:
         timeout_ms=0,
     )
     page = await get_history(call.frontend, request)
-    events = [event_body(event) for event in page.events]
+    messages = [event_message(event) for event in page.events]
+    events = [event_body(one) for one in messages or archived.archived_events(page.archived)]
     following = page_token_text(page.next_page_token)
     return Answer(body=bodies.History(events=events, next_page_token=following))
 
@@ -147,6 +158,12 @@ OPERATIONS = (
         summary="Start a workflow. 200 and not 201: a run that was there is meant.",
         perform=_start,
         body=bodies.StartWorkflow,
+        example={
+            "workflow_id": "order-1",
+            "workflow_type": "Order",
+            "task_queue": "orders",
+            "args": [{"item": "book", "count": 1}],
+        },
         answers={201: bodies.WorkflowStarted, 200: bodies.WorkflowStarted},
         idempotent=True,
         names=NAMES,

@@ -43,6 +43,14 @@ Uuid = Annotated[str, Meta(description="A UUID in canonical text form.")]
 Priority = Annotated[int, Meta(ge=1, le=5, description="1 goes first.")]
 Limit = Annotated[int, Meta(ge=0, description="Entries of a page: at most 1,000; 0 is 100.")]
 PageToken = Annotated[str, Meta(description="The next_page_token of the page before.")]
+Archived = Annotated[bool, Meta(description="It has left the tables.")]
+ArchivedInstead = Annotated[
+    bool,
+    Meta(
+        description="Those that have left the tables instead, by the day of their end, the newest first. A page may be "
+        "empty and yet have a next_page_token. 409: there is no archive."
+    ),
+]
 NextPageToken = Annotated[str, Meta(description="Absent on the last page.")]
 
 

@@ -10,6 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 from perdure_engine.core import limits
 from perdure_engine.core.jobs.model import DEFAULT_QUEUE, JobStatus
 from perdure_engine.transport.http.rest.bodies.fields import (
+    Archived,
+    ArchivedInstead,
     Duration,
     Failure,
     Instant,
@@ -188,6 +190,9 @@ class JobInfo(msgspec.Struct, kw_only=True):
     unique_key: str
     concurrency_key: str
     reason: Annotated[str, Meta(description="Why it was skipped or cancelled, or waits.")]
+    failure_type: Annotated[str, Meta(description="Of the last failure, if one has failed.")]
+    failure_message: str
+    archived: Archived
 
 
 class JobList(msgspec.Struct, kw_only=True):
@@ -222,7 +227,6 @@ class Job(msgspec.Struct, kw_only=True):
     ) = UNSET
     next_run: Instant | UnsetType = UNSET
     timeout: float | UnsetType = UNSET
-    heartbeat_timeout: float | UnsetType = UNSET
     retry: Retry
     expires_at: Instant | UnsetType = UNSET
     unique_key: str
@@ -242,6 +246,7 @@ class Job(msgspec.Struct, kw_only=True):
     result: Value | UnsetType = UNSET
     progress: list[Value] = []
     failures: Annotated[list[JobFailure], Meta(description="Oldest first; the last 100.")] = []
+    archived: Archived
 
 
 class JobEnding(msgspec.Struct, kw_only=True):
@@ -295,18 +300,20 @@ class JobsQuery(Query, kw_only=True):
     queue: Key = ""
     schedule_id: Key = ""
     batch_id: Key = ""
-    start_time: Annotated[Instant, Meta(description="Scheduled at or after.")] | None = None
-    end_time: Annotated[Instant, Meta(description="Scheduled before.")] | None = None
+    start_time: Annotated[Instant, Meta(description="Scheduled at or after.")] | UnsetType = UNSET
+    end_time: Annotated[Instant, Meta(description="Scheduled before.")] | UnsetType = UNSET
     failure_type: Key = ""
     oldest_first: Annotated[
         bool, Meta(description="By the scheduled time; else the newest come first.")
     ] = False
+    archived: ArchivedInstead = False
     limit: Limit = 0
     page_token: PageToken = ""
 
 
 class RunsQuery(Query, kw_only=True):
     status: Statuses = msgspec.field(default_factory=list)
+    archived: ArchivedInstead = False
     limit: Limit = 0
     page_token: PageToken = ""
 

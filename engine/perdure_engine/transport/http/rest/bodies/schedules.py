@@ -264,8 +264,8 @@ class SchedulesQuery(Query, kw_only=True):
 
 
 class SlotsQuery(Query, kw_only=True):
-    start_time: Annotated[Instant, Meta(description="Nominal, inclusive.")] | None = None
-    end_time: Annotated[Instant, Meta(description="Nominal, exclusive.")] | None = None
+    start_time: Annotated[Instant, Meta(description="Nominal, inclusive.")] | UnsetType = UNSET
+    end_time: Annotated[Instant, Meta(description="Nominal, exclusive.")] | UnsetType = UNSET
     outcome: Annotated[list[OutcomeChoice], Meta(description="One of these; any without.")] = (
         msgspec.field(default_factory=list)
     )

@@ -12,6 +12,8 @@ from perdure_engine.core.intents import UpdateStage
 from perdure_engine.core.parents import ParentClosePolicy
 from perdure_engine.core.status import Status
 from perdure_engine.transport.http.rest.bodies.fields import (
+    Archived,
+    ArchivedInstead,
     Duration,
     Failure,
     Instant,
@@ -146,6 +148,7 @@ class WorkflowInfo(msgspec.Struct, kw_only=True):
     stuck_reason: (
         Annotated[str, Meta(description="Why its workflow task fails again and again.")] | UnsetType
     ) = UNSET
+    archived: Archived
 
 
 class WorkflowList(msgspec.Struct, kw_only=True):
@@ -264,6 +267,7 @@ class ListQuery(Query, kw_only=True):
             description="A filter: WorkflowType = 'Order' AND StartTime > '2h' ORDER BY CloseTime DESC.",
         ),
     ] = ""
+    archived: ArchivedInstead = False
     limit: Limit = 0
     page_token: PageToken = ""
 

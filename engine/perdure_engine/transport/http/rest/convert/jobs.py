@@ -1,4 +1,7 @@
-"""Jobs: bodies to requests, what is known of jobs to bodies."""
+"""Jobs: bodies to requests, what is known of jobs to bodies.
+
+The latter is made of the contract's messages, which jobs that are here and those that are archived become alike.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,25 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from perdure_api.v1 import job_service_pb2 as pb
 from perdure_engine.core.errors import invalid
-from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.jobs.model import (
     DEFAULT_JOB_RETRY,
     Concurrency,
     ConcurrencyPolicy,
-    JobFailure,
-    JobSpec,
     JobStatus,
     Unique,
     UniqueScope,
 )
-from perdure_engine.core.jobs.replies import JobDescription, JobInfo
 from perdure_engine.core.schedules.intents import ScheduleInfo
 from perdure_engine.core.schedules.model import JobAction
 from perdure_engine.frontend.new_jobs import AskedJob, JobOptions
 from perdure_engine.ports.jobs import JobFilter
+from perdure_engine.transport.grpc.convert.retries import policy_of
 from perdure_engine.transport.http.rest.bodies import jobs
 from perdure_engine.transport.http.rest.bodies.fields import name_of
 from perdure_engine.transport.http.rest.convert import payloads
-from perdure_engine.transport.http.rest.convert.messages import failure_body
+from perdure_engine.transport.http.rest.convert.messages import failure_of
 from perdure_engine.transport.http.rest.convert.times import (
     instant,
     instant_or_unset,
@@ -116,67 +117,78 @@ def statuses_of(names: Sequence[str]) -> tuple[int, ...]:
 # ---- what is told
 
 
-def info_body(info: JobInfo, now_us: int) -> jobs.JobInfo:
-    spec, state = info.spec, info.state
+def info_body(message: pb.JobInfo) -> jobs.JobInfo:
     return jobs.JobInfo(
-        job_id=uuid_text(info.job_id),
-        task_id=info.task_name,
-        queue=info.queue,
-        status=info.status.name,
-        attempt=info.attempt,
-        user_id=info.user_id,
-        schedule_id=info.schedule_id,
-        batch_id=info.batch_id,
-        priority=info.priority,
-        create_time=instant(info.created_us),
-        scheduled_time=instant(info.scheduled_us),
-        next_attempt_time=_next_attempt(info, now_us),
-        start_time=instant_or_unset(state.started_us),
-        close_time=instant_or_unset(info.closed_us),
-        unique_key="" if spec.unique is None else spec.unique.key,
-        concurrency_key=info.concurrency_key,
-        reason=state.reason,
+        job_id=message.job_id,
+        task_id=message.task_name,
+        queue=message.task_queue,
+        status=JobStatus(message.status).name,
+        attempt=message.attempt,
+        user_id=message.user_id,
+        schedule_id=message.schedule_id,
+        batch_id=message.batch_id,
+        priority=message.priority,
+        create_time=instant(message.create_time_us),
+        scheduled_time=instant(message.scheduled_time_us),
+        next_attempt_time=instant_or_unset(message.next_attempt_time_us),
+        start_time=instant_or_unset(message.start_time_us),
+        close_time=instant_or_unset(message.close_time_us),
+        unique_key=message.unique_key,
+        concurrency_key=message.concurrency_key,
+        reason=message.reason,
+        failure_type=message.failure_type,
+        failure_message=message.failure_message,
+        archived=message.archived,
     )
 
 
-def _next_attempt(info: JobInfo, now_us: int) -> Any:
-    due_us = info.state.due_us
-    waits = info.status is JobStatus.RETRY or (info.status is JobStatus.PENDING and due_us > now_us)
-    return instant_or_unset(due_us) if waits else UNSET
-
-
-def job_body(told: JobDescription, now_us: int) -> jobs.Job:
+def job_body(details: pb.JobDetails) -> jobs.Job:
     """Of a job that runs once."""
-    info = told.info
-    state = info.state
+    info = details.info
+    status = JobStatus(info.status)
+    concurrency = details.concurrency
     return jobs.Job(
-        job_id=uuid_text(info.job_id),
+        job_id=info.job_id,
         task_id=info.task_name,
         recurring=False,
-        queue=info.queue,
-        status=info.status.name,
+        queue=info.task_queue,
+        status=status.name,
         user_id=info.user_id,
         priority=info.priority,
-        create_time=instant(info.created_us),
-        next_run=_next_attempt(info, now_us),
+        create_time=instant(info.create_time_us),
+        **_input(details.input),
+        next_run=instant_or_unset(info.next_attempt_time_us),
+        timeout=seconds_or_unset(details.timeout_ms),
+        retry=retry_body(policy_of(details.retry_policy)),
+        expires_at=instant_or_unset(details.expire_time_us),
+        unique_key=info.unique_key,
+        concurrency=UNSET
+        if not details.HasField("concurrency")
+        else jobs.Concurrency(
+            key=concurrency.key,
+            limit=concurrency.limit,
+            policy=name_of(ConcurrencyPolicy(concurrency.policy)),
+            rate_per_s=concurrency.rate_per_s,
+        ),
         schedule_id=info.schedule_id,
         batch_id=info.batch_id,
         attempt=info.attempt,
-        scheduled_time=instant(info.scheduled_us),
-        start_time=instant_or_unset(state.started_us),
-        close_time=instant_or_unset(info.closed_us),
-        worker_identity=state.worker_identity or UNSET,
-        cancel_requested=bool(state.cancel_us),
-        reason=state.reason,
-        result=payloads.result_of(told.result) if info.status is JobStatus.COMPLETED else UNSET,
-        progress=payloads.values_of(state.progress),
-        failures=[_failure(one) for one in state.failures],
-        **_settings(info.spec),
+        scheduled_time=instant(info.scheduled_time_us),
+        start_time=instant_or_unset(info.start_time_us),
+        close_time=instant_or_unset(info.close_time_us),
+        worker_identity=details.worker_identity or UNSET,
+        cancel_requested=details.cancel_requested,
+        reason=info.reason,
+        result=payloads.result_of(details.result) if status is JobStatus.COMPLETED else UNSET,
+        progress=payloads.values_of(details.progress),
+        failures=[_failure(one) for one in details.failures],
+        archived=info.archived,
     )
 
 
 def recurring_body(info: ScheduleInfo, action: JobAction, description: str) -> jobs.Job:
     """Of a recurring job: the schedule that it is."""
+    spec = action.spec
     status = JobStatus.PENDING if info.next_us else JobStatus.COMPLETED
     if info.paused:
         status = JobStatus.SUSPENDED
@@ -195,22 +207,20 @@ def recurring_body(info: ScheduleInfo, action: JobAction, description: str) -> j
         batch_id="",
         cancel_requested=False,
         reason=info.note,
-        **_settings(action.spec),
+        **_input(spec.input),
+        timeout=seconds_or_unset(spec.timeout_ms),
+        retry=retry_body(spec.retry),
+        unique_key="" if spec.unique is None else spec.unique.key,
+        concurrency=concurrency_body(spec.concurrency),
+        archived=False,
     )
 
 
-def _settings(spec: JobSpec) -> dict[str, Any]:
-    parameters = payloads.parameters_of(spec.input)
-    return {
-        "parameters": UNSET if parameters is None else parameters,
-        "args": payloads.values_of(spec.input) if parameters is None else UNSET,
-        "timeout": seconds_or_unset(spec.timeout_ms),
-        "heartbeat_timeout": seconds_or_unset(spec.heartbeat_timeout_ms),
-        "retry": retry_body(spec.retry),
-        "expires_at": instant_or_unset(spec.expire_us),
-        "unique_key": "" if spec.unique is None else spec.unique.key,
-        "concurrency": concurrency_body(spec.concurrency),
-    }
+def _input(data: bytes) -> dict[str, Any]:
+    parameters = payloads.parameters_of(data)
+    if parameters is None:
+        return {"args": payloads.values_of(data)}
+    return {"parameters": parameters}
 
 
 def concurrency_body(concurrency: Concurrency | None) -> jobs.Concurrency | UnsetType:
@@ -224,10 +234,10 @@ def concurrency_body(concurrency: Concurrency | None) -> jobs.Concurrency | Unse
     )
 
 
-def _failure(failed: JobFailure) -> jobs.JobFailure:
+def _failure(message: pb.JobFailure) -> jobs.JobFailure:
     return jobs.JobFailure(
-        attempt=failed.attempt,
-        time=instant(failed.time_us),
-        worker_identity=failed.identity,
-        failure=failure_body(failed.failure),
+        attempt=message.attempt,
+        time=instant(message.time_us),
+        worker_identity=message.identity,
+        failure=failure_of(message.failure),
     )

@@ -12,34 +12,28 @@ import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from perdure_engine.core import events as core
-from perdure_engine.core import failures as core_failures
-from perdure_engine.transport.grpc.convert.events import event_message
-from perdure_engine.transport.grpc.convert.failures import failure_message
+from perdure_api.v1 import common_pb2, event_pb2
 from perdure_engine.transport.http.rest.bodies.fields import Failure
 from perdure_engine.transport.http.rest.bodies.workflows import Event
 from perdure_engine.transport.http.rest.convert import payloads
 from perdure_engine.transport.http.rest.convert.times import instant
-
-FIELD_MAPS = frozenset(("header", "memo", "upserted_memo"))
-SINGLE_PAYLOADS = frozenset(("static_summary", "static_details", "summary", "encoded_attributes"))
+from perdure_engine.transport.json.payloads import FIELD_MAPS, SINGLE_PAYLOADS
 
 
-def event_body(event: core.Event) -> Event:
-    message = event_message(event)
+def event_body(message: event_pb2.HistoryEvent) -> Event:
+    """Of a type of a later version nothing but its time is known here."""
     kind = message.WhichOneof("attributes")
-    assert kind is not None, "every event has its attributes"
-    attributes: Message = getattr(message, kind)
+    attributes: Message | None = None if kind is None else getattr(message, kind)
     return Event(
-        event_id=event.event_id,
-        event_time=instant(event.time_us),
-        event_type=attributes.DESCRIPTOR.name,
-        attributes=fields(attributes),
+        event_id=message.event_id,
+        event_time=instant(message.time_us),
+        event_type="" if attributes is None else attributes.DESCRIPTOR.name,
+        attributes={} if attributes is None else fields(attributes),
     )
 
 
-def failure_body(failure: core_failures.Failure) -> Failure:
-    return msgspec.convert(fields(failure_message(failure)), Failure)
+def failure_of(message: common_pb2.Failure) -> Failure:
+    return msgspec.convert(fields(message), Failure)
 
 
 def fields(message: Message) -> dict[str, Any]:

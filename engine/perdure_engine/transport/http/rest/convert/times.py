@@ -24,8 +24,8 @@ def to_us(value: datetime) -> int:
     return max((value - EPOCH) // MICROSECOND, 1)
 
 
-def to_us_or_zero(value: datetime | None) -> int:
-    return 0 if value is None else to_us(value)
+def to_us_or_zero(value: datetime | UnsetType | None) -> int:
+    return to_us(value) if isinstance(value, datetime) else 0
 
 
 def to_ms(seconds: float | None) -> int:

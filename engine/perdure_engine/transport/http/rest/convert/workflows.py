@@ -6,11 +6,10 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from perdure_engine.core import search_attributes as attributes
 from perdure_engine.core.errors import invalid
-from perdure_engine.core.ids import run_id_of, uuid_text
+from perdure_engine.core.ids import run_id_of
 from perdure_engine.core.intents import (
     CancelWorkflow,
     IdConflictPolicy,
@@ -243,10 +242,6 @@ def ending(
         identity=body.identity,
         reason=body.reason,
     )
-
-
-def optional_id(raw: bytes) -> str | UnsetType:
-    return uuid_text(raw) if raw else UNSET
 
 
 def attribute_bodies(found: attributes.Attributes) -> dict[str, fields.SearchAttribute]:
