@@ -10,7 +10,7 @@ Whatever cannot be decided yet because its run is not in memory waits parked, in
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from functools import partial
 from typing import Any, get_args
 
@@ -52,6 +52,7 @@ from perdure_engine.history.schedules.schedules import Schedules
 from perdure_engine.history.splitting import split
 from perdure_engine.history.sweeping import Sweeping
 from perdure_engine.history.timers import ShardTimers
+from perdure_engine.history.trimming import trim
 from perdure_engine.history.updates import Updates
 from perdure_engine.history.waits import wait_without_turn, wake
 from perdure_engine.history.work import AnyIntent, Item, ShardStep
@@ -81,6 +82,9 @@ class Shard:
         self.unproven = False
         self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
         self.runs_max = rooms.config.runs_cached_max
+        self._chore_waits = False
+        self.closed_runs: deque[bytes] = deque()  # that closed lately, oldest first
+        self.closed_runs_max = rooms.config.closed_runs_cached_max
         self._sequence = 0
         self.audit_head = audit.Head(fence.shard_id)  # as saved; whoever takes the shard sets it
         self.loading = Loading(self)
@@ -167,7 +171,16 @@ class Shard:
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        return self.sweeping.due or self.removing.due or self.jobs.removing.due
+        if (
+            self._chore_waits
+        ):  # asked twice in each step: most find nothing, and look at none of the three
+            self._chore_waits = self.sweeping.due or self.removing.due or self.jobs.removing.due
+        return self._chore_waits
+
+    def chore_waits(self) -> None:
+        """A sweep or a removal has become due."""
+        self._chore_waits = True
+        self.work_waits()
 
     @property
     def lease_books(self) -> tuple[LeaseBook, JobLeases]:
@@ -490,8 +503,14 @@ class Shard:
             action()
         if step.jobs is not None:
             self.jobs.publish(step.jobs)
-        self.grow_group()
-        self._trim()
+        if self.group_max < self.rooms.config.group_intents_max:
+            self.grow_group()
+        if (
+            len(self.closed_runs) > self.closed_runs_max
+            or len(self.runs) > self.runs_max
+            or len(self.currents) > self.runs_max * 2
+        ):
+            trim(self)
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
@@ -503,29 +522,14 @@ class Shard:
         if draft.messages:
             self.outbox.publish(run, draft)
         self.sweeping.publish(run, draft)
+        if not draft.state.open:
+            self.closed_runs.append(draft.state.run_id)
         wake(run, draft)
         if run.queries:
             self.queries.run_changed(run, draft)
         if run.update_waiters is not None:
             self.updates.run_changed(run, draft)
         run.free()
-
-    def _trim(self) -> None:
-        """Forget the runs that were used least, but none whose memory holds more than the database."""
-        for _ in range(len(self.runs) - self.runs_max):
-            run_id, run = next(iter(self.runs.items()))
-            if run.pinned:
-                self.runs.move_to_end(run_id)
-            else:
-                self._forget(run_id, run)
-        while len(self.currents) > self.runs_max * 2:
-            self.currents.popitem(last=False)
-
-    def _forget(self, run_id: bytes, run: Run) -> None:
-        del self.runs[run_id]
-        started = run.state.folded.started
-        if run.current.run_id == run_id:
-            self.currents.pop((started.namespace_id, started.workflow_id), None)
 
     # ---- when the step was not saved
 
