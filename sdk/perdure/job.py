@@ -51,6 +51,7 @@ __all__ = [
     "JobStatus",
     "NewJob",
     "UniqueScope",
+    "callback",
     "cancellation_details",
     "checkpoint",
     "checkpoint_sync",
@@ -142,3 +143,8 @@ def new(  # type: ignore[misc]  # mypy does not match *Ts with *Any
     is neither.
     """
     return new_job(fn, arguments or args, result_type, options)
+
+
+def callback(fn: Callable[..., Any] | str, **options: Unpack[JobOptions]) -> NewJob[Any]:
+    """What `client.jobs.batch` lets follow. Its argument is made by the engine, so none is given."""
+    return new_job(fn, (), None, options)

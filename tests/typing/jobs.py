@@ -85,7 +85,7 @@ async def many(client: Client) -> None:
     handles = await client.jobs.create_many([one, job.new(charge, 2, "USD")])
     assert_type(handles, list[JobHandle[Receipt]])
     assert_type(await handles[0].result(), Receipt)
-    batch = await client.jobs.batch("b1", [job.new(send, "bob")], callback=job.new(nothing))
+    batch = await client.jobs.batch("b1", [job.new(send, "bob")], callback=job.callback(charge))
     assert_type(batch, list[JobHandle[str]])
 
 

@@ -152,9 +152,13 @@ def shard_of_batch(batch_id: str, namespace_id: bytes, number_of_shards: int) ->
 
 
 def body_hash(asked: AskedJob) -> bytes:
-    """Of all that is asked for: by it a repeat with the same idempotency key is known from a mistake."""
+    """Of all that is asked for: by it a repeat with the same idempotency key is known from a mistake. Headers are not
+    counted: a trace's are another with each call."""
+    options = asked.options
+    if options.header:
+        options = msgspec.structs.replace(options, header=b"")
     told = asked.input if asked.told is None else asked.told
-    body = msgspec.msgpack.encode((asked.options, told))
+    body = msgspec.msgpack.encode((options, told))
     return hashlib.blake2b(body, digest_size=BODY_HASH_BYTES).digest()
 
 

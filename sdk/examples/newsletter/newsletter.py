@@ -73,7 +73,7 @@ class Mail:
         copies = [
             self._copy(Copy(reader, issue.number), job.info().idempotency_key) for reader in READERS
         ]
-        done = job.new(self.all_sent, queue=QUEUE)
+        done = job.callback(self.all_sent, queue=QUEUE)
         batch = f"issue-{issue.number}-{job.info().job_id}"
         await self.client.jobs.batch(batch, copies, callback=done)
         return len(copies)
@@ -102,8 +102,11 @@ class Mail:
 
 
 def make_worker(client: Client, mail: Mail) -> Worker:
-    tasks = [mail.send_issue, mail.send_copy, mail.all_sent]
-    return Worker(client, task_queue=QUEUE, activities=tasks)
+    return Worker(
+        client,
+        task_queue=QUEUE,
+        activities=[mail.send_issue, mail.send_copy, mail.all_sent],
+    )
 
 
 async def every_monday(client: Client, id: str) -> None:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from perdure._jobs import JobStatus, NewJob
 from perdure._payload import Payload
 from perdure._wire.activity_service import AttemptAddress
 from perdure._wire.history import HistoryEvent
+from perdure._wire.job_info import JobDescription
 from perdure._wire.updates import WorkflowUpdateStage
 from perdure._wire.workflow_info import (
     WorkflowExecution,
@@ -32,13 +34,18 @@ from perdure.common import (
 )
 
 __all__ = [
+    "CancelJobInput",
     "CancelWorkflowInput",
     "CompleteAsyncActivityInput",
     "CountWorkflowsInput",
+    "CreateJobInput",
+    "CreateJobsInput",
     "DeleteWorkflowInput",
+    "DescribeJobInput",
     "DescribeWorkflowInput",
     "FailAsyncActivityInput",
     "FetchWorkflowHistoryEventsInput",
+    "GetJobResultInput",
     "GetWorkflowResultInput",
     "HeartbeatAsyncActivityInput",
     "Interceptor",
@@ -46,6 +53,7 @@ __all__ = [
     "OutboundInterceptor",
     "QueryWorkflowInput",
     "ReportCancellationAsyncActivityInput",
+    "RescheduleJobInput",
     "SignalWorkflowInput",
     "StartWorkflowInput",
     "StartWorkflowUpdateInput",
@@ -57,6 +65,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from perdure._client.handle import WorkflowHandle
+    from perdure._client.job_handle import JobHandle
     from perdure._client.updates import WorkflowUpdateHandle
 
 
@@ -254,6 +263,52 @@ class ReportCancellationAsyncActivityInput:
     rpc_timeout: timedelta | None
 
 
+@dataclass(kw_only=True)
+class CreateJobInput:
+    job: NewJob[Any]
+    headers: Mapping[str, Payload]
+    rpc_timeout: timedelta | None
+
+
+@dataclass(kw_only=True)
+class CreateJobsInput:
+    """Of `create_many`, and with a `batch_id` of `batch`. All of them have the same headers."""
+
+    jobs: Sequence[NewJob[Any]]
+    headers: Mapping[str, Payload]
+    rpc_timeout: timedelta | None
+    batch_id: str | None = None
+    callback: NewJob[Any] | None = None
+    sealed: bool = True
+
+
+@dataclass(kw_only=True)
+class GetJobResultInput:
+    id: str
+    ret_type: Any
+    rpc_timeout: timedelta | None
+
+
+@dataclass(kw_only=True)
+class DescribeJobInput:
+    id: str
+    rpc_timeout: timedelta | None
+
+
+@dataclass(kw_only=True)
+class CancelJobInput:
+    id: str
+    reason: str
+    rpc_timeout: timedelta | None
+
+
+@dataclass(kw_only=True)
+class RescheduleJobInput:
+    id: str
+    run_at: datetime | None
+    rpc_timeout: timedelta | None
+
+
 class OutboundInterceptor:
     """What a client asks. Each method returns or raises what the call of that name does."""
 
@@ -319,6 +374,25 @@ class OutboundInterceptor:
         self, input: ReportCancellationAsyncActivityInput
     ) -> None:
         await self.next.report_cancellation_async_activity(input)
+
+    async def create_job(self, input: CreateJobInput) -> JobHandle[Any]:
+        """Of `execute` too, which then asks the handle for its result."""
+        return await self.next.create_job(input)
+
+    async def create_jobs(self, input: CreateJobsInput) -> list[JobHandle[Any]]:
+        return await self.next.create_jobs(input)
+
+    async def get_job_result(self, input: GetJobResultInput) -> Any:
+        return await self.next.get_job_result(input)
+
+    async def describe_job(self, input: DescribeJobInput) -> JobDescription:
+        return await self.next.describe_job(input)
+
+    async def cancel_job(self, input: CancelJobInput) -> JobStatus | None:
+        return await self.next.cancel_job(input)
+
+    async def reschedule_job(self, input: RescheduleJobInput) -> None:
+        await self.next.reschedule_job(input)
 
 
 class Interceptor:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
+from perdure._client import job_calls
 from perdure._client.core import ClientCore
-from perdure._failures import failure_to_exception
+from perdure._client.interceptors import (
+    CancelJobInput,
+    DescribeJobInput,
+    GetJobResultInput,
+    RescheduleJobInput,
+)
 from perdure._jobs import JobStatus
 from perdure._wire.job_info import JobDescription
-from perdure._wire.job_service import JobAct, JobOutcome
 from perdure._wire.new_jobs import MadeJob
-from perdure.errors import (
-    JobCancelledError,
-    JobError,
-    JobFailedError,
-    JobSkippedError,
-    RPCError,
-    RPCStatusCode,
-)
 
 R = TypeVar("R")
 
@@ -59,63 +54,37 @@ class JobHandle(Generic[R]):
         Raises JobFailedError, whose cause says how, JobCancelledError or JobSkippedError when it did
         not complete.
         """
-        core = self._core
-        try:
-            async with asyncio.timeout(
-                None if rpc_timeout is None else rpc_timeout.total_seconds()
-            ):
-                ended = await core.job_waits.wait(self.id)
-                outcome = await ended.read(core.edge)
-        except TimeoutError:
-            message = f"job {self.id} has not ended in time"
-            raise RPCError(message, RPCStatusCode.DEADLINE_EXCEEDED) from None
-        if outcome.status is not JobStatus.COMPLETED:
-            raise self._error_of(outcome)
-        value: Any = None
-        if outcome.result:
-            value = core.converter.from_payload(outcome.result[0], self._result_type)
-        return cast("R", value)
-
-    def _error_of(self, outcome: JobOutcome) -> JobError:
-        cause = None
-        if outcome.failure is not None:
-            cause = failure_to_exception(outcome.failure, self._core.converter)
-        match outcome.status:
-            case JobStatus.CANCELLED:
-                return JobCancelledError(self.id, reason=outcome.reason)
-            case JobStatus.SKIPPED:
-                return JobSkippedError(self.id, reason=outcome.reason)
-            case _:
-                return JobFailedError(self.id, cause=cause, reason=outcome.reason)
+        asked = GetJobResultInput(id=self.id, ret_type=self._result_type, rpc_timeout=rpc_timeout)
+        outbound = self._core.outbound
+        if outbound is None:
+            return cast("R", await job_calls.result(self._core, asked))
+        return cast("R", await outbound.get_job_result(asked))
 
     async def describe(self, *, rpc_timeout: timedelta | None = None) -> JobDescription:
-        core = self._core
-        service, namespace = core.job_service, core.namespace
-        return await core.unary(
-            lambda timeout_s: service.get(namespace, self.id, core.decode_or_keep, timeout_s),
-            rpc_timeout,
-        )
+        asked = DescribeJobInput(id=self.id, rpc_timeout=rpc_timeout)
+        outbound = self._core.outbound
+        if outbound is None:
+            return await job_calls.describe(self._core, asked)
+        return await outbound.describe_job(asked)
 
     async def cancel(
         self, *, reason: str = "", rpc_timeout: timedelta | None = None
     ) -> JobStatus | None:
         """One that has not started ends at once: CANCELLED. One that runs is asked to stop, and is
         IN_PROGRESS until it does. FAILED_PRECONDITION: it has ended."""
-        core, act = self._core, self._act()
-        return await core.unary(partial(core.job_service.cancel, act, reason), rpc_timeout)
+        asked = CancelJobInput(id=self.id, reason=reason, rpc_timeout=rpc_timeout)
+        outbound = self._core.outbound
+        if outbound is None:
+            return await job_calls.cancel(self._core, asked)
+        return await outbound.cancel_job(asked)
 
     async def reschedule(
         self, run_at: datetime | None, *, rpc_timeout: timedelta | None = None
     ) -> None:
         """Another time for one that has not started; None: now. FAILED_PRECONDITION: it has."""
-        core, act = self._core, self._act()
-        await core.unary(partial(core.job_service.reschedule, act, run_at), rpc_timeout)
-
-    def _act(self) -> JobAct:
-        core = self._core
-        return JobAct(
-            namespace=core.namespace,
-            job_id=self.id,
-            identity=core.identity,
-            request_id=core.surroundings.new_uuid(),
-        )
+        asked = RescheduleJobInput(id=self.id, run_at=run_at, rpc_timeout=rpc_timeout)
+        outbound = self._core.outbound
+        if outbound is None:
+            await job_calls.reschedule(self._core, asked)
+        else:
+            await outbound.reschedule_job(asked)

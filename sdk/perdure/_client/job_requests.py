@@ -87,7 +87,7 @@ class JobCreation:
     async def make_one(
         self,
         job: NewJob[Any],
-        header: Mapping[str, Payload] | None,
+        header: Mapping[str, Payload],
         rpc_timeout: timedelta | None,
     ) -> MadeJob:
         """Raises what says why there is no job: TypeError, ValueError, PayloadEncodeError, RPCError."""
@@ -106,7 +106,7 @@ class JobCreation:
     async def make_many(
         self,
         jobs: Sequence[NewJob[Any]],
-        header: Mapping[str, Payload] | None,
+        header: Mapping[str, Payload],
         rpc_timeout: timedelta | None,
     ) -> list[Outcome]:
         """In their order, with what says why there is none. `rpc_timeout` is each message's."""
@@ -126,7 +126,7 @@ class JobCreation:
         self,
         batch: Fields,
         jobs: Sequence[NewJob[Any]],
-        header: Mapping[str, Payload] | None,
+        header: Mapping[str, Payload],
         rpc_timeout: timedelta | None,
         *,
         sealed: bool,
@@ -151,7 +151,7 @@ class JobCreation:
     def _portions(
         self,
         jobs: Sequence[NewJob[Any]],
-        header: Mapping[str, Payload] | None,
+        header: Mapping[str, Payload],
         outcomes: list[Outcome | None],
     ) -> Iterator[tuple[list[int], list[Fields]]]:
         """What fits into one message each. What cannot travel gets its outcome here."""

@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
 from perdure._client.core import ClientCore
+from perdure._client.interceptors import CreateJobInput, CreateJobsInput
 from perdure._client.job_handle import JobHandle
 from perdure._client.job_lists import JobLists
 from perdure._client.job_requests import Outcome
 from perdure._jobs import JobOptions, JobStatus, NewJob, new_job
+from perdure._wire.calls import NO_HEADER
 from perdure._wire.job_info import JobBatchInfo
 from perdure._wire.new_jobs import MadeJob, job_fields
 from perdure.errors import JobsRefusedError, RPCError
@@ -96,8 +98,10 @@ class Jobs(JobLists):
         core = self._core
         rpc_timeout = options.pop("rpc_timeout", None)
         new = new_job(fn, arguments or args, result_type, options)
-        made = await core.job_creation.make_one(new, None, rpc_timeout)
-        return JobHandle(core, made.id, result_type=new.result_type, made=made)
+        asked = CreateJobInput(job=new, headers=NO_HEADER, rpc_timeout=rpc_timeout)
+        if core.outbound is None:
+            return await create_job(core, asked)
+        return await core.outbound.create_job(asked)
 
     @overload
     async def execute(
@@ -168,8 +172,9 @@ class Jobs(JobLists):
         JobsRefusedError when some were not made (its `errors` say which and why, its `handles` are
         the others'), and what refused the first when none was.
         """
-        made = await self._core.job_creation.make_many(jobs, None, rpc_timeout)
-        return _handles(self._core, jobs, made)
+        return await self._create(
+            CreateJobsInput(jobs=jobs, headers=NO_HEADER, rpc_timeout=rpc_timeout)
+        )
 
     async def batch(
         self,
@@ -182,17 +187,21 @@ class Jobs(JobLists):
     ) -> list[JobHandle[_R]]:
         """`create_many` of jobs that belong together under an id of yours.
 
-        When all of them have ended, `callback` is made, in the transaction that ends the last: its
-        argument is an object with batch_id, total, completed, failed, cancelled and skipped, and its
-        own arguments are not read. With `sealed=False` more calls may follow, until one seals it.
+        When all of them have ended, `callback` (see `job.callback`) is made, in the transaction that
+        ends the last: its argument is an object with batch_id, total, completed, failed, cancelled
+        and skipped. With `sealed=False` more calls may follow, until one seals it.
         A job of a batch cannot have a unique or concurrency key.
         """
-        core = self._core
-        fields: dict[str, Any] = {"batch_id": id}
-        if callback is not None:
-            fields["callback"] = job_fields(callback, core.converter, None)
-        made = await core.job_creation.make_batch(fields, jobs, None, rpc_timeout, sealed=sealed)
-        return _handles(self._core, jobs, made)
+        return await self._create(
+            CreateJobsInput(
+                jobs=jobs,
+                headers=NO_HEADER,
+                rpc_timeout=rpc_timeout,
+                batch_id=id,
+                callback=callback,
+                sealed=sealed,
+            )
+        )
 
     async def describe_batch(
         self, id: str, *, rpc_timeout: timedelta | None = None
@@ -232,6 +241,31 @@ class Jobs(JobLists):
             *(core.namespace, queue, rate_per_s or 0.0, core.identity, reason),
         )
         await core.unary(limit, rpc_timeout)
+
+    async def _create(self, asked: CreateJobsInput) -> list[JobHandle[Any]]:
+        core = self._core
+        if core.outbound is None:
+            return await create_jobs(core, asked)
+        return await core.outbound.create_jobs(asked)
+
+
+async def create_job(core: ClientCore, asked: CreateJobInput) -> JobHandle[Any]:
+    """Behind the interceptors."""
+    job = asked.job
+    made = await core.job_creation.make_one(job, asked.headers, asked.rpc_timeout)
+    return JobHandle(core, made.id, result_type=job.result_type, made=made)
+
+
+async def create_jobs(core: ClientCore, asked: CreateJobsInput) -> list[JobHandle[Any]]:
+    """Behind the interceptors."""
+    creation, what = core.job_creation, (asked.jobs, asked.headers, asked.rpc_timeout)
+    if asked.batch_id is None:
+        return _handles(core, asked.jobs, await creation.make_many(*what))
+    fields: dict[str, Any] = {"batch_id": asked.batch_id}
+    if asked.callback is not None:
+        fields["callback"] = job_fields(asked.callback, core.converter, asked.headers)
+    made = await creation.make_batch(fields, *what, sealed=asked.sealed)
+    return _handles(core, asked.jobs, made)
 
 
 def _handles(

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from perdure._client import async_activity, interceptors, requests, updates
+from perdure._client import async_activity, interceptors, job_calls, jobs, requests, updates
 from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle
 from perdure._client.interceptors import Interceptor, OutboundInterceptor
+from perdure._client.job_handle import JobHandle
 from perdure._client.options import StartOptions, build_start, workflow_filter
 from perdure._client.updates import WorkflowUpdateHandle
+from perdure._jobs import JobStatus
 from perdure._wire.calls import Target
 from perdure._wire.history import HistoryEvent
+from perdure._wire.job_info import JobDescription
 from perdure._wire.workflow_info import (
     WorkflowExecution,
     WorkflowExecutionCount,
@@ -201,6 +204,24 @@ class RootOutbound(OutboundInterceptor):
         await async_activity.report_cancellation(
             self._core, input.id_or_token, input.details, input.rpc_timeout
         )
+
+    async def create_job(self, input: interceptors.CreateJobInput) -> JobHandle[Any]:
+        return await jobs.create_job(self._core, input)
+
+    async def create_jobs(self, input: interceptors.CreateJobsInput) -> list[JobHandle[Any]]:
+        return await jobs.create_jobs(self._core, input)
+
+    async def get_job_result(self, input: interceptors.GetJobResultInput) -> Any:
+        return await job_calls.result(self._core, input)
+
+    async def describe_job(self, input: interceptors.DescribeJobInput) -> JobDescription:
+        return await job_calls.describe(self._core, input)
+
+    async def cancel_job(self, input: interceptors.CancelJobInput) -> JobStatus | None:
+        return await job_calls.cancel(self._core, input)
+
+    async def reschedule_job(self, input: interceptors.RescheduleJobInput) -> None:
+        await job_calls.reschedule(self._core, input)
 
 
 def _options(input: interceptors.UpdateWithStartStartWorkflowInput) -> StartOptions:

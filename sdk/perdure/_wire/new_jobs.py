@@ -69,7 +69,7 @@ class JobsToMake:
 
 
 def job_fields(
-    job: NewJob[Any], converter: PayloadConverter, header: Mapping[str, Payload] | None
+    job: NewJob[Any], converter: PayloadConverter, header: Mapping[str, Payload]
 ) -> Fields:
     """Raises TypeError for options that are not there, ValueError for those that exclude each
     other, PayloadEncodeError for arguments that cannot travel."""

@@ -517,7 +517,7 @@ async def test_a_batch_and_what_follows_it(database_dsn: str) -> None:
         await jobs.batch(
             "b1",
             [job.new(fails, "for good", queue=QUEUE)],
-            callback=job.new(done, 0, 0, 0, 0, 0, 0, queue=QUEUE),  # its arguments are not read
+            callback=job.callback(done, queue=QUEUE),
         )
         async with asyncio.timeout(PATIENCE_S):
             while not (found := await jobs.describe_batch("b1")).callback_job_id:
@@ -608,6 +608,29 @@ async def test_priorities(database_dsn: str) -> None:
             await asyncio.gather(*(handle.result() for handle in made))
 
     assert order == [1, 2, 3, 4, 5]
+
+
+async def test_a_queues_limit_holds_also_for_what_waits_already(database_dsn: str) -> None:
+    began: list[datetime] = []
+
+    @job.defn
+    async def call() -> None:
+        began.append(datetime.now(UTC))
+
+    async with working(database_dsn, call) as client:
+        await client.jobs.set_queue_limit(QUEUE, 10.0)
+        await asyncio.sleep(2.5)  # until every node has read it
+        handles = await client.jobs.create_many([job.new(call, queue=QUEUE)] * 30)
+        async with asyncio.timeout(PATIENCE_S):
+            await handles[0].result()
+        await asyncio.sleep(1)
+        paced = len(began)
+        await client.jobs.set_queue_limit(QUEUE, None)
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*(handle.result() for handle in handles))
+
+    assert len(began) == 30
+    assert 5 <= paced <= 22  # a second's worth may start at once
 
 
 async def test_jobs_of_one_namespace_are_not_anothers(database_dsn: str) -> None:

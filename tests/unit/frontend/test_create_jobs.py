@@ -126,6 +126,7 @@ async def test_an_idempotency_key_names_the_job_whatever_the_call() -> None:
         (AskedJob(options(idempotency_key="i", queue="else"), b"1"), False),
         (AskedJob(options(idempotency_key="i", due_us=5_000_000), b"1"), False),
         (AskedJob(options(idempotency_key="i"), b"encrypted anew", told=b"1"), True),
+        (AskedJob(options(idempotency_key="i", header=b"of another trace"), b"1", told=b"1"), True),
     ],
 )
 async def test_b55_another_body_under_a_key_can_be_told(other: AskedJob, same: bool) -> None:

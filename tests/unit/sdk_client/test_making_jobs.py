@@ -289,7 +289,7 @@ async def test_none_at_all() -> None:
 async def test_only_the_last_message_of_a_batch_seals_it() -> None:
     service = FakeService()
     jobs, core = client_over(service)
-    handles = await jobs.batch("b1", many(2_500), callback=job.new("done"))
+    handles = await jobs.batch("b1", many(2_500), callback=job.callback("done"))
     await core.close()
 
     assert [one.batch.more for one in service.messages] == [True, True, False]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.propagators.textmap import TextMapPropagator
 from opentelemetry.trace import Link, SpanKind, Tracer, get_tracer, set_span_in_context
-from opentelemetry.util.types import Attributes
+from opentelemetry.util.types import Attributes, AttributeValue
 
 import perdure.client
 import perdure.worker
 from perdure import activity
 from perdure.client import (
+    CreateJobInput,
+    CreateJobsInput,
+    JobHandle,
     OutboundInterceptor,
     QueryWorkflowInput,
     SignalWorkflowInput,
@@ -146,6 +149,19 @@ class _ClientOutbound(OutboundInterceptor):
             update.headers = self._root.carrier.into(update.headers, context, _now_us())
             return await self.next.start_update_with_start_workflow(input)
 
+    async def create_job(self, input: CreateJobInput) -> JobHandle[Any]:
+        name = f"CreateJob:{input.job.name}"
+        with self._root.span(name, SpanKind.CLIENT, {}) as context:
+            input.headers = self._root.carrier.into(input.headers, context, _now_us())
+            return await self.next.create_job(input)
+
+    async def create_jobs(self, input: CreateJobsInput) -> list[JobHandle[Any]]:
+        """One span for all: they are thousands."""
+        attributes: Attributes = {"messaging.batch.message_count": len(input.jobs)}
+        with self._root.span("CreateJobs", SpanKind.CLIENT, attributes) as context:
+            input.headers = self._root.carrier.into(input.headers, context, _now_us())
+            return await self.next.create_jobs(input)
+
 
 class _ActivityInbound(ActivityInboundInterceptor):
     def __init__(self, next: ActivityInboundInterceptor, root: TracingInterceptor) -> None:
@@ -155,9 +171,7 @@ class _ActivityInbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
         attributes: Attributes = {
-            "perdureWorkflowID": info.workflow_id,
-            "perdureRunID": info.workflow_run_id,
-            "perdureActivityID": info.activity_id,
+            **_of_whom(info),
             "perdureAttempt": info.attempt,
             "messaging.system": "perdure",
             "messaging.destination.name": info.task_queue,
@@ -169,9 +183,21 @@ class _ActivityInbound(ActivityInboundInterceptor):
             links = (Link(arrival.span),)
         elif arrival is not None:
             parent = arrival.context
-        name = f"RunActivity:{info.activity_type}"
+        name = f"Run{'Activity' if info.job is None else 'Job'}:{info.activity_type}"
         with self._root.span(name, SpanKind.SERVER, attributes, parent=parent, links=links):
             return await self.next.execute_activity(input)
+
+
+def _of_whom(info: activity.Info) -> Mapping[str, AttributeValue]:
+    if info.job is not None:
+        return {"perdureJobID": info.job.job_id}
+    assert info.workflow_id is not None
+    assert info.workflow_run_id is not None
+    return {
+        "perdureWorkflowID": info.workflow_id,
+        "perdureRunID": info.workflow_run_id,
+        "perdureActivityID": info.activity_id,
+    }
 
 
 def _now_us() -> int:

@@ -140,6 +140,11 @@ _TIMED = (
     "complete_async_activity",
     "fail_async_activity",
     "report_cancellation_async_activity",
+    "create_job",
+    "create_jobs",
+    "describe_job",
+    "cancel_job",
+    "reschedule_job",
 )
 
 
