@@ -101,6 +101,22 @@ async def test_new_jobs_stand_behind_those_that_are_only_rows(room: Room) -> Non
     assert done == numbered(600)
 
 
+@in_room(jobs_cached_max=300)
+async def test_those_of_the_reserve_that_have_left_memory_are_paged_in(room: Room) -> None:
+    node = await room.node(1)
+    await create_named(node, *numbered(140))
+    await create_named(node, *numbered(320, 500), due_us=room.now_us + 3_600_000_000)
+    assert id_of("j00100") not in node.shard().jobs.memory.jobs
+    done: list[str] = []
+    while len(done) < 140:
+        tasks = await poll(node, room.worker(), timeout_s=6)
+        assert tasks
+        done += names(tasks)
+        await complete(node, *tasks)
+    assert sorted(done) == numbered(140)
+    assert node.rooms.job_cache.reserved == 0
+
+
 @in_room(jobs_cached_max=100)
 async def test_a_page_that_cannot_be_read_is_read_later(room: Room) -> None:
     node = await room.node(1)
