@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from perdure_engine.core import audit, intents
 from perdure_engine.core.decide import decide, start_workflow
@@ -285,6 +285,8 @@ class Shard:
             self.quarantined.count_failure(error.run.state.run_id, why)
         self._give_up_or_again(item, "DECISION_FAILED", why)
         self.redo(step)
+        if type(item.intent) in JOB_KINDS:
+            self.jobs.spoiled(cast("JobIntent", item.intent))
         return ShardStep(self)
 
     def _blamed(self, step: ShardStep) -> list[bytes]:
