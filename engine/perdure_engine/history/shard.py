@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from typing import get_args
+from typing import cast, get_args
 
 from perdure_engine.core import audit, intents
 from perdure_engine.core.draft import Draft, Env
@@ -262,6 +262,8 @@ class Shard:
             self.quarantined.count_failure(error.run.state.run_id, why)
         self._give_up_or_again(item, "DECISION_FAILED", why)
         self.redo(step)
+        if type(item.intent) in JOB_KINDS:
+            self.jobs.spoiled(cast("JobIntent", item.intent))
         return ShardStep(self)
 
     def _blamed(self, step: ShardStep) -> list[bytes]:

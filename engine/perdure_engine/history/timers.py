@@ -265,7 +265,8 @@ class ShardTimers:
         asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, entry)
 
     def jobs_refused(self, entries: list[Entry], error: Rejected) -> None:
-        self._jobs_firing -= len(entries)
+        """Some of them may have been decided: a list that was cut is refused if a part of it was."""
+        self._jobs_firing = max(0, self._jobs_firing - len(entries))
         for entry in entries:
             self.refused(entry, error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -115,12 +115,28 @@ def _complete(needs: Needs, intent: intents.CompleteJobs) -> None:
             needs.changing(job_id)
 
 
-def _changing_all(job_ids: Callable[[Any], Iterable[bytes]]) -> Callable[[Needs, Any], None]:
-    def look(needs: Needs, intent: Any) -> None:
-        for job_id in job_ids(intent):
-            needs.changing(job_id)
+def job_ids_of(intent: intents.JobIntent) -> list[bytes]:
+    """The jobs that the intent names. What else it is about (holders of keys, callbacks) follows from them."""
+    match intent:
+        case intents.CreateJobs():
+            return [new.job_id for new in intent.jobs]
+        case intents.CompleteJobs():
+            return [outcome.token.run_id for outcome in intent.outcomes]
+        case intents.PutBackJobs() | intents.SaveJobStarts():
+            return [start[0] for start in intent.starts]
+        case intents.FireJobTimers():
+            return [job_id for *_, job_id in intent.timers]
+        case intents.WaitJobs():
+            return list(intent.job_ids)
+        case intents.SaveJobProgress():
+            return [intent.token.run_id]
+        case _:
+            return [intent.job_id]
 
-    return look
+
+def _change(needs: Needs, intent: intents.JobIntent) -> None:
+    for job_id in job_ids_of(intent):
+        needs.changing(job_id)
 
 
 def _redrive(needs: Needs, intent: intents.RedriveJob) -> None:
@@ -140,14 +156,19 @@ def _wait(needs: Needs, intent: intents.WaitJobs) -> None:
 
 _NEEDS: dict[type, Callable[[Needs, Any], None]] = {
     intents.CompleteJobs: _complete,
-    intents.CancelJob: _changing_all(lambda intent: (intent.job_id,)),
-    intents.RescheduleJob: _changing_all(lambda intent: (intent.job_id,)),
     intents.RedriveJob: _redrive,
     intents.DescribeJob: _describe,
     intents.WaitJobs: _wait,
-    intents.PutBackJobs: _changing_all(lambda intent: [job_id for job_id, _, _ in intent.starts]),
-    intents.SaveJobStarts: _changing_all(lambda intent: [job_id for job_id, _ in intent.starts]),
-    intents.TimeOutJob: _changing_all(lambda intent: (intent.job_id,)),
-    intents.SaveJobProgress: _changing_all(lambda intent: (intent.token.run_id,)),
-    intents.FireJobTimers: _changing_all(lambda intent: [job_id for *_, job_id in intent.timers]),
+    **dict.fromkeys(
+        (
+            intents.CancelJob,
+            intents.RescheduleJob,
+            intents.PutBackJobs,
+            intents.SaveJobStarts,
+            intents.TimeOutJob,
+            intents.SaveJobProgress,
+            intents.FireJobTimers,
+        ),
+        _change,
+    ),
 }

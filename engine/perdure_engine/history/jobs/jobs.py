@@ -14,13 +14,14 @@ from perdure_engine.core.jobs.intents import (
     CancelJob,
     DescribeJob,
     FireJobTimers,
+    JobIntent,
     RedriveJob,
     RescheduleJob,
     WaitJobs,
 )
 from perdure_engine.core.jobs.memory import BatchId, JobMemory, RoomId
 from perdure_engine.core.jobs.model import JobRun
-from perdure_engine.core.jobs.needs import Needs, missing
+from perdure_engine.core.jobs.needs import Needs, job_ids_of, missing
 from perdure_engine.history.jobs import rows
 from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.jobs.loading import JobLoading
@@ -149,14 +150,7 @@ class Jobs:
     def evict(self, draft: JobDraft) -> None:
         """The step was not saved: forget all that it touched. Hand-outs are kept aside, who waits waits on."""
         memory, loading = self.memory, self.loading
-        job_ids = {*draft.jobs, *(run.job_id for run in draft.ready)}
-        self.leases.keep_aside(job_ids)
-        for job_id in job_ids:
-            run = memory.jobs.pop(job_id, None)
-            self._cache.gone(job_id)
-            if run is not None:
-                run.busy = False
-                loading.left(job_id, run.version)
+        self._evict_jobs({*draft.jobs, *(run.job_id for run in draft.ready)})
         for room in draft.rooms.values():
             self.forget_room((room.namespace_id, room.key))
         for key_id, held in draft.keys.items():
@@ -166,6 +160,19 @@ class Jobs:
             memory.batches.pop(batch_id, None)
             loading.left(batch_id, batch.version)
         self._step_ends()
+
+    def spoiled(self, intent: JobIntent) -> None:
+        """A decision about it broke off: what it names may have been changed without the draft knowing."""
+        self._evict_jobs(set(job_ids_of(intent)))
+
+    def _evict_jobs(self, job_ids: set[bytes]) -> None:
+        self.leases.keep_aside(job_ids)
+        for job_id in job_ids:
+            run = self.memory.jobs.pop(job_id, None)
+            self._cache.gone(job_id)
+            if run is not None:
+                run.busy = False
+                self.loading.left(job_id, run.version)
 
     def _step_ends(self) -> None:
         self._step_is_out = False

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from perdure_engine.core.errors import Rejected, unavailable
+from perdure_engine.core.errors import Code, Rejected, unavailable
 from perdure_engine.core.jobs.memory import (
     PLACES_MAX,
     WAITING_KEPT_MAX,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from perdure_engine.history.jobs.jobs import Jobs
 
 RETRY_S = 1.0  # after a read that failed
+UNREADABLE_S = 60.0
 JOBS_PER_READ = 1_000
 KEYED_ROWS_MAX = PLACES_MAX + WAITING_KEPT_MAX
 
@@ -125,6 +126,13 @@ class JobLoading:
             refusal = unavailable(
                 "DATABASE_UNAVAILABLE", f"the database did not answer a read: {error}"
             )
+        except Exception as error:  # whatever it is, who asks for something else is served
+            self._jobs.shard.rooms.alarm("jobs_do_not_read_back", error=error)
+            if len(asked) > 1:
+                for one in asked:
+                    await self._serve([one])
+                return
+            refusal = Rejected(Code.DATA_LOSS, "JOBS_UNREADABLE", f"rows of jobs: {error}")
         shard = self._jobs.shard
         if shard.closed:
             return
@@ -220,8 +228,9 @@ class JobLoading:
             self.came_back.add(item)
         elif item.future is not None:
             item.refuse(refusal)
-        else:  # the shard's own work waits for the database to come back
-            asyncio.get_running_loop().call_later(RETRY_S, self._jobs.shard.put, item)
+        else:  # the shard's own work waits for the database to come back, or for somebody to mend a row
+            wait_s = RETRY_S if refusal.code is Code.UNAVAILABLE else UNREADABLE_S
+            asyncio.get_running_loop().call_later(wait_s, self._jobs.shard.put, item)
 
 
 T = TypeVar("T")

@@ -1,6 +1,7 @@
 """Creation: made without a look whether it is there, by idempotency key and by unique key; repeated, and in halves."""
 
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -31,6 +32,10 @@ from tests.unit.history.room import Room, codes, in_room, pass_time, refused, tu
 from perdure_engine.core.audit import Link
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.jobs.decide import complete as completing
+from perdure_engine.core.jobs.decide import ending
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.ports.store import OutcomeUnknown, StoreUnavailable
 from perdure_engine.store.memory import Moment
 
@@ -274,3 +279,32 @@ async def test_what_an_operator_did_is_in_the_audit_log_once(room: Room) -> None
         ("job.reschedule", "op", "", "PENDING", "PENDING"),
     ]
     assert entries[0].subject == uuid_text(id_of("a"))
+
+
+@in_room()
+async def test_a_decision_that_breaks_off_costs_the_others_nothing(room: Room) -> None:
+    """A bug: the job it is about is found among those of its list, its caller hears INTERNAL, and memory forgets what
+    was half changed."""
+    node = await room.node(1)
+    await create_named(node, *"abcde")
+    tasks = await poll(node, room.worker())
+
+    def end_or_break(draft: JobDraft, run: JobRun, status: JobStatus, **fields: Any) -> None:
+        if run.job_id == id_of("c"):
+            run.status = JobStatus.SUSPENDED  # half done
+            raise RuntimeError("a bug")
+        ending.end(draft, run, status, **fields)
+
+    with patch.object(completing, "end", end_or_break):
+        answered = await complete(node, *tasks)
+        [(index, refusal)] = answered.refused
+        assert (index, refusal.code) == (2, Code.INTERNAL)
+    assert [await status(node, name) for name in "abcde"] == [
+        JobStatus.COMPLETED,
+        JobStatus.COMPLETED,
+        JobStatus.IN_PROGRESS,
+        JobStatus.COMPLETED,
+        JobStatus.COMPLETED,
+    ]
+    assert (await complete(node, tasks[2])).refused == []
+    assert len(node.shard().jobs.leases) == 0

@@ -22,7 +22,7 @@ from tests.unit.history.jobs.work import (
     row_of,
     status,
 )
-from tests.unit.history.room import NAMESPACE, Node, Room, in_room
+from tests.unit.history.room import NAMESPACE, Node, Room, in_room, refused
 
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.jobs.intents import Callback
@@ -191,3 +191,19 @@ async def test_a_job_that_ends_as_it_is_made_counts(room: Room) -> None:
     [after] = await poll(node, room.worker(), queue="callbacks")
     assert json.loads(after.job.spec.input)["skipped"] == 1
     await create_named(node, "x")
+
+
+@in_room()
+async def test_a_batch_that_does_not_read_back_costs_only_its_jobs(room: Room) -> None:
+    """Also when others are read together with it."""
+    node = await room.node(1)
+    await in_batch(node, "a", said=batch())
+    await create_named(node, "x", due_us=room.now_us + 3_600_000_000)
+    tasks = await poll(node, room.worker())
+    room.tables.job_batches.put(stored(room)._replace(state=b"\xff"))
+    taker = await room.node(1)
+    done, other = complete(taker, *tasks), cancel(taker, "x")
+    refusal = await refused(done)
+    assert (refusal.code, refusal.reason) == (Code.DATA_LOSS, "JOBS_UNREADABLE")
+    assert (await other).status is JobStatus.CANCELLED
+    assert set(taker.alarms) == {"jobs_do_not_read_back"}
