@@ -115,7 +115,7 @@ class JobCreation:
 
         async def send_portions() -> None:
             for indices, fields in portions:
-                made = await self._outcomes(fields, rpc_timeout)
+                made, _ = await self._outcomes(fields, rpc_timeout)
                 for index, outcome in zip(indices, made, strict=True):
                     outcomes[index] = outcome
 
@@ -132,17 +132,17 @@ class JobCreation:
         sealed: bool,
     ) -> list[Outcome]:
         """As `make_many`, all of one batch, which is sealed by the last message: it goes when the
-        others are saved, and not at all when one of them is not."""
+        engine has answered for every job of the others, and not at all when it has not."""
         outcomes: list[Outcome | None] = [None] * len(jobs)
         portions = list(self._portions(jobs, header, outcomes)) or [([], [])]
         for number, (indices, fields) in enumerate(portions, start=1):
             more = not sealed or number < len(portions)
-            made = await self._outcomes(fields, rpc_timeout, {**batch, "more": more})
+            made, answered = await self._outcomes(fields, rpc_timeout, {**batch, "more": more})
             for index, outcome in zip(indices, made, strict=True):
                 outcomes[index] = outcome
-            if any(isinstance(one, RPCError) and _may_mend(one) for one in made):
+            if not answered:
                 break
-        unsent = RPCError("an earlier message was not saved", RPCStatusCode.ABORTED)
+        unsent = _unsent()
         return _each_of([unsent if one is None else one for one in outcomes])
 
     async def close(self) -> None:
@@ -184,7 +184,7 @@ class JobCreation:
         longest = max(timeouts) if len(timeouts) == len(wanted) else None
         outcomes: Sequence[Outcome]
         try:
-            outcomes = await self._outcomes([asked.fields for asked in wanted], longest)
+            outcomes, _ = await self._outcomes([asked.fields for asked in wanted], longest)
         except Exception as error:  # a defect of ours: the callers must hear of it, not wait
             outcomes = [error] * len(wanted)
         for asked, outcome in zip(wanted, outcomes, strict=True):
@@ -198,21 +198,31 @@ class JobCreation:
 
     async def _outcomes(
         self, fields: list[Fields], rpc_timeout: timedelta | None, batch: Fields | None = None
-    ) -> Sequence[Outcome]:
-        """Of one message; its own failure is that of each of its jobs."""
+    ) -> tuple[Sequence[Outcome], bool]:
+        """Of one message; its own failure is that of each of its jobs. And whether they are what
+        the engine has decided about each."""
         try:
-            return await self._send(fields, rpc_timeout, batch)
+            made = await self._send(fields, rpc_timeout, batch)
         except RPCError as error:
             if is_too_large(error) and len(fields) > 1:
-                # Refused before anything was read of it: halves are new messages.
-                half = len(fields) // 2
-                first = await self._outcomes(
-                    fields[:half], rpc_timeout, batch and {**batch, "more": True}
-                )
-                return [*first, *await self._outcomes(fields[half:], rpc_timeout, batch)]
-            return [error] * len(fields)
+                return await self._halves(fields, rpc_timeout, batch)
+            return [error] * len(fields), False
         except PayloadError as error:
-            return [error] * len(fields)
+            return [error] * len(fields), False
+        return made, not any(isinstance(one, RPCError) and _may_mend(one) for one in made)
+
+    async def _halves(
+        self, fields: list[Fields], rpc_timeout: timedelta | None, batch: Fields | None
+    ) -> tuple[Sequence[Outcome], bool]:
+        """Of a message that was refused before anything was read of it: they are new messages."""
+        half = len(fields) // 2
+        begun = batch and {**batch, "more": True}
+        first, answered = await self._outcomes(fields[:half], rpc_timeout, begun)
+        rest = fields[half:]
+        if batch and not answered:
+            return [*first, *[_unsent()] * len(rest)], False
+        second, also_answered = await self._outcomes(rest, rpc_timeout, batch)
+        return [*first, *second], answered and also_answered
 
     async def _send(
         self, fields: list[Fields], rpc_timeout: timedelta | None, batch: Fields | None
@@ -249,6 +259,10 @@ def _each_of(outcomes: Sequence[Outcome | None]) -> list[Outcome]:
     found = [one for one in outcomes if one is not None]
     assert len(found) == len(outcomes), "a job without an outcome"
     return found
+
+
+def _unsent() -> RPCError:
+    return RPCError("an earlier message was not saved", RPCStatusCode.ABORTED)
 
 
 def _may_mend(error: RPCError) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.unit.sdk_client.jobs_in_small import (
     TOO_LARGE,
     UNAVAILABLE,
     WRONG,
+    Answer,
     FakeService,
     Slept,
     client_over,
@@ -36,6 +37,7 @@ from perdure.errors import (
 from perdure.job import Concurrency, ConcurrencyPolicy, NewJob, UniqueScope
 from perdure_api.v1 import job_service_pb2 as pb
 
+DENIED = RPCError("not for you", RPCStatusCode.PERMISSION_DENIED)
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp()) * 1_000_000
 
@@ -297,6 +299,53 @@ async def test_only_the_last_message_of_a_batch_seals_it() -> None:
     assert {one.batch.callback.task_name for one in service.messages} == {"done"}
     assert service.flying_max == 1
     assert len(handles) == 2_500
+
+
+async def test_halves_of_a_batchs_message_seal_it_together() -> None:
+    service = FakeService()
+    service.answers.append(raises(TOO_LARGE))
+    jobs, core = client_over(service)
+    handles = await jobs.batch("b1", many(5))
+    await core.close()
+
+    assert [one.batch.more for one in service.messages] == [False, True, False]
+    assert [len(one.jobs) for one in service.messages] == [5, 2, 3]
+    assert len(handles) == 5
+
+
+@pytest.mark.parametrize("lost", [raises(DENIED), lambda made: [UNAVAILABLE, *made[1:]]])
+async def test_a_batch_is_not_sealed_when_its_first_half_is_not_saved(
+    lost: Callable[[Answer], Answer],
+) -> None:
+    service = FakeService()
+    service.answers += [raises(TOO_LARGE), *[lost] * 50]
+    jobs, core = client_over(service)
+    with pytest.raises((RPCError, JobsRefusedError)):
+        await jobs.batch("b1", many(5), rpc_timeout=timedelta(milliseconds=200))
+    await core.close()
+
+    assert {one.batch.more for one in service.messages[1:]} == {True}
+
+
+async def test_a_batch_is_not_sealed_when_its_first_message_could_not_be_encoded() -> None:
+    class OutForAMoment(Reversing):
+        async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+            try:
+                return await super().encode(payloads)
+            finally:
+                self.breaks = False
+
+    service = FakeService()
+    codec = OutForAMoment(breaks=True)
+    jobs, core = client_over(service, DataConverter(payload_codec=codec))
+    with pytest.raises(JobsRefusedError) as caught:
+        await jobs.batch("b1", [job.new("mail", n) for n in range(1_500)])
+    await core.close()
+
+    assert service.messages == []
+    assert len(caught.value.errors) == 1_500
+    assert isinstance(caught.value.errors[0], PayloadEncodeError)
+    assert isinstance(caught.value.errors[1_499], RPCError)
 
 
 async def test_a_batch_stays_open_or_is_sealed_alone() -> None:
