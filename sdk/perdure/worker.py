@@ -4,7 +4,8 @@
     await worker.run()
 
 A worker runs on the event loop of its client, any loop; uvloop makes it somewhat cheaper:
-`uvloop.run(main())`. So does `tune_garbage_collector()` in a process that runs nothing else.
+`uvloop.run(main())`. So do `tune_garbage_collector()` and `tune_grpc()` in a process that runs
+nothing else.
 Workflow code and async activities share that loop, sync activities run in threads, and a thread of
 its own tells the engine every 2 s what the worker holds, whatever the loop is doing.
 """
@@ -57,6 +58,7 @@ from perdure._worker.compatible import (
     WorkflowRunner,
     check_options,
 )
+from perdure._worker.grpc_poller import use_earlier_poller
 from perdure._worker.processes import check_picklable
 from perdure._worker.rooms import WorkerRooms, WorkerSettings, WorkerUsage
 from perdure._worker_plugins import (
@@ -102,6 +104,7 @@ __all__ = [
     "WorkflowReplayResults",
     "WorkflowRunner",
     "tune_garbage_collector",
+    "tune_grpc",
 ]
 
 _WORKER_ID_BYTES = 16
@@ -118,6 +121,15 @@ def tune_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def tune_grpc() -> None:
+    """For a process whose gRPC is Perdure's alone, before it connects: messages cost half as much.
+
+    Puts GRPC_EXPERIMENTS into the environment, unless that is set, and so turns gRPC's event engine
+    off: its earlier poller takes fewer threads. Does nothing with a grpcio newer than 1.85.
+    """
+    use_earlier_poller()
 
 
 class Worker:

@@ -191,6 +191,10 @@ class Cluster:
         self.nodes[label] = node
         return node
 
+    def new_worker(self, name: str) -> Worker:
+        """One like the others of this cluster."""
+        return Worker(self, name)
+
     def kill(self, node: Node) -> None:
         self.loop.kill(node.name)
         self.nodes.pop(node.name, None)

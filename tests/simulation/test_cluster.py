@@ -89,7 +89,7 @@ def read_fails(cluster: Cluster, chaos: random.Random) -> None:
 
 
 def one_more_worker(cluster: Cluster, chaos: random.Random) -> None:
-    Worker(cluster, f"w{chaos.random()}").start()
+    cluster.new_worker(f"w{chaos.random()}").start()
 
 
 async def kill(cluster: Cluster, node: Node, chaos: random.Random) -> None:

@@ -32,14 +32,25 @@ from perdure_engine.core.intents import IdConflictPolicy, UpdateStage
 from perdure_engine.core.replies import QueryAnswer
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.status import Status
-from perdure_engine.history import outbox, queues, removing, run, service, shard, sweeping, timers
+from perdure_engine.history import (
+    offering,
+    outbox,
+    queues,
+    removing,
+    run,
+    service,
+    shard,
+    sweeping,
+    timers,
+)
 from perdure_engine.matching import backlog
 from perdure_engine.ports.history import HandedWorkflowTask
 from perdure_engine.ports.store import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
 from perdure_engine.store.memory import Moment
 
 TINY = (
-    *((queues, "CREDIT", 2), (queues, "PAGE", 2), (outbox, "CREDIT", 2), (outbox, "PAGE", 2)),
+    *((offering.Offering, "credit", 2), (offering, "PAGE", 2), (queues, "PAGE", 2)),
+    *((outbox, "CREDIT", 2), (outbox, "PAGE", 2)),
     *((backlog, "TASKS_PER_QUEUE_MAX", 2), (backlog, "REFILL_BELOW", 1), (timers, "PAGE", 2)),
     *((sweeping, "KEYS_MAX", 2), (sweeping, "QUEUES_MAX", 1), (removing, "RUNS_MAX", 1)),
     *((run, "EVENTS_KEPT_MAX", 3), (service, "SCAN_PAGE", 2)),

@@ -46,6 +46,8 @@ class Room:
 
 class Inbox:
     def __init__(self) -> None:
+        # all there is, as long as it is a single one: a shard with little to do touches no lane
+        self._only: Item | None = None
         self._lanes: list[deque[Item]] = [deque() for _ in range(LANES)]
         self._bytes = [0] * LANES
         # taken before, not decided for good: goes first, in its order
@@ -58,6 +60,11 @@ class Inbox:
 
     def put(self, item: Item) -> bool:
         """False: the lane is full and the item has been refused."""
+        if not self._count:
+            self._only = item
+            self._count, self._weight = 1, item.weight
+            return True
+        self._use_lanes()
         lane_no = lane_of(item.intent)
         lane = self._lanes[lane_no]
         size = self._bytes[lane_no] + item.size
@@ -79,6 +86,7 @@ class Inbox:
 
     def put_again(self, items: list[Item]) -> None:
         """Items that were taken before go ahead of everything, in the order given."""
+        self._use_lanes()
         self._again.extendleft(reversed(items))
         self._count += len(items)
         self._weight += sum([item.weight for item in items])
@@ -87,9 +95,13 @@ class Inbox:
         self, weight: int, bytes_max: int = BATCH_BYTES_MAX, *, exact: bool = False
     ) -> list[Item]:
         """Items of together about so much weight and so many bytes; the first goes whatever it has of them."""
+        if self._only is not None:
+            taken, self._only = [self._only], None
+            self._count = self._weight = 0
+            return taken
         if self._weight <= weight and not self._again and sum(self._bytes) < bytes_max:
             return self._take_all()  # nobody competes: the common case of a shard with little to do
-        taken: list[Item] = []
+        taken = []
         room = Room(weight, bytes_max, exact=exact)
         while self._again and room.takes(self._again[0], taken):
             room.take(self._again.popleft(), taken)
@@ -101,6 +113,13 @@ class Inbox:
         self._count -= len(taken)
         self._weight -= sum([item.weight for item in taken])
         return taken
+
+    def _use_lanes(self) -> None:
+        only, self._only = self._only, None
+        if only is not None:
+            lane_no = lane_of(only.intent)
+            self._lanes[lane_no].append(only)
+            self._bytes[lane_no] += only.size
 
     def _take_all(self) -> list[Item]:
         taken: list[Item] = []

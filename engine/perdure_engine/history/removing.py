@@ -66,7 +66,7 @@ class Removing:
         there = self._leaving.setdefault(leaving.run_id, leaving)
         if there is not leaving:
             there.items += leaving.items
-        self._shard.work_waits()
+        self._shard.chore_waits()
 
     def _hold(self, leaving: Leaving) -> None:
         if not leaving.items:
@@ -163,6 +163,7 @@ class Removing:
             there = self._leaving.setdefault(leaving.run_id, leaving)
             if there is not leaving:
                 there.items += leaving.items
+        self._shard.chore_waits()
 
     def drain(self) -> list[Item]:
         """Whoever waits, given up (the shard closes)."""

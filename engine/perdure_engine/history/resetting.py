@@ -183,8 +183,8 @@ class Resetting:
         current = shard.current_of((intent.namespace_id, intent.workflow_id))
         assert current is not None
         last = shard.runs[current.run_id] if current.run_id else None
-        base_draft = shard.draft_of(step, base, env)
-        last_draft = shard.draft_of(step, last, env) if last is not None else None
+        base_draft = shard.deciding.draft_of(step, base, env)
+        last_draft = shard.deciding.draft_of(step, last, env) if last is not None else None
         histories = self._histories(step, item, base.state.run_id)
         history = histories.pop(base.state.run_id)
         reply, draft = reset_workflow.decide(

@@ -52,9 +52,7 @@ class Retention:
         self._shards = shards
         self._others = tuple(others)
         self.archiving = Archiving(rooms, archive)
-        self._namespaces: dict[
-            bytes, NamespaceRow
-        ] = {}  # as the pass that is under way has read them
+        self._namespaces: dict[bytes, NamespaceRow] = {}  # as the last pass has read them
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -57,6 +57,7 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     # halves never meet again: at W2 twice the statements, half as large (ADR 0010).
     writers: int = 1
     runs_cached_max: int = 10_000  # per process
+    closed_runs_cached_max: int = 128  # per process, of those; at least one of each shard
     jobs_cached_max: int = 20_000  # per process, besides those that workers have
     loads_in_flight_max: int = 16  # per shard
     lease_s: float = 8.0  # of a started task: three missed heartbeats and room; 10 s would miss W9

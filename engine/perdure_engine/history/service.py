@@ -394,9 +394,12 @@ class HistoryService:
 
     def _share_memory(self) -> None:
         """The cache is the process's: each shard has its share of it."""
-        share = self._rooms.config.runs_cached_max // max(1, len(self._shards))
+        config, shards = self._rooms.config, max(1, len(self._shards))
         for shard in self._shards.values():
-            shard.runs_max = max(min(RUNS_PER_SHARD_MIN, self._rooms.config.runs_cached_max), share)
+            shard.runs_max = max(
+                min(RUNS_PER_SHARD_MIN, config.runs_cached_max), config.runs_cached_max // shards
+            )
+            shard.closed_runs_max = max(1, config.closed_runs_cached_max // shards)
 
     def shards(self) -> list[Shard]:
         """Those that are served now."""

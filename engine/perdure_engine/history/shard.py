@@ -10,19 +10,17 @@ Whatever cannot be decided yet because its run is not in memory waits parked, in
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from functools import partial
-from typing import Any, get_args
+from collections import OrderedDict, deque
+from typing import get_args
 
 from perdure_engine.core import audit, intents
-from perdure_engine.core.decide import decide, start_workflow
 from perdure_engine.core.draft import Draft, Env
-from perdure_engine.core.errors import Code, Rejected, not_found
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
 from perdure_engine.core.jobs.intents import JobIntent, WaitJobs
 from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
-from perdure_engine.core.replies import Reply, Started
+from perdure_engine.core.replies import Reply
 from perdure_engine.core.schedules.intents import (
     ScheduleIntent,
     ScheduleReply,
@@ -30,20 +28,18 @@ from perdure_engine.core.schedules.intents import (
 )
 from perdure_engine.core.state import RunState
 from perdure_engine.core.tasks import Handout
-from perdure_engine.history import later, rows
-from perdure_engine.history.addressing import address_of, require_same_workflow
-from perdure_engine.history.beginning import begin, follow, replaces
+from perdure_engine.history import rows
+from perdure_engine.history.deciding import Bug, Deciding
 from perdure_engine.history.inbox import Inbox
 from perdure_engine.history.jobs.jobs import Jobs
 from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.loading import Loading
 from perdure_engine.history.outbox import Outbox
-from perdure_engine.history.pacing import paced
 from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
-from perdure_engine.history.refusals import moved, run_id_in_use
+from perdure_engine.history.refusals import moved
 from perdure_engine.history.removing import Removing
 from perdure_engine.history.resetting import Resetting
 from perdure_engine.history.rooms import Rooms
@@ -52,6 +48,7 @@ from perdure_engine.history.schedules.schedules import Schedules
 from perdure_engine.history.splitting import split
 from perdure_engine.history.sweeping import Sweeping
 from perdure_engine.history.timers import ShardTimers
+from perdure_engine.history.trimming import trim
 from perdure_engine.history.updates import Updates
 from perdure_engine.history.waits import wait_without_turn, wake
 from perdure_engine.history.work import AnyIntent, Item, ShardStep
@@ -81,6 +78,9 @@ class Shard:
         self.unproven = False
         self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
         self.runs_max = rooms.config.runs_cached_max
+        self._chore_waits = False
+        self.closed_runs: deque[bytes] = deque()  # that closed lately, oldest first
+        self.closed_runs_max = rooms.config.closed_runs_cached_max
         self._sequence = 0
         self.audit_head = audit.Head(fence.shard_id)  # as saved; whoever takes the shard sets it
         self.loading = Loading(self)
@@ -93,6 +93,7 @@ class Shard:
         self.sweeping = Sweeping(self)
         self.removing = Removing(self)
         self.resetting = Resetting(self)
+        self.deciding = Deciding(self)
         self.jobs = Jobs(self)
         self.schedules = Schedules(self)
         next_fire_us = rooms.cron.next_fire_us
@@ -124,8 +125,14 @@ class Shard:
     def put(self, item: Item) -> None:
         if self.closed or self.draining:
             item.refuse(moved(self.shard_id))
+        elif item.weight > self.rooms.config.group_intents_max and split(item, self._put_each):
+            pass  # no list is more than a statement takes
         elif not self._waits_without_turn(item) and self.inbox.put(item):
             self.work_waits()
+
+    def _put_each(self, items: list[Item]) -> None:
+        for item in items:
+            self.put(item)
 
     def _waits_without_turn(self, item: Item) -> bool:
         kind = type(item.intent)
@@ -161,7 +168,16 @@ class Shard:
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        return self.sweeping.due or self.removing.due or self.jobs.removing.due
+        if (
+            self._chore_waits
+        ):  # asked twice in each step: most find nothing, and look at none of the three
+            self._chore_waits = self.sweeping.due or self.removing.due or self.jobs.removing.due
+        return self._chore_waits
+
+    def chore_waits(self) -> None:
+        """A sweep or a removal has become due."""
+        self._chore_waits = True
+        self.work_waits()
 
     @property
     def lease_books(self) -> tuple[LeaseBook, JobLeases]:
@@ -211,7 +227,7 @@ class Shard:
                     self.jobs.decide(step, item, env)
                 elif type(item.intent) in SCHEDULE_KINDS:
                     self.schedules.decide(step, item, env)
-                elif not self._decide_of_run(step, item, env, taken if counted else None):
+                elif not self.deciding.decide(step, item, env, taken if counted else None):
                     too_many.append(item)
             except Exception as error:  # a bug: what it touched can no longer be trusted
                 self.put_again(too_many + items[index + 1 :])
@@ -236,45 +252,12 @@ class Shard:
         if step.schedules and self.schedules.changed(step):
             step.writes = True
 
-    def _decide_of_run(
-        self, step: ShardStep, item: Item, env: Env, taken: dict[bytes, int] | None
-    ) -> bool:
-        """False: its run has had its share of the step. `taken`: how much each run has had; None: none has too much."""
-        try:
-            run = self._run_of(item)
-        except Rejected as refusal:  # an answer like any other: it leaves after the commit
-            step.items.append(item)
-            step.answers.append((item, refusal))
-            return True
-        if run is None:
-            return True
-        if taken is not None and isinstance(run, Run):
-            run_id = run.state.run_id
-            taken[run_id] = taken.get(run_id, 0) + 1
-            if taken[run_id] > RUN_INTENTS_PER_BATCH_MAX:
-                return False
-        try:
-            self._decide_one(step, item, run, env)
-        except Exception as error:
-            raise _Bug(run) from error
-        return True
-
-    def _decide_one(self, step: ShardStep, item: Item, run: Run | CurrentRun, env: Env) -> None:
-        step.items.append(item)
-        try:
-            reply = self._reply(step, item, run, env)
-        except Rejected as refusal:
-            step.answers.append((item, refusal))
-        else:
-            if not isinstance(reply, _Later):
-                step.answers.append((item, reply))
-
     def _spoiled(self, step: ShardStep, item: Item, error: Exception) -> ShardStep:
         """A decision raised what is not a refusal: all but its intent is decided again on reloaded state."""
         if item in step.items:
             step.items.remove(item)
-        why = repr(error.__cause__ if isinstance(error, _Bug) else error)
-        if isinstance(error, _Bug) and isinstance(error.run, Run):
+        why = repr(error.__cause__ if isinstance(error, Bug) else error)
+        if isinstance(error, Bug) and isinstance(error.run, Run):
             self.evict(error.run)
             self.quarantined.count_failure(error.run.state.run_id, why)
         self._give_up_or_again(item, "DECISION_FAILED", why)
@@ -316,115 +299,7 @@ class Shard:
             Rejected(Code.INTERNAL, reason, f"internal error {error_id}; the engine's log has it")
         )
 
-    def _reply(
-        self, step: ShardStep, item: Item, run: Run | CurrentRun, env: Env
-    ) -> Reply | _Later:
-        intent: Any = item.intent
-        if isinstance(intent, intents.StartWorkflow):
-            begun = self._start(step, intent, run, env)
-            if intent.update is None:
-                return begun
-            with_start = self.runs[begun.run_id]
-            step.after.append(
-                partial(later.update, self, step, with_start, item, started=begun.started)
-            )
-            return LATER
-        assert isinstance(run, Run)
-        kind = type(intent)
-        if kind in later.READ:
-            return later.READ[kind](run.state)
-        if kind is intents.ResetWorkflow:
-            return self.resetting.decide(step, item, run, env)
-        if isinstance(intent, intents.FireTimer):  # also when it is refused
-            step.after.append(partial(self.timers.fired, intent.wake_us, intent.timer_id))
-        reply = None if kind in later.UNDECIDED else self._decided(step, run, intent, env)
-        after = later.AFTER.get(kind)
-        if after is None:
-            return reply
-        step.after.append(partial(after, self, step, run, item))
-        return LATER
-
-    def _decided(self, step: ShardStep, run: Run, intent: intents.Intent, env: Env) -> Reply:
-        draft = self.draft_of(step, run, env)
-        reply = decide(draft, intent)
-        if draft.next_run is not None:
-            following, draft.next_run = draft.next_run, None
-            follow(self.runs, step, run, following)
-        return reply
-
-    def draft_of(self, step: ShardStep, run: Run, env: Env) -> Draft:
-        entry = step.drafts.get(run.state.run_id)
-        if entry is None:
-            entry = step.drafts[run.state.run_id] = (run, Draft(run.state, env))
-        return entry[1]
-
-    def _start(
-        self, step: ShardStep, intent: intents.StartWorkflow, found: Run | CurrentRun, env: Env
-    ) -> Started:
-        current = found.current if isinstance(found, Run) else found
-        named = self.runs.get(intent.run_id)
-        if named is not None:
-            if not _same_start(named, intent):
-                raise run_id_in_use(intent.run_id)
-            if named.current.run_id != intent.run_id:
-                return Started(intent.run_id, True)  # a repeat, after another run has followed
-        if replaces(found, intent):
-            now_s = self.rooms.clock.monotonic()
-            current.pace = paced(current.pace, intent.workflow_id, now_s)
-        existing = self.draft_of(step, found, env) if isinstance(found, Run) else None
-        reply, draft = start_workflow.decide(intent, env, existing)
-        if draft is not None:
-            begin(self.runs, step, current, draft)
-        return reply
-
-    # ---- which run an intent is for
-
-    def _run_of(self, item: Item) -> Run | CurrentRun | None:
-        """The run in memory (for a start of a new id: its empty current row). None: parked.
-
-        Raises Rejected NOT_FOUND, DATA_LOSS.
-        """
-        intent = item.intent
-        run_id, key = address_of(intent)
-        if key is not None:
-            current = self.current_of(key)
-            if current is None:
-                self.loading.park_for_current(key, item)
-                return None
-            if not current.run_id:
-                if isinstance(intent, intents.StartWorkflow):
-                    return current
-                raise not_found("WORKFLOW", f"workflow {key[1]!r} does not exist")
-            if isinstance(intent, intents.StartWorkflow) and not self._know_start(current, item):
-                return None
-            run_id = current.run_id
-        run = self.runs.get(run_id)
-        if run is not None:
-            if key is None:
-                require_same_workflow(run, intent)
-            self.runs.move_to_end(run_id)
-            if type(intent) is intents.ResetWorkflow and not self.resetting.is_ready(item, run):
-                return None
-            return run if key is None else self.updates.run_that_knows(run, item)
-        if run_id in self.quarantined:
-            self.quarantined.require_not_in(run_id)
-        self.loading.park_for_run(run_id, item)
-        return None
-
-    def _know_start(self, current: CurrentRun, item: Item) -> bool:
-        """A start of an id that was used before may be a repeat, of a run that is not the current one any more.
-
-        False: parked until the run it names has been looked for.
-        """
-        intent = item.intent
-        assert isinstance(intent, intents.StartWorkflow)
-        if current.run_id == intent.run_id or intent.run_id in self.runs or item.looked_up:
-            return True
-        known = self.runs.get(current.run_id)
-        if known is not None and known.state.folded.started.request_id == intent.request_id:
-            return True
-        self.loading.park_for_run(intent.run_id, item)
-        return False
+    # ---- what is in memory
 
     def current_of(self, key: tuple[bytes, str]) -> CurrentRun | None:
         current = self.currents.get(key)
@@ -450,8 +325,7 @@ class Shard:
                     )
         for key, current in step.currents.items():
             rows.add_current(batch, self.shard_id, key, current)
-        if step.jobs is not None:
-            self.jobs.rows_of(step.jobs, batch)
+        self.jobs.rows_of(step, batch)
         if step.schedules:
             self.schedules.rows_of(step, batch)
 
@@ -485,8 +359,14 @@ class Shard:
             action()
         if step.jobs is not None:
             self.jobs.publish(step.jobs)
-        self.grow_group()
-        self._trim()
+        if self.group_max < self.rooms.config.group_intents_max:
+            self.grow_group()
+        if (
+            len(self.closed_runs) > self.closed_runs_max
+            or len(self.runs) > self.runs_max
+            or len(self.currents) > self.runs_max * 2
+        ):
+            trim(self)
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
@@ -498,29 +378,14 @@ class Shard:
         if draft.messages:
             self.outbox.publish(run, draft)
         self.sweeping.publish(run, draft)
+        if not draft.state.open:
+            self.closed_runs.append(draft.state.run_id)
         wake(run, draft)
         if run.queries:
             self.queries.run_changed(run, draft)
         if run.update_waiters is not None:
             self.updates.run_changed(run, draft)
         run.free()
-
-    def _trim(self) -> None:
-        """Forget the runs that were used least, but none whose memory holds more than the database."""
-        for _ in range(len(self.runs) - self.runs_max):
-            run_id, run = next(iter(self.runs.items()))
-            if run.pinned:
-                self.runs.move_to_end(run_id)
-            else:
-                self._forget(run_id, run)
-        while len(self.currents) > self.runs_max * 2:
-            self.currents.popitem(last=False)
-
-    def _forget(self, run_id: bytes, run: Run) -> None:
-        del self.runs[run_id]
-        started = run.state.folded.started
-        if run.current.run_id == run_id:
-            self.currents.pop((started.namespace_id, started.workflow_id), None)
 
     # ---- when the step was not saved
 
@@ -604,22 +469,3 @@ class Shard:
 
 JOB_KINDS = frozenset(get_args(JobIntent))
 SCHEDULE_KINDS = frozenset((*get_args(ScheduleIntent), *get_args(ScheduleShardIntent)))
-
-
-class _Bug(Exception):
-    """A decision about a run raised what is not a refusal; that is its cause."""
-
-    def __init__(self, run: Run | CurrentRun) -> None:
-        super().__init__()
-        self.run = run
-
-
-class _Later:
-    """The answer comes when something else happens."""
-
-
-LATER = _Later()
-
-
-def _same_start(run: Run, intent: intents.StartWorkflow) -> bool:
-    return run.state.folded.started.request_id == intent.request_id

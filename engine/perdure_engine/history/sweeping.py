@@ -136,4 +136,4 @@ class Sweeping:
     def _tick(self) -> None:
         self._timer = None
         self.due = True
-        self._shard.work_waits()
+        self._shard.chore_waits()

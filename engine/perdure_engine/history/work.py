@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any, get_args
 
 from perdure_engine.core.audit import Head
@@ -195,10 +195,16 @@ def lane_of(intent: AnyIntent) -> int:
 class Item:
     """An intent and who waits for its answer (None: nobody)."""
 
-    __slots__ = (
-        *("absent", "future", "histories", "intent", "look_up", "looked_up", "of_before", "size"),
-        *("tries", "weight"),
-    )
+    # What few of them need is in a dictionary of those few: one is made for each intent.
+    __slots__ = ("__dict__", "future", "intent", "size", "weight")
+
+    # a start or a reset: the run it names does not exist; an update: no run before knows of it
+    looked_up = False
+    of_before = False  # an update: it is a repeat, of one that an earlier run had
+    histories: Histories | None = None  # a reset: what has been read for it
+    absent: Set[bytes] = frozenset()  # jobs that there are none of
+    look_up = False  # a creation of jobs may be a repeat: some of them may be there
+    tries = 0  # how often it was to blame for what the database or a decision refused
 
     # `future`: of Reply for an intent of a run, of JobReply for one about jobs
     def __init__(self, intent: AnyIntent, future: asyncio.Future[Any] | None) -> None:
@@ -207,13 +213,6 @@ class Item:
         self.size = size_of(intent)
         # how much of a statement it takes: that of an intent of a run is 1
         self.weight = _weight_of(intent) if type(intent) in LISTS else 1
-        # a start or a reset: the run it names does not exist; an update: no run before knows of it
-        self.looked_up = False
-        self.of_before = False  # an update: it is a repeat, of one that an earlier run had
-        self.histories: Histories | None = None  # a reset: what has been read for it
-        self.absent: set[bytes] | frozenset[bytes] = NO_IDS  # jobs that there are none of
-        self.look_up = False  # a creation of jobs may be a repeat: some of them may be there
-        self.tries = 0  # how often it was to blame for what the database or a decision refused
 
     def answer(self, reply: AnyReply) -> None:
         if self.future is not None and not self.future.done():
@@ -227,8 +226,6 @@ class Item:
 def _weight_of(intent: AnyIntent) -> int:
     return 1 + len(many_of(intent)) * _ROWS_EACH.get(type(intent), 1) // JOBS_PER_INTENT
 
-
-NO_IDS: frozenset[bytes] = frozenset()
 
 LISTS = frozenset(
     (
@@ -245,23 +242,25 @@ _ROWS_EACH: dict[type, int] = {FireSlots: 6, HearErrands: 2, HearJobs: 6, MendSc
 class ShardStep:
     """One shard's part of a step: what it took, what it decided, what it will say after the commit."""
 
+    # As for items: with many shards most steps have a single one.
     __slots__ = (
-        *("after", "answers", "audit_head", "currents", "drafts", "items", "jobs", "over"),
-        *("schedules", "shard", "writes"),
+        *("__dict__", "after", "answers", "currents", "drafts", "items", "over", "schedules"),
+        *("shard", "writes"),
     )
+
+    audit_head: Head | None = None  # of the shard's chain, when the step adds to it
+    jobs: JobDraft | None = None  # what it changes of jobs
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.items: list[Item] = []  # decided, and answered after the commit
         self.drafts: dict[bytes, tuple[Run, Draft]] = {}
         self.currents: dict[tuple[bytes, str], CurrentRun] = {}
-        self.jobs: JobDraft | None = None  # what it changes of jobs
         self.schedules: dict[bytes, ScheduleDraft] = {}  # by uid
         self.answers: list[tuple[Item, AnyReply | Rejected]] = []
         self.after: list[Callable[[], None]] = []
         self.writes = False  # something was decided that has to be saved
         self.over = False  # the shard has been freed
-        self.audit_head: Head | None = None  # of the shard's chain, when the step adds to it
 
     @property
     def weight(self) -> int:

@@ -47,6 +47,115 @@ HELD_TASK_STATE_PAUSED: HeldTaskState.ValueType  # 3
 Global___HeldTaskState: _TypeAlias = HeldTaskState  # noqa: Y015
 
 @_typing.final
+class WorkCall(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_NO_FIELD_NUMBER: _builtins.int
+    POLL_TASKS_FIELD_NUMBER: _builtins.int
+    COMPLETE_TASKS_FIELD_NUMBER: _builtins.int
+    call_no: _builtins.int
+    """names the call on this stream; not that of a call under way"""
+    @_builtins.property
+    def poll_tasks(self) -> Global___PollTasksRequest: ...
+    @_builtins.property
+    def complete_tasks(self) -> Global___CompleteTasksRequest: ...
+    def __init__(
+        self,
+        *,
+        call_no: _builtins.int = ...,
+        poll_tasks: Global___PollTasksRequest | None = ...,
+        complete_tasks: Global___CompleteTasksRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "complete_tasks", b"complete_tasks", "poll_tasks", b"poll_tasks"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call", b"call", "call_no", b"call_no", "complete_tasks", b"complete_tasks", "poll_tasks", b"poll_tasks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["poll_tasks", "complete_tasks"]  # noqa: Y015
+    _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
+
+Global___WorkCall: _TypeAlias = WorkCall  # noqa: Y015
+
+@_typing.final
+class WorkRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    FORGET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkCall]: ...
+    @_builtins.property
+    def forget(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """call numbers: to be cancelled, and answered no more"""
+
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___WorkCall] | None = ...,
+        forget: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "forget", b"forget"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkRequest: _TypeAlias = WorkRequest  # noqa: Y015
+
+@_typing.final
+class WorkAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_NO_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    POLL_TASKS_FIELD_NUMBER: _builtins.int
+    COMPLETE_TASKS_FIELD_NUMBER: _builtins.int
+    call_no: _builtins.int
+    error: _builtins.bytes
+    """an encoded google.rpc.Status, instead of an answer"""
+    @_builtins.property
+    def poll_tasks(self) -> Global___PollTasksResponse: ...
+    @_builtins.property
+    def complete_tasks(self) -> Global___CompleteTasksResponse: ...
+    def __init__(
+        self,
+        *,
+        call_no: _builtins.int = ...,
+        error: _builtins.bytes = ...,
+        poll_tasks: Global___PollTasksResponse | None = ...,
+        complete_tasks: Global___CompleteTasksResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "complete_tasks", b"complete_tasks", "poll_tasks", b"poll_tasks"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "call_no", b"call_no", "complete_tasks", b"complete_tasks", "error", b"error", "poll_tasks", b"poll_tasks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["poll_tasks", "complete_tasks"]  # noqa: Y015
+    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+
+Global___WorkAnswer: _TypeAlias = WorkAnswer  # noqa: Y015
+
+@_typing.final
+class WorkResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkAnswer]: ...
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___WorkAnswer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkResponse: _TypeAlias = WorkResponse  # noqa: Y015
+
+@_typing.final
 class PollTasksRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

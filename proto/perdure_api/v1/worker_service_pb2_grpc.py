@@ -34,6 +34,11 @@ class WorkerServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
+        self.Work = channel.stream_stream(
+                '/perdure_api.v1.WorkerService/Work',
+                request_serializer=perdure__api_dot_v1_dot_worker__service__pb2.WorkRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_worker__service__pb2.WorkResponse.FromString,
+                _registered_method=True)
         self.PollTasks = channel.unary_unary(
                 '/perdure_api.v1.WorkerService/PollTasks',
                 request_serializer=perdure__api_dot_v1_dot_worker__service__pb2.PollTasksRequest.SerializeToString,
@@ -63,6 +68,14 @@ class WorkerServiceStub(object):
 
 class WorkerServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
+
+    def Work(self, request_iterator, context):
+        """The calls of a worker in one stream: each is answered as if it had come alone, when it is done. A message of a
+        stream costs a fraction of a call. When the stream ends, the calls that it has not answered are cancelled.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def PollTasks(self, request, context):
         """Returns as soon as there is one task, with up to the asked number; empty after `timeout_ms`.
@@ -103,6 +116,11 @@ class WorkerServiceServicer(object):
 
 def add_WorkerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'Work': grpc.stream_stream_rpc_method_handler(
+                    servicer.Work,
+                    request_deserializer=perdure__api_dot_v1_dot_worker__service__pb2.WorkRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_worker__service__pb2.WorkResponse.SerializeToString,
+            ),
             'PollTasks': grpc.unary_unary_rpc_method_handler(
                     servicer.PollTasks,
                     request_deserializer=perdure__api_dot_v1_dot_worker__service__pb2.PollTasksRequest.FromString,
@@ -138,6 +156,33 @@ def add_WorkerServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class WorkerService(object):
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def Work(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/perdure_api.v1.WorkerService/Work',
+            perdure__api_dot_v1_dot_worker__service__pb2.WorkRequest.SerializeToString,
+            perdure__api_dot_v1_dot_worker__service__pb2.WorkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def PollTasks(request,

@@ -33,6 +33,10 @@ class WorkerServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkerServiceAsyncStub: ...
+    Work: _grpc.StreamStreamMultiCallable[_worker_service_pb2.WorkRequest, _worker_service_pb2.WorkResponse]
+    """The calls of a worker in one stream: each is answered as if it had come alone, when it is done. A message of a
+    stream costs a fraction of a call. When the stream ends, the calls that it has not answered are cancelled.
+    """
     PollTasks: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.PollTasksRequest, _worker_service_pb2.PollTasksResponse]
     """Returns as soon as there is one task, with up to the asked number; empty after `timeout_ms`."""
     CompleteTasks: _grpc.UnaryUnaryMultiCallable[_worker_service_pb2.CompleteTasksRequest, _worker_service_pb2.CompleteTasksResponse]
@@ -49,6 +53,10 @@ class WorkerServiceStub:
 @_typing.type_check_only
 class WorkerServiceAsyncStub(WorkerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
+    Work: _aio.StreamStreamMultiCallable[_worker_service_pb2.WorkRequest, _worker_service_pb2.WorkResponse]  # type: ignore[assignment]
+    """The calls of a worker in one stream: each is answered as if it had come alone, when it is done. A message of a
+    stream costs a fraction of a call. When the stream ends, the calls that it has not answered are cancelled.
+    """
     PollTasks: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.PollTasksRequest, _worker_service_pb2.PollTasksResponse]  # type: ignore[assignment]
     """Returns as soon as there is one task, with up to the asked number; empty after `timeout_ms`."""
     CompleteTasks: _aio.UnaryUnaryMultiCallable[_worker_service_pb2.CompleteTasksRequest, _worker_service_pb2.CompleteTasksResponse]  # type: ignore[assignment]
@@ -63,6 +71,16 @@ class WorkerServiceAsyncStub(WorkerServiceStub):
     """The rest of a history whose first page came with a workflow task."""
 
 class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
+    @_abc_1.abstractmethod
+    def Work(
+        self,
+        request_iterator: _MaybeAsyncIterator[_worker_service_pb2.WorkRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_worker_service_pb2.WorkResponse], _abc.AsyncIterator[_worker_service_pb2.WorkResponse]]:
+        """The calls of a worker in one stream: each is answered as if it had come alone, when it is done. A message of a
+        stream costs a fraction of a call. When the stream ends, the calls that it has not answered are cancelled.
+        """
+
     @_abc_1.abstractmethod
     def PollTasks(
         self,

@@ -1912,6 +1912,107 @@ class BatchCallResponse(_message.Message):
 Global___BatchCallResponse: _TypeAlias = BatchCallResponse  # noqa: Y015
 
 @_typing.final
+class NumberedCall(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_NO_FIELD_NUMBER: _builtins.int
+    BATCH_CALL_FIELD_NUMBER: _builtins.int
+    call_no: _builtins.int
+    """names the call on this stream; not that of a call under way"""
+    @_builtins.property
+    def batch_call(self) -> Global___BatchCallRequest: ...
+    def __init__(
+        self,
+        *,
+        call_no: _builtins.int = ...,
+        batch_call: Global___BatchCallRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_call", b"batch_call", "call", b"call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_call", b"batch_call", "call", b"call", "call_no", b"call_no"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_call: _TypeAlias = _typing.Literal["batch_call"]  # noqa: Y015
+    _WhichOneofArgType_call: _TypeAlias = _typing.Literal["call", b"call"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_call) -> _WhichOneofReturnType_call | None: ...
+
+Global___NumberedCall: _TypeAlias = NumberedCall  # noqa: Y015
+
+@_typing.final
+class CallsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLS_FIELD_NUMBER: _builtins.int
+    FORGET_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___NumberedCall]: ...
+    @_builtins.property
+    def forget(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """call numbers: to be cancelled, and answered no more"""
+
+    def __init__(
+        self,
+        *,
+        calls: _abc.Iterable[Global___NumberedCall] | None = ...,
+        forget: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "forget", b"forget"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallsRequest: _TypeAlias = CallsRequest  # noqa: Y015
+
+@_typing.final
+class NumberedAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_NO_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    BATCH_CALL_FIELD_NUMBER: _builtins.int
+    call_no: _builtins.int
+    error: _builtins.bytes
+    """an encoded google.rpc.Status, instead of an answer"""
+    @_builtins.property
+    def batch_call(self) -> Global___BatchCallResponse: ...
+    def __init__(
+        self,
+        *,
+        call_no: _builtins.int = ...,
+        error: _builtins.bytes = ...,
+        batch_call: Global___BatchCallResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "batch_call", b"batch_call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "batch_call", b"batch_call", "call_no", b"call_no", "error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["batch_call"]  # noqa: Y015
+    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+
+Global___NumberedAnswer: _TypeAlias = NumberedAnswer  # noqa: Y015
+
+@_typing.final
+class CallsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___NumberedAnswer]: ...
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___NumberedAnswer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallsResponse: _TypeAlias = CallsResponse  # noqa: Y015
+
+@_typing.final
 class Wait(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -119,6 +119,11 @@ class WorkflowServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.BatchCallRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.BatchCallResponse.FromString,
                 _registered_method=True)
+        self.Calls = channel.stream_stream(
+                '/perdure_api.v1.WorkflowService/Calls',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.CallsRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.CallsResponse.FromString,
+                _registered_method=True)
         self.WaitResults = channel.stream_stream(
                 '/perdure_api.v1.WorkflowService/WaitResults',
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.WaitResultsRequest.SerializeToString,
@@ -297,6 +302,14 @@ class WorkflowServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Calls(self, request_iterator, context):
+        """The calls of a client in one stream: each is answered as if it had come alone, when it is done. A message of a
+        stream costs a fraction of a call. When the stream ends, the calls that it has not answered are cancelled.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WaitResults(self, request_iterator, context):
         """One stream for any number of waits. Answers come as the runs close, in any order.
         """
@@ -469,6 +482,11 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.BatchCall,
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.BatchCallRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.BatchCallResponse.SerializeToString,
+            ),
+            'Calls': grpc.stream_stream_rpc_method_handler(
+                    servicer.Calls,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.CallsRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.CallsResponse.SerializeToString,
             ),
             'WaitResults': grpc.stream_stream_rpc_method_handler(
                     servicer.WaitResults,
@@ -990,6 +1008,33 @@ class WorkflowService(object):
             '/perdure_api.v1.WorkflowService/BatchCall',
             perdure__api_dot_v1_dot_workflow__service__pb2.BatchCallRequest.SerializeToString,
             perdure__api_dot_v1_dot_workflow__service__pb2.BatchCallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Calls(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/perdure_api.v1.WorkflowService/Calls',
+            perdure__api_dot_v1_dot_workflow__service__pb2.CallsRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.CallsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -64,6 +64,10 @@ class WorkflowServiceStub:
     """Many calls in one message, answered in order once all of them are done. A call that fails does not
     disturb the others. The order in which the calls of one batch take effect is theirs per workflow id.
     """
+    Calls: _grpc.StreamStreamMultiCallable[_workflow_service_pb2.CallsRequest, _workflow_service_pb2.CallsResponse]
+    """The calls of a client in one stream: each is answered as if it had come alone, when it is done. A message of a
+    stream costs a fraction of a call. When the stream ends, the calls that it has not answered are cancelled.
+    """
     WaitResults: _grpc.StreamStreamMultiCallable[_workflow_service_pb2.WaitResultsRequest, _workflow_service_pb2.WaitResultsResponse]
     """One stream for any number of waits. Answers come as the runs close, in any order."""
     CompleteActivity: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.CompleteActivityRequest, _workflow_service_pb2.CompleteActivityResponse]
@@ -126,6 +130,10 @@ class WorkflowServiceAsyncStub(WorkflowServiceStub):
     BatchCall: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.BatchCallRequest, _workflow_service_pb2.BatchCallResponse]  # type: ignore[assignment]
     """Many calls in one message, answered in order once all of them are done. A call that fails does not
     disturb the others. The order in which the calls of one batch take effect is theirs per workflow id.
+    """
+    Calls: _aio.StreamStreamMultiCallable[_workflow_service_pb2.CallsRequest, _workflow_service_pb2.CallsResponse]  # type: ignore[assignment]
+    """The calls of a client in one stream: each is answered as if it had come alone, when it is done. A message of a
+    stream costs a fraction of a call. When the stream ends, the calls that it has not answered are cancelled.
     """
     WaitResults: _aio.StreamStreamMultiCallable[_workflow_service_pb2.WaitResultsRequest, _workflow_service_pb2.WaitResultsResponse]  # type: ignore[assignment]
     """One stream for any number of waits. Answers come as the runs close, in any order."""
@@ -288,6 +296,16 @@ class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_workflow_service_pb2.BatchCallResponse, _abc.Awaitable[_workflow_service_pb2.BatchCallResponse]]:
         """Many calls in one message, answered in order once all of them are done. A call that fails does not
         disturb the others. The order in which the calls of one batch take effect is theirs per workflow id.
+        """
+
+    @_abc_1.abstractmethod
+    def Calls(
+        self,
+        request_iterator: _MaybeAsyncIterator[_workflow_service_pb2.CallsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_workflow_service_pb2.CallsResponse], _abc.AsyncIterator[_workflow_service_pb2.CallsResponse]]:
+        """The calls of a client in one stream: each is answered as if it had come alone, when it is done. A message of a
+        stream costs a fraction of a call. When the stream ends, the calls that it has not answered are cancelled.
         """
 
     @_abc_1.abstractmethod

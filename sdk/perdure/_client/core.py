@@ -189,6 +189,7 @@ class ClientCore:
         await self._waits.close()
         await self.job_creation.close()
         await self.job_waits.close()
+        await self.workflow_service.close()
         if self.owns_connection:
             await self.connection.close()
 

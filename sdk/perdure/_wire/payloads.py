@@ -15,12 +15,15 @@ from perdure_api.v1 import common_pb2 as pb
 #
 #     0A length  0A 0A "json/plain"  12 length data
 #
-# Each length is a single byte as long as the whole is shorter than 128.
+# Each length is a single byte as long as the whole is shorter than 128. Next comes what functions
+# return that return nothing.
 _SHORT_MAX = 127
 _JSON = "json/plain"
 _JSON_HEAD = b"\x0a\x0ajson/plain\x12"
 _DATA_AT = 2 + len(_JSON_HEAD) + 1
 _SHORT_DATA_MAX = _SHORT_MAX - _DATA_AT + 2
+_NULL = "binary/null"
+_ONE_NULL = b"\x0a\x0d\x0a\x0bbinary/null"
 
 
 def payloads_to_bytes(payloads: list[Payload]) -> bytes:
@@ -33,6 +36,8 @@ def payloads_to_bytes(payloads: list[Payload]) -> bytes:
         if is_short and payload.encoding == _JSON and not payload.metadata:
             head = bytes((0x0A, size + _DATA_AT - 2))
             return b"%b%b%c%b" % (head, _JSON_HEAD, size, payload.data)
+        if payload.encoding == _NULL and not size and not payload.metadata:
+            return _ONE_NULL
     return pb.Payloads(payloads=[_to_message(one) for one in payloads]).SerializeToString()
 
 
@@ -48,6 +53,8 @@ def payloads_from_bytes(data: bytes) -> list[Payload]:
         and data.startswith(_JSON_HEAD, 2)
     ):
         return [Payload(_JSON, data[_DATA_AT:])]
+    if data == _ONE_NULL:
+        return [Payload(_NULL, b"")]
     try:
         message = pb.Payloads.FromString(data)
     except DecodeError as error:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from perdure.common import RetryPolicy
 from perdure_api.v1 import common_pb2 as pb
+
+POLICIES_KNOWN_MAX = 128
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -49,6 +52,13 @@ def retry_policy_to_message(policy: RetryPolicy | None) -> pb.RetryPolicy | None
 
 
 def retry_policy_from_message(message: pb.RetryPolicy) -> RetryPolicy:
+    return _policy(message.SerializeToString())
+
+
+@lru_cache(maxsize=POLICIES_KNOWN_MAX)
+def _policy(encoded: bytes) -> RetryPolicy:
+    """A program has a few policies, and each of its activity tasks brings one."""
+    message = pb.RetryPolicy.FromString(encoded)
     default = RetryPolicy()
     return RetryPolicy(
         initial_interval=(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import grpc
 
 from perdure._replay.messages import Event
+from perdure._wire.call_stream import CallStream
 from perdure._wire.completions import Completion
 from perdure._wire.connection import Connection, open_blocking_channel
 from perdure._wire.edge import PLAIN, PayloadEdge
@@ -53,6 +53,7 @@ class WorkerService:
         edge: PayloadEdge = PLAIN,
     ) -> None:
         self._stub = WorkerServiceStub(connection.channel)
+        self._calls = CallStream(self._stub.Work, pb.WorkRequest)
         self._edge = edge
         self._identity = identity
         self._task_queue = task_queue
@@ -71,28 +72,37 @@ class WorkerService:
             timeout_ms=POLL_TIMEOUT_MS,
             deployment_name=who.deployment_name,
         )
-        timeout_s = POLL_TIMEOUT_MS / 1000 + _ANSWER_TIME_S
-        try:
-            response = await self._stub.PollTasks(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise error_from_call(error) from None
-        return polled_from_message(response)
+
+        def fill(call: pb.WorkCall) -> None:
+            call.poll_tasks.CopyFrom(request)
+
+        answer: pb.WorkAnswer = await self._calls.call(
+            fill, POLL_TIMEOUT_MS / 1000 + _ANSWER_TIME_S
+        )
+        return polled_from_message(answer.poll_tasks)
 
     async def complete_tasks(
         self, completions: list[Completion], max_workflow_tasks: int, max_activity_tasks: int
     ) -> tuple[dict[int, RPCError], PolledTasks]:
         """Returns when all of it is saved, with the errors of those that were not taken, and with
         up to that many of the tasks that are there by then."""
-        request = _complete_request(self._identity, completions)
-        request.task_queue = self._task_queue
-        request.max_workflow_tasks = max_workflow_tasks
-        request.max_activity_tasks = max_activity_tasks
-        try:
-            response = await self._stub.CompleteTasks(request, timeout=COMPLETE_TIMEOUT_S)
-        except grpc.RpcError as error:
-            raise error_from_call(error) from None
+
+        def fill(call: pb.WorkCall) -> None:
+            request = call.complete_tasks
+            _fill_completions(request, self._identity, completions)
+            request.task_queue = self._task_queue
+            request.max_workflow_tasks = max_workflow_tasks
+            request.max_activity_tasks = max_activity_tasks
+
+        size = sum([completion.size for completion in completions])
+        answer: pb.WorkAnswer = await self._calls.call(fill, COMPLETE_TIMEOUT_S, size)
+        response = answer.complete_tasks
         errors = {one.index: error_from_status(one.error) for one in response.failures}
         return errors, polled_from_message(response)
+
+    async def close(self) -> None:
+        """Ends the stream of calls. Closing twice is fine."""
+        await self._calls.close()
 
     async def task_history(self, page_token: bytes) -> tuple[list[Event], bytes]:
         """The events past the token, and the token of the next page, empty after the last.
@@ -162,9 +172,9 @@ class BlockingWorkerService:
     def complete_tasks(self, completions: list[Completion], timeout_s: float) -> None:
         """Those that were not taken came too late, and nobody needs to know."""
         try:
-            self._stub.CompleteTasks(
-                _complete_request(self._identity, completions), timeout=timeout_s
-            )
+            request = pb.CompleteTasksRequest()
+            _fill_completions(request, self._identity, completions)
+            self._stub.CompleteTasks(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
 
@@ -172,15 +182,17 @@ class BlockingWorkerService:
         self._channel.close()
 
 
-def _complete_request(
-    identity: WorkerIdentity, completions: list[Completion]
-) -> pb.CompleteTasksRequest:
-    contents: Any = [completion.content for completion in completions]
-    return pb.CompleteTasksRequest(
-        namespace=identity.namespace,
-        worker_id=identity.worker_id,
-        identity=identity.identity,
-        build_id=identity.build_id,
-        deployment_name=identity.deployment_name,
-        completions=contents,
-    )
+def _fill_completions(
+    request: pb.CompleteTasksRequest, identity: WorkerIdentity, completions: list[Completion]
+) -> None:
+    request.namespace = identity.namespace
+    request.worker_id = identity.worker_id
+    request.identity = identity.identity
+    request.build_id = identity.build_id
+    request.deployment_name = identity.deployment_name
+    for completion in completions:
+        content = completion.content
+        if isinstance(content, dict):
+            request.completions.add(**content)
+        else:
+            request.completions.append(content)

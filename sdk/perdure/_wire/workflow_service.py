@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from perdure._replay.messages import Event
+from perdure._wire.call_stream import CallStream
 from perdure._wire.calls import Call, Target
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
@@ -40,18 +41,25 @@ class WorkflowService:
 
     def __init__(self, connection: Connection, edge: PayloadEdge = PLAIN) -> None:
         self._stub = WorkflowServiceStub(connection.channel)
+        self._calls = CallStream(self._stub.Calls, pb.CallsRequest)
         self._edge = edge
 
     async def batch_call(self, calls: list[Call[Any]], timeout_s: float) -> list[Any]:
         """One answer per call, in order: what the call asked for, or the error it met."""
-        request = pb.BatchCallRequest(calls=[call.message for call in calls])
-        try:
-            response = await self._stub.BatchCall(request, timeout=timeout_s)
-        except grpc.RpcError as error:
-            raise error_from_call(error) from None
-        if len(response.results) != len(calls):
+
+        def fill(message: pb.NumberedCall) -> None:
+            message.batch_call.calls.extend([call.message for call in calls])
+
+        size = sum([call.size for call in calls])
+        answer: pb.NumberedAnswer = await self._calls.call(fill, timeout_s, size)
+        results = answer.batch_call.results
+        if len(results) != len(calls):
             raise RPCError("the engine did not answer each call", RPCStatusCode.INTERNAL)
-        return [call.read(result) for call, result in zip(calls, response.results, strict=True)]
+        return [call.read(result) for call, result in zip(calls, results, strict=True)]
+
+    async def close(self) -> None:
+        """Ends the stream of calls. Closing twice is fine."""
+        await self._calls.close()
 
     def open_results(self) -> ResultStream:
         return ResultStream(self._stub.WaitResults())

@@ -195,6 +195,7 @@ class WorkerRooms:
         await asyncio.to_thread(self._guard.stop)
         await self._say_goodbye()
         await self._workflow_tasks.close()
+        await self._service.close()
         self._blocking_service.close()
 
     async def _wait_ended(self) -> None:

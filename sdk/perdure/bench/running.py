@@ -12,6 +12,7 @@ from perdure.bench.profiling import Profiler
 from perdure.bench.report import Figure, Measured, report_line
 from perdure.bench.worker import loop_factory
 from perdure.bench.workloads import workloads
+from perdure.worker import tune_grpc
 
 WATCH_INTERVAL_S = 0.5
 
@@ -32,6 +33,7 @@ def run_workload(order: Order, profiler: Profiler | None, say: Say) -> dict[str,
 
     Ctrl-C is a KeyboardInterrupt and SIGTERM a CancelledError, both after everything was stopped.
     """
+    tune_grpc()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_run(order, profiler, say))
 

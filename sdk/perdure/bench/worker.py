@@ -23,7 +23,7 @@ from perdure.bench.bed import EFFECTS
 from perdure.bench.effects import EffectLog
 from perdure.bench.job_log import JobLog
 from perdure.client import Client
-from perdure.worker import Worker, tune_garbage_collector
+from perdure.worker import Worker, tune_garbage_collector, tune_grpc
 
 # As many places as W1 keeps workflows in flight, and as W10 starts activities at once.
 WORKFLOW_TASKS_MAX = 256
@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("--jobs", action="store_true")
     parser.add_argument("--other-queue")
     tune_garbage_collector()
+    tune_grpc()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve(parser.parse_args()))
 

@@ -13,6 +13,7 @@ import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
 from tests.integration.sdk.fake_faults import Fault, status
 from tests.integration.sdk.fake_runs import Run, Runs
+from tests.integration.sdk.fake_streams import serve_calls
 from tests.integration.sdk.fake_worker_doors import NamespaceDoor, WorkerDoor
 
 from perdure_api.v1 import event_pb2
@@ -126,6 +127,10 @@ class _WorkflowDoor(WorkflowServiceServicer):
     def __init__(self, engine: FakeEngine) -> None:
         self._engine = engine
         self._runs = engine.runs
+
+    async def Calls(self, requests: AsyncIterator[workflow_pb.CallsRequest], context: Any) -> None:
+        methods = {"batch_call": self.BatchCall}
+        await serve_calls(requests, context, methods, workflow_pb.CallsResponse)
 
     async def BatchCall(
         self, request: workflow_pb.BatchCallRequest, context: Any

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
 from tests.integration.sdk.fake_faults import status
+from tests.integration.sdk.fake_streams import serve_calls
 
 from perdure_api.v1 import namespace_service_pb2 as namespace_pb
 from perdure_api.v1 import worker_service_pb2 as worker_pb
@@ -21,6 +23,10 @@ class WorkerDoor(WorkerServiceServicer):
     def __init__(self, engine: FakeEngine) -> None:
         self._engine = engine
         self._runs = engine.runs
+
+    async def Work(self, requests: AsyncIterator[worker_pb.WorkRequest], context: Any) -> None:
+        methods = {"poll_tasks": self.PollTasks, "complete_tasks": self.CompleteTasks}
+        await serve_calls(requests, context, methods, worker_pb.WorkResponse)
 
     async def PollTasks(
         self, request: worker_pb.PollTasksRequest, context: Any

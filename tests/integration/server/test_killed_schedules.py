@@ -19,7 +19,7 @@ RUN_S_MAX = 40.0
 def owner(dsn: str, action: str, moment: str, slots: int) -> int:
     """Run one to its end; how it ended."""
     program = Path(__file__).with_name("schedule_owner.py")
-    arguments = [sys.executable, "-P", program, dsn, action, moment, str(slots)]
+    arguments = [sys.executable, "-P", str(program), dsn, action, moment, str(slots)]
     return subprocess.run(arguments, env=environment(), timeout=RUN_S_MAX, check=False).returncode
 
 

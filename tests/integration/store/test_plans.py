@@ -176,7 +176,14 @@ OF_INDEX_ALONE = (
     "job_runs.count_index_batch",
 )
 BATCHES = (
-    *("batch.step", "batch.start_close", "batch.everything", "batch.audited"),
+    *(
+        "batch.plain_step",
+        "batch.plain_start_close",
+        "batch.step",
+        "batch.start_close",
+        "batch.everything",
+        "batch.audited",
+    ),
     *("batch.job_runs", "batch.jobs", "batch.mixed"),
     "shard_fence.bump",
 )

@@ -14,17 +14,21 @@ from perdure_api.v1 import (
     worker_service_pb2_grpc,
     workflow_service_pb2_grpc,
 )
+from perdure_engine.ports.metrics import Metrics
 from perdure_engine.transport.grpc.server import GrpcServer
 
 
 class Served:
     """The server, what stands behind it, and a client's stubs."""
 
-    def __init__(self, room: Room, server: GrpcServer, channel: grpc.aio.Channel) -> None:
+    def __init__(
+        self, room: Room, server: GrpcServer, metrics: Metrics, channel: grpc.aio.Channel
+    ) -> None:
         self.room = room
         self.history = room.history
         self.matching = room.matching
         self.server = server
+        self.metrics = metrics
         self.channel = channel
         self.workflows: Any = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
         self.workers: Any = worker_service_pb2_grpc.WorkerServiceStub(channel)
@@ -36,9 +40,10 @@ class Served:
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
     room = Room()
-    server = GrpcServer(room.frontend, "127.0.0.1:0")
+    metrics = Metrics()
+    server = GrpcServer(room.frontend, "127.0.0.1:0", metrics=metrics)
     await server.start()
     options = (("grpc.max_send_message_length", -1),)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options) as channel:
-        yield Served(room, server, channel)
+        yield Served(room, server, metrics, channel)
     await server.stop(0)

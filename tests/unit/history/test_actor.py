@@ -327,6 +327,27 @@ async def test_the_least_used_runs_leave_memory_and_come_back_the_same(room: Roo
     assert not node.alarms
 
 
+@in_room(closed_runs_cached_max=3)
+async def test_runs_that_closed_leave_memory_first_and_are_answered_for_from_the_store(
+    room: Room,
+) -> None:
+    """Invariant 4. Open runs stay, and so does a closed one that somebody still asks something of."""
+    node = await room.node(1)
+    worker = room.worker()
+    opened = await node.start("open")
+    await node.workflow_task(worker)
+    for number in range(10):
+        await node.start(f"o{number}")
+        await node.complete(await node.workflow_task(worker), [FINISH])
+    closed = [run for run in node.shard().runs.values() if not run.state.open]
+    assert [run.state.folded.started.workflow_id for run in closed] == ["o7", "o8", "o9"]
+    assert opened.run_id in node.shard().runs
+    for number in range(10):
+        assert (await node.describe(f"o{number}")).info.status.name == "COMPLETED"
+        assert (await node.result(f"o{number}")).status.name == "COMPLETED"
+    assert not node.alarms
+
+
 @in_room(runs_cached_max=2)
 async def test_pinned_runs_stay(room: Room) -> None:
     """Who waits for a run, and what a worker holds of it, is in memory only."""

@@ -229,14 +229,15 @@ async def test_a_decision_that_raises_costs_its_own_caller_only(
     """Invariant 66: a bug in a decision; the batch's others are decided again on reloaded state."""
     node = await room.node(1)
     await asyncio.gather(node.start("bad"), node.start("good"))
-    shard, real = node.shard(), node.shard()._reply
+    deciding = node.shard().deciding
+    real = deciding._reply
 
     def reply(step, item, run, env):  # type: ignore[no-untyped-def]
         if getattr(item.intent, "signal_name", "") == "bug":
             raise ZeroDivisionError
         return real(step, item, run, env)
 
-    shard._reply = reply  # type: ignore[method-assign]
+    deciding._reply = reply  # type: ignore[method-assign]
     calls = [node.signal("good", "1"), node.signal("bad", "bug"), node.signal("good", "2")]
     assert await codes(calls[1]) == [Code.INTERNAL]
     await asyncio.gather(calls[0], calls[2])
@@ -249,7 +250,8 @@ async def test_invariant_13_a_decision_that_raised_once_does_not_lose_a_timer(ro
     """The shard's own intent has no caller who would repeat it."""
     node = await room.node(1)
     run_id = await node.at("order", room.worker(), [timer(1)])
-    shard, real = node.shard(), node.shard()._reply
+    deciding = node.shard().deciding
+    real = deciding._reply
     raised = 0
 
     def reply(step, item, run, env):  # type: ignore[no-untyped-def]
@@ -259,7 +261,7 @@ async def test_invariant_13_a_decision_that_raised_once_does_not_lose_a_timer(ro
             raise ZeroDivisionError
         return real(step, item, run, env)
 
-    shard._reply = reply  # type: ignore[method-assign]
+    deciding._reply = reply  # type: ignore[method-assign]
     await pass_time(200)
     assert raised == 1
     assert (await room.names(run_id)).count("TimerFired") == 1

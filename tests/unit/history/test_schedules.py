@@ -313,6 +313,27 @@ async def test_a_start_that_was_on_its_way_is_said_again_by_the_next_owner(room:
 
 
 @in_room()
+async def test_a_start_that_is_due_again_while_its_schedule_is_being_read(room: Room) -> None:
+    """A step that was not saved takes the schedule out of memory; the start must not be forgotten over that."""
+    node, planner = await begin(room, SHARD)
+    await planner.create(action=WORKFLOW)
+    await pass_time(next_minute(room))
+    (slot,) = slots(room)
+    target = shard_of(NAMESPACE, slot.detail, len(EVERY))
+    assert target != SHARD, "nobody serves it yet"
+    reading = node.holds.hold("load_schedule")
+    node.faults.fail_next("commit", OutcomeUnknown("lost"))
+    pause = planner.pause()
+    await reading.reached()
+    await pass_time(25)
+    reading.release()
+    await pause
+    await node.take(target)
+    await pass_time(15)
+    assert outcomes(room) == [FIRED]
+
+
+@in_room()
 async def test_what_was_missed_while_nobody_served_the_shard(room: Room) -> None:
     """Invariant 54."""
     node, planner = await begin(room)

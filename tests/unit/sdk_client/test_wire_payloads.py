@@ -52,6 +52,13 @@ def test_short_values_are_the_same_bytes_as_protobufs(size: int) -> None:
     assert payloads_from_bytes(by_protobuf(payloads)) == payloads
 
 
+def test_what_returns_nothing_is_the_same_bytes_as_protobufs() -> None:
+    payloads = [Payload("binary/null", b"")]
+
+    assert payloads_to_bytes(payloads) == by_protobuf(payloads)
+    assert payloads_from_bytes(by_protobuf(payloads)) == payloads
+
+
 @given(st.binary(max_size=150))
 def test_garbage_is_refused_or_read_as_protobuf_reads_it(data: bytes) -> None:
     for prefix in (b"", b"\x0a", b"\x0a" + bytes((len(data) + 13,)) + b"\x0a\x0ajson/plain\x12"):

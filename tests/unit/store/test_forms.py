@@ -13,6 +13,7 @@ from tests.conformance.owner import (
     current_row,
     empty_batch,
     head_row,
+    inbox_row,
     listed_row,
     snapshot_row,
     task_row,
@@ -28,6 +29,7 @@ JOB = job_row()
 ROWS: dict[str, Any] = {
     "current_runs": current_row(RUN, RUNNING, 1),
     "executions": head_row(RUN, RUNNING, 3, 1),
+    "inbox": inbox_row(RUN, 1),
     "tasks": task_row(RUN, 1, 1, 1),
     "timers": timer_row(RUN, 5, 5),
     "visibility": listed_row(RUN, RUNNING),
@@ -50,10 +52,14 @@ def batch_of(*tables: str) -> Batch:
 @pytest.mark.parametrize(
     ("tables", "form"),
     [
-        ((), statement.STEP),
+        ((), statement.PLAIN_STEP),
+        (("executions", "tasks"), statement.PLAIN_STEP),
+        (("executions", "current_runs"), statement.PLAIN_START_CLOSE),
+        (("tasks", "visibility"), statement.PLAIN_START_CLOSE),
         (("timers",), statement.STEP),
+        (("inbox",), statement.STEP),
         (("executions", "tasks", "timers"), statement.STEP),
-        (("executions", "current_runs"), statement.START_CLOSE),
+        (("executions", "inbox", "visibility"), statement.START_CLOSE),
         (("executions", "snapshots"), statement.EVERYTHING),
         (("job_runs",), statement.JOB_RUNS),
         (("job_runs", "timers"), statement.JOBS),

@@ -6,6 +6,7 @@ is never written. A decision refuses a job before it changes anything of it, or 
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Entry
 from perdure_engine.core.draft import Env
 from perdure_engine.core.jobs.memory import BatchId, JobBatch, JobMemory, KeyId, KeyRoom, UniqueKey
 from perdure_engine.core.jobs.model import JobRun
@@ -14,7 +15,7 @@ from perdure_engine.core.tasks import TimerKind, TimerRecord
 
 class JobDraft:
     __slots__ = (
-        *("batches", "ended", "env", "gone_timers", "jobs", "keys", "memory", "over"),
+        *("audit", "batches", "ended", "env", "gone_timers", "jobs", "keys", "memory", "over"),
         *("ready", "released", "retries", "rooms", "timers", "withdrawn"),
     )
 
@@ -33,11 +34,13 @@ class JobDraft:
         self.over: list[JobBatch] = []  # their callbacks are to be made
         self.timers: list[tuple[bytes, TimerRecord]] = []  # new, with the job's id
         self.gone_timers: list[tuple[bytes, TimerRecord]] = []
+        self.audit: list[Entry] = []  # for the log of what operators did
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to save."""
-        return not (self.jobs or self.keys or self.batches or self.timers or self.gone_timers)
+        changed = self.jobs or self.keys or self.batches or self.timers or self.gone_timers
+        return not (changed or self.audit)
 
     def touch(self, run: JobRun) -> None:
         self.jobs[run.job_id] = run

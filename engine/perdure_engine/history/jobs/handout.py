@@ -33,6 +33,7 @@ def start_job(jobs: Jobs, offer: TaskOffer, worker: WorkerRef) -> StartOutcome:
         return None
     rooms = shard.rooms
     if shard.unproven or not rooms.lease_valid():
+        shard.work_waits()  # the writer proves that it is ours
         jobs.queues.offer_soon()
         return None
     if (worker.version or rooms.routing.active) and (

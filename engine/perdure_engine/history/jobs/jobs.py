@@ -27,6 +27,7 @@ from perdure_engine.history.jobs.loading import JobLoading
 from perdure_engine.history.jobs.queues import JobQueues
 from perdure_engine.history.jobs.removing import JobRemoving
 from perdure_engine.history.jobs.waits import JobWaits
+from perdure_engine.history.rows import add_audit
 from perdure_engine.history.work import Item, ShardStep
 from perdure_engine.ports.matching import TaskOffer
 from perdure_engine.ports.store import Batch
@@ -54,6 +55,7 @@ class Jobs:
         self._cache.owners[shard.shard_id] = self
         self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
         self._to_load: dict[int, TaskOffer] = {}  # met a job that was not in memory
+        self._step_is_out = False  # decided, and not published yet
         self._step_over: asyncio.Future[None] | None = None
 
     @property
@@ -72,10 +74,10 @@ class Jobs:
             return
         self.loading.came_back.discard(item)
         step.items.append(item)
+        draft = self.draft_of(step, env)
         if type(intent) is WaitJobs:
             step.after.append(partial(self.waits.take_turn, item))
             return
-        draft = self.draft_of(step, env)
         if type(intent) is FireJobTimers:
             step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
         try:
@@ -90,20 +92,29 @@ class Jobs:
     def draft_of(self, step: ShardStep, env: Env) -> JobDraft:
         if step.jobs is None:
             step.jobs = JobDraft(self.memory, env)
+            self._step_is_out = True
         return step.jobs
 
     def mark_busy(self, draft: JobDraft) -> None:
         for run in draft.jobs.values():
             run.busy = True
 
-    def rows_of(self, draft: JobDraft, batch: Batch) -> None:
-        rows.add_jobs(batch, self.shard.shard_id, draft, self.shard.rooms.codec)
+    def rows_of(self, step: ShardStep, batch: Batch) -> None:
+        draft, shard = step.jobs, self.shard
+        if draft is None:
+            return
+        rows.add_jobs(batch, shard.shard_id, draft, shard.rooms.codec)
+        if draft.audit:
+            head = step.audit_head or shard.audit_head
+            step.audit_head = add_audit(batch, head, draft.audit)
 
     # ---- after the commit
 
     def publish(self, draft: JobDraft) -> None:
         rows.saved(draft)
-        self._measure(draft)
+        # one that failed and began anew in the same step has not ended
+        ended = [run for run in draft.ended if run.closed_us]
+        self._measure(draft, ended)
         for start_no in draft.released:
             self.leases.drop(start_no)
         unused = self._cache.unused
@@ -114,8 +125,8 @@ class Jobs:
             self.queues.withdraw(draft.withdrawn)
         if draft.ready:
             self.queues.publish(draft.ready)
-        if draft.ended:
-            self.waits.publish(draft.ended)
+        if ended:
+            self.waits.publish(ended)
         if draft.timers or draft.gone_timers:
             self.shard.timers.publish_jobs(draft.timers)
             self.shard.sweeping.publish_timers([timer for _, timer in draft.gone_timers])
@@ -123,15 +134,15 @@ class Jobs:
         self._forget_empty(draft)
         self.trim()
 
-    def _measure(self, draft: JobDraft) -> None:
+    def _measure(self, draft: JobDraft, ended: list[JobRun]) -> None:
         metrics = self.shard.rooms.metrics
         created = sum([run.version == 1 for run in draft.jobs.values()])
         if created:
             metrics.job_created.inc(by=created)
-        if draft.ended:
-            ended = [run.status for run in draft.ended]
-            for status in set(ended):
-                metrics.job_ended.inc(status.name, by=ended.count(status))
+        if ended:
+            statuses = [run.status for run in ended]
+            for status in set(statuses):
+                metrics.job_ended.inc(status.name, by=statuses.count(status))
         if draft.retries:
             metrics.job_retries.inc(by=draft.retries)
 
@@ -157,6 +168,7 @@ class Jobs:
         self._step_ends()
 
     def _step_ends(self) -> None:
+        self._step_is_out = False
         self.leases.step_over()
         if self._when_free:
             offers, self._when_free = list(self._when_free.values()), {}
@@ -271,8 +283,8 @@ class Jobs:
             loading.left(batch_id, memory.batches.pop(batch_id).version)
 
     def may_forget(self) -> bool:
-        """Not while somebody has come back from a read and not had a turn yet."""
-        return not self.loading.came_back
+        """Not while somebody has come back from a read and not had a turn yet, or has had it and not been answered."""
+        return not (self.loading.came_back or self._step_is_out)
 
     def forget(self, run: JobRun) -> None:
         """Unless memory holds more than the database, or a schedule holds it; when that is over, it is unused again."""

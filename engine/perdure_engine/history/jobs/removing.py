@@ -66,9 +66,8 @@ class JobRemoving:
         self._begin()
 
     def _begin(self) -> None:
-        if self._idle.is_set():
-            self._idle.clear()
-            self._jobs.shard.work_waits()
+        self._idle.clear()
+        self._jobs.shard.chore_waits()
 
     def _key_of(self, job: ClosedJob) -> Key | None:
         try:
@@ -128,6 +127,7 @@ class JobRemoving:
         waiting.jobs = {**taken.jobs, **waiting.jobs}
         waiting.batches = taken.batches + waiting.batches
         waiting.slots = taken.slots + waiting.slots
+        self._jobs.shard.chore_waits()
 
     def stop(self) -> None:
         """The shard closes: whoever waits goes on, and finds it closed."""

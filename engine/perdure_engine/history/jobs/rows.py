@@ -12,39 +12,41 @@ from perdure_engine.ports.codec import Codec, CorruptRow
 from perdure_engine.ports.rows import JobBatchRow, JobKeyRow, JobRunRow
 from perdure_engine.ports.store import Batch
 
+NO_NAMESPACE = bytes(16)
+
 
 def add_jobs(batch: Batch, shard_id: int, draft: JobDraft, codec: Codec) -> None:
-    """Append all rows of the draft."""
-    encode_spec, encode_state = codec.encode_job_spec, codec.encode_job_state
+    """Append all rows of the draft, but those of the audit log."""
+    make, encode_spec, encode_state = JobRunRow._make, codec.encode_job_spec, codec.encode_job_state
     bucket = shard_id % BUCKETS
+    runs = draft.jobs.values()
+    # By `_make`, which takes half the time of a call with 23 arguments. One line is one group of columns.
+    # fmt: off
     batch.job_runs += [
-        JobRunRow(
-            shard_id,
-            run.job_id,
-            run.namespace_id,
-            bucket,
-            run.task_name,
-            run.queue,
-            run.queue_no,
-            run.user_id,
-            run.schedule_id,
-            "" if run.spec.concurrency is None else run.spec.concurrency.key,
-            run.batch_id,
-            run.status,
-            run.attempt,
-            run.priority,
-            run.created_us,
-            run.scheduled_us,
-            run.closed_us or None,
-            run.task_id,
-            run.start_no,
-            b"" if run.version else encode_spec(run.spec),
-            encode_state(state_of(run)),
-            run.result,
-            -run.version or 1,
-        )
-        for run in draft.jobs.values()
+        make((
+            shard_id, run.job_id, run.namespace_id, bucket,
+            run.task_name, run.queue, run.queue_no, run.user_id, run.schedule_id,
+            "" if run.spec.concurrency is None else run.spec.concurrency.key, run.batch_id,
+            run.status, run.attempt, run.priority,
+            run.created_us, run.scheduled_us, run.closed_us or None,
+            run.task_id, run.start_no,
+            encode_spec(run.spec), encode_state(state_of(run)), run.result, 1,
+        ))
+        for run in runs if not run.version
     ]
+    batch.job_runs += [  # nothing is sent of what stays as it is
+        make((
+            shard_id, run.job_id, NO_NAMESPACE, 0,
+            "", "", 0, "", "",
+            "", "",
+            run.status, run.attempt, run.priority,
+            0, run.scheduled_us, run.closed_us or None,
+            run.task_id, run.start_no,
+            b"", encode_state(state_of(run)), run.result, -run.version,
+        ))
+        for run in runs if run.version
+    ]
+    # fmt: on
     for job_id, timer in draft.timers:
         add_timer(batch, shard_id, job_id, timer)
     for job_id, timer in draft.gone_timers:

@@ -191,8 +191,7 @@ class Errands:
             self._send(one)
 
     def _send(self, one: OnWay) -> None:
-        record = self._schedules.records.get(one.uid)
-        intent = None if record is None or one.told else said_by(record, one.errand)
+        intent = self._intent_of(one)
         if intent is None:
             one.out = False
             return
@@ -206,6 +205,20 @@ class Errands:
             task = asyncio.get_running_loop().create_task(self._carry(one, intent))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _intent_of(self, one: OnWay) -> DeliveredIntent | None:
+        """None: it is none any more, or its schedule is being read. What cannot be made is its schedule's trouble, not
+        its neighbours'."""
+        record = self._schedules.records.get(one.uid)
+        if record is None or one.told:
+            return None
+        try:
+            return said_by(record, one.errand)
+        except Exception as error:
+            schedule_id = record.schedule_id
+            self._schedules.shard.rooms.alarm("errand_failed", schedule_id=schedule_id, error=error)
+            one.told = True
+            return None
 
     async def _carry(self, one: OnWay, intent: DeliveredIntent) -> None:
         """To another node."""

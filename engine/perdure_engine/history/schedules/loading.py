@@ -162,8 +162,10 @@ class ScheduleLoading:
             ends: list[JobEnd] = []
             for job_id, uid in named.items():
                 run = jobs.memory.jobs.get(job_id)
-                if run is None or not run.open:
-                    ends.append(JobEnd(uid, job_id, None if run is None else run.status))
+                if run is None:
+                    ends.append(JobEnd(uid, job_id, None))
+                elif not (run.open or run.busy):  # what is not saved yet is heard of when it is
+                    ends.append(JobEnd(uid, job_id, run.status))
             if not answer.done():
                 answer.set_result((refusal, [] if refusal is not None else ends))
 

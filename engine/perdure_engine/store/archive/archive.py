@@ -40,9 +40,7 @@ READERS_MAX = 16  # of those who ask at a time: the others wait
 OBJECTS_PER_PAGE_MAX = 32  # that one page of a list looks into
 LISTED_AT_ONCE = 1_000
 BESIDE_THE_LOOP_MIN = 1024 * 1024  # compressed: from here on a thread reads it
-KEPT_S = (
-    30.0  # the run that was read last: who reads a history asks for its pages one after the other
-)
+KEPT_S = 30.0  # the run that was read last: who reads a history asks for page after page
 
 
 class Days(NamedTuple):

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from threading import get_ident
 from typing import TypeVar
 
 from perdure_engine.ports.archive import ArchiveUnavailable
@@ -58,7 +59,8 @@ class FolderObjects:
     def _put(self, path: Path, content: bytes) -> None:
         made = [folder for folder in path.parents if not folder.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}{UNFINISHED}")
+        # One that took too long may still write when the same is put again.
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.{get_ident()}{UNFINISHED}")
         with unfinished.open("wb") as file:
             file.write(content)
             file.flush()

@@ -9,9 +9,7 @@ import zstandard
 
 from perdure_engine.ports.archive import ArchiveCorrupt
 
-FRAME_BYTES = (
-    512 * 1024
-)  # of lines that share a frame, before compression: a millisecond or two to read
+FRAME_BYTES = 512 * 1024  # of lines that share a frame, before compression: read in a millisecond
 LEVEL = 3
 
 

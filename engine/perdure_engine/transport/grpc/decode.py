@@ -8,19 +8,23 @@ an interceptor would do it at the price of another coroutine per call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
+from google.rpc import status_pb2  # type: ignore[import-untyped]  # ships stubs but no py.typed
 
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.transport.grpc.errors import STATUS_CODES, Errors
+from perdure_engine.transport.grpc.measured import Measured
+from perdure_engine.transport.grpc.message_stream import MessageStream
 from perdure_engine.transport.refusals import is_cancelled
+
+T = TypeVar("T")
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 OK = grpc.StatusCode.OK.name
@@ -28,7 +32,7 @@ CANCELLED = grpc.StatusCode.CANCELLED.name
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Unary = Callable[[Any, Context], Awaitable[Message]]
-Stream = Callable[[AsyncIterator[Any], Context], AsyncGenerator[Message, None]]
+Stream = Callable[[MessageStream], Awaitable[None]]
 
 
 def parser(method: MethodDescriptor) -> Callable[[bytes], Message]:
@@ -43,18 +47,6 @@ def parser(method: MethodDescriptor) -> Callable[[bytes], Message]:
             raise _undecodable(name) from None
 
     return parsed
-
-
-class Measured(NamedTuple):
-    """Where the ends of one method's calls are counted. `now_s` is the event loop's time."""
-
-    metrics: Metrics
-    operation: str
-    now_s: Callable[[], float]
-
-    def ended(self, code: str, began_s: float) -> None:
-        self.metrics.requests.inc(self.operation, code)
-        self.metrics.request_seconds.observe(self.now_s() - began_s, self.operation)
 
 
 def method_handlers(
@@ -105,33 +97,33 @@ def _guarded(
 def _guarded_stream(
     function: Stream, parse: Callable[[bytes], Message], errors: Errors, measured: Measured
 ) -> Any:
-    async def call(raws: AsyncIterator[bytes], context: Context) -> None:
-        async def requests() -> AsyncGenerator[Message, None]:
-            async for raw in raws:
-                yield parse(raw)
-
-        began_s, code = measured.now_s(), OK
-        # Written and not yielded: a generator that is cancelled at a yield is left to the garbage
-        # collector, and so would be what it holds.
-        try:
-            async with aclosing(function(requests(), context)) as responses:
-                async for response in responses:
-                    await context.write(response.SerializeToString())
-        except asyncio.CancelledError as error:
-            if is_cancelled():
-                code = CANCELLED
-                raise
-            status = errors.status(error)
-            code = STATUS_CODES[status.code].name
+    async def call(_: object, context: Context) -> None:
+        served = function(MessageStream(context, parse, measured))
+        status = await ended(served, errors, measured)
+        if isinstance(status, status_pb2.Status):
             await errors.abort(context, status)
-        except Exception as error:
-            status = errors.status(error)
-            code = STATUS_CODES[status.code].name
-            await errors.abort(context, status)
-        finally:
-            measured.ended(code, began_s)
 
     return call
+
+
+async def ended(served: Awaitable[T], errors: Errors, measured: Measured) -> T | status_pb2.Status:
+    """What it came to, counted: the status of what it raised, unless it is cancelled itself."""
+    began_s, code = measured.now_s(), OK
+    try:
+        return await served
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            code = CANCELLED
+            raise
+        status = errors.status(error)
+        code = STATUS_CODES[status.code].name
+        return status
+    except Exception as error:
+        status = errors.status(error)
+        code = STATUS_CODES[status.code].name
+        return status
+    finally:
+        measured.ended(code, began_s)
 
 
 def _undecodable(name: str) -> Rejected:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
 
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core import limits
@@ -15,6 +14,7 @@ from perdure_engine.transport.grpc.convert import intents
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.replies import result_fields
 from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.message_stream import MessageStream
 
 WAITS_MAX = 100_000  # of one stream, 50 MB of waits; a client that needs more opens another
 RESULT_ENVELOPE_BYTES = 256
@@ -36,17 +36,15 @@ class WaitStream:
         self._changed = asyncio.Event()
         self._asked_all = False
 
-    async def serve(
-        self, requests: AsyncIterator[pb.WaitResultsRequest]
-    ) -> AsyncGenerator[pb.WaitResultsResponse, None]:
-        reader = asyncio.get_running_loop().create_task(self._read(requests))
+    async def serve(self, stream: MessageStream) -> None:
+        reader = asyncio.get_running_loop().create_task(self._read(stream))
         try:
             while True:
                 if await self._frontend.parking.wait(self._changed.wait(), None) is None:
                     raise unavailable("SHUTTING_DOWN", "this node is stopping; ask another one")
                 self._changed.clear()
                 while self._ready:
-                    yield self._message()
+                    await stream.write(self._message())
                 if reader.done():
                     reader.result()
                     if not self._waits:
@@ -56,9 +54,9 @@ class WaitStream:
             for future in list(self._waits.values()):
                 future.cancel()
 
-    async def _read(self, requests: AsyncIterator[pb.WaitResultsRequest]) -> None:
+    async def _read(self, stream: MessageStream) -> None:
         try:
-            async for request in requests:
+            while (request := await stream.read()) is not None:
                 for wait_id in request.forget:
                     self._forget(wait_id)
                 for wait in request.waits:

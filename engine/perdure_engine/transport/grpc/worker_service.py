@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -26,11 +26,14 @@ from perdure_engine.frontend.handlers.poll_tasks import (
 )
 from perdure_engine.ports.history import HeldVerdict, WorkerRef
 from perdure_engine.ports.matching import PollAnswer
+from perdure_engine.transport.grpc.call_stream import CallStream, Serve
 from perdure_engine.transport.grpc.convert.completions import completion_of, held_of
 from perdure_engine.transport.grpc.convert.events import event_message
 from perdure_engine.transport.grpc.convert.handed import tasks_fields
 from perdure_engine.transport.grpc.decode import Context
+from perdure_engine.transport.grpc.departure import Caller, StreamedCall, undo_if_lost
 from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.message_stream import MessageStream
 
 M = TypeVar("M", bound=Message)
 
@@ -42,9 +45,32 @@ class WorkerService:
         self._frontend = frontend
         self._errors = errors
 
-    async def PollTasks(
-        self, request: pb.PollTasksRequest, context: Context
-    ) -> pb.PollTasksResponse:
+    async def Work(self, stream: MessageStream) -> None:
+        worker_id = b""
+
+        def of_worker(serve: Serve) -> Serve:
+            @wraps(serve)
+            async def noted(request: Any, caller: StreamedCall) -> Message:
+                nonlocal worker_id
+                worker_id = request.worker_id
+                return await serve(request, caller)
+
+            return noted
+
+        methods: Mapping[str, Serve] = {
+            "poll_tasks": of_worker(self.PollTasks),
+            "complete_tasks": of_worker(self.CompleteTasks),
+        }
+        parking = self._frontend.parking
+        try:
+            await CallStream(stream, methods, pb.WorkResponse, self._errors, parking).serve()
+        finally:
+            # A worker that was killed shows here first, also one that had no call under way. It looks as if it had
+            # asked all.
+            if worker_id and not parking.closed:
+                self._frontend.history.poll_broken(worker_id)
+
+    async def PollTasks(self, request: pb.PollTasksRequest, caller: Caller) -> pb.PollTasksResponse:
         poll = PollTasks(
             namespace_id=await self._frontend.namespaces.id_of(request.namespace),
             task_queue=request.task_queue,
@@ -56,33 +82,25 @@ class WorkerService:
         answer = await poll_tasks(self._frontend, poll)
         if answer is None:
             return pb.PollTasksResponse()
-        return self._delivered(answer, context, pb.PollTasksResponse)
+        return self._delivered(answer, caller, pb.PollTasksResponse)
 
-    def _delivered(self, answer: PollAnswer, context: Context, make: Callable[..., M]) -> M:
-        """`make` of the answer's tasks; given back if the call is cancelled before that left.
+    def _delivered(self, answer: PollAnswer, caller: Caller, make: Callable[..., M]) -> M:
+        """`make` of the answer's tasks; given back if that does not leave.
 
         What is lost later, on its way, is found by the leases.
         """
         if not answer.workflow_tasks and not answer.activity_tasks and not answer.job_tasks:
             return make()
-        call = asyncio.current_task()
-        assert call is not None
         try:
             message = make(**tasks_fields(self._frontend, answer))
         except BaseException:
             give_back(self._frontend, answer)
             raise
-
-        def left_or_not(_: object) -> None:
-            # The context does not know (its `cancelled` stays false); the task does.
-            if call.cancelling():
-                give_back(self._frontend, answer)
-
-        context.add_done_callback(left_or_not)  # type: ignore[arg-type]  # the stub's callback type is no Protocol
+        undo_if_lost(caller, lambda: give_back(self._frontend, answer))
         return message
 
     async def CompleteTasks(
-        self, request: pb.CompleteTasksRequest, context: Context
+        self, request: pb.CompleteTasksRequest, caller: Caller
     ) -> pb.CompleteTasksResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         worker = worker_of(request)
@@ -113,7 +131,7 @@ class WorkerService:
                     for index, error in failures
                 ],
             )
-            return make() if taker is None else self._delivered(taker.take(), context, make)
+            return make() if taker is None else self._delivered(taker.take(), caller, make)
         except asyncio.CancelledError:
             # as with a broken poll: what the worker holds is judged sooner, unless it is heard of
             self._frontend.history.poll_broken(worker.worker_id)

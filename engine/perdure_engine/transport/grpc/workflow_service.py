@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import Mapping
 from typing import Any
 
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -21,6 +21,7 @@ from perdure_engine.frontend.handlers.update_with_start_workflow import (
 )
 from perdure_engine.transport.grpc.activity_calls import ActivityCalls
 from perdure_engine.transport.grpc.batch import batch_call
+from perdure_engine.transport.grpc.call_stream import CallStream, Serve
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
 from perdure_engine.transport.grpc.convert import intents, replies, requests
 from perdure_engine.transport.grpc.convert.archived import (
@@ -35,7 +36,9 @@ from perdure_engine.transport.grpc.convert.replies import (
     row_message,
 )
 from perdure_engine.transport.grpc.decode import Context
+from perdure_engine.transport.grpc.departure import Caller
 from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.message_stream import MessageStream
 from perdure_engine.transport.grpc.run_calls import RunCalls
 from perdure_engine.transport.grpc.wait_results import WaitStream
 
@@ -163,13 +166,16 @@ class WorkflowService(ActivityCalls, RunCalls):
         closed = await get_result(self._frontend, wait, request.timeout_ms)
         return pb.GetResultResponse(result=None if closed is None else result_fields(closed))
 
-    async def BatchCall(self, request: pb.BatchCallRequest, _: Context) -> pb.BatchCallResponse:
+    async def BatchCall(self, request: pb.BatchCallRequest, _: Caller) -> pb.BatchCallResponse:
         return await batch_call(self._frontend, self._errors, request)
 
-    def WaitResults(
-        self, requests: AsyncIterator[pb.WaitResultsRequest], _: Context
-    ) -> AsyncGenerator[pb.WaitResultsResponse, None]:
-        return WaitStream(self._frontend, self._errors).serve(requests)
+    async def Calls(self, stream: MessageStream) -> None:
+        methods: Mapping[str, Serve] = {"batch_call": self.BatchCall}
+        parking = self._frontend.parking
+        await CallStream(stream, methods, pb.CallsResponse, self._errors, parking).serve()
+
+    async def WaitResults(self, stream: MessageStream) -> None:
+        await WaitStream(self._frontend, self._errors).serve(stream)
 
     async def _call(self, verb: str, request: Any) -> Any:
         namespace_id = await self._frontend.namespaces.id_of(namespace_of(verb, request))

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.history.jobs.work import (
     AT_ONCE,
+    ONCE,
     JobStatus,
     Unique,
     UniqueScope,
@@ -20,12 +22,15 @@ from tests.unit.history.jobs.work import (
     poll,
     poll_one,
     redrive,
+    reschedule,
     row_of,
     status,
 )
 from tests.unit.history.room import Room, codes, in_room, pass_time, refused, turns
 
+from perdure_engine.core.audit import Link
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.ids import uuid_text
 from perdure_engine.ports.store import OutcomeUnknown, StoreUnavailable
 from perdure_engine.store.memory import Moment
 
@@ -234,3 +239,38 @@ async def test_a_call_that_is_cut_is_answered_once_and_can_be_given_up(room: Roo
     await pass_time(1)
     assert await status(node, "a") is JobStatus.PENDING
     assert await status(node, "b") is JobStatus.PENDING
+
+
+@in_room()
+async def test_no_list_is_more_than_a_statement_takes(room: Room) -> None:
+    """Thousands of jobs of one shard go in parts; the call is answered once, in its order."""
+    node = await room.node(1)
+    many = [new_job(f"j{number:05}") for number in range(5_000)]
+    made_ = await create(node, *many)
+    assert [one.job_id for one in made_.jobs] == [job.job_id for job in many]
+    assert all(made(made_))
+    assert node.holds.calls.count("commit") >= 5
+    assert len(room.tables.job_runs.all()) == 5_000
+
+
+@in_room()
+async def test_what_an_operator_did_is_in_the_audit_log_once(room: Room) -> None:
+    """In the statement that does it; a repeat adds nothing."""
+    node = await room.node(1)
+    await create_named(node, "a", "b", retry=ONCE)
+    request_id = room.ids.new_id()
+    for _ in range(2):
+        await cancel(node, "a", reason="why", identity="op", request_id=request_id)
+    await fail(node, await poll_one(node, room.worker()))
+    await redrive(node, "b", identity="op")
+    await reschedule(node, "b", room.now_us + 60_000_000, identity="op")
+    entries = [
+        msgspec.msgpack.decode(row.content, type=Link).entry
+        for row in room.tables.audit.in_order(1)
+    ]
+    assert [(e.action, e.identity, e.reason, e.before, e.after) for e in entries] == [
+        ("job.cancel", "op", "why", "PENDING", "CANCELLED"),
+        ("job.redrive", "op", "", "FAILED", "PENDING"),
+        ("job.reschedule", "op", "", "PENDING", "PENDING"),
+    ]
+    assert entries[0].subject == uuid_text(id_of("a"))

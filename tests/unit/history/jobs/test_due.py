@@ -7,6 +7,7 @@ import pytest
 from tests.unit.history.jobs.work import (
     AT_ONCE,
     FAILURE,
+    ONCE,
     JobStatus,
     cancel,
     complete,
@@ -239,6 +240,19 @@ async def test_a_failed_job_begins_anew_when_somebody_says_so(room: Room) -> Non
     assert (await refused(redrive(node, "a"))).code is Code.FAILED_PRECONDITION
     await complete(node, task)
     assert await status(node, "a") is JobStatus.COMPLETED
+
+
+@in_room()
+async def test_a_token_of_before_a_redrive_is_worth_nothing(room: Room) -> None:
+    """Invariant 30: though it is the newest that there was, of an attempt that has the same number."""
+    node = await room.node(1)
+    await create_named(node, "a", retry=ONCE)
+    task = await poll_one(node, room.worker())
+    await fail(node, task)
+    await redrive(node, "a")
+    [(_, refusal)] = (await complete(node, task)).refused
+    assert refusal.code is Code.NOT_FOUND
+    assert await status(node, "a") is JobStatus.PENDING
 
 
 # ---- expiry and other times

@@ -354,6 +354,22 @@ async def test_invariant_25_a_paused_owner_cannot_complete_or_hand_out(room: Roo
     assert (await complete(taker, *tasks)).refused == []
 
 
+@in_room()
+async def test_an_owner_in_doubt_proves_itself_before_it_hands_out(room: Room) -> None:
+    """Invariant 25: though nobody asks anything else of the shard. While the lease may be over, it waits."""
+    node = await room.node(1)
+    await create_named(node, "a", "b")
+    shard = node.shard()
+    node.lease = False
+    assert await poll(node, room.worker(), 1) == []
+    node.lease = True
+    assert names(await poll(node, room.worker(), 1, timeout_s=2)) == ["a"]
+    shard.unproven = True  # as after a take-over whose first step failed
+    before = room.fence_of().range_id
+    assert names(await poll(node, room.worker(), 1, timeout_s=2)) == ["b"]
+    assert room.fence_of().range_id == before + 1
+
+
 # ---- what is not saved
 
 

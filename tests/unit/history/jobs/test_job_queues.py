@@ -1,28 +1,33 @@
 """Which ready jobs are offered and in memory, in which order, and how those that are only rows have their turn."""
 
+import asyncio
 from unittest.mock import patch
 
 import pytest
 from tests.unit.history.jobs.work import (
     JobStatus,
+    cancel,
     complete,
     create,
     create_named,
+    describe,
     id_of,
     names,
     new_job,
     poll,
+    reschedule,
     row_of,
     run_of,
     wait,
 )
-from tests.unit.history.room import NAMESPACE, Room, in_room, nothing_said, pass_time, turns
+from tests.unit.history.room import NAMESPACE, Node, Room, in_room, nothing_said, pass_time, turns
 
 from perdure_engine.core.errors import Code
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.history import offering
 from perdure_engine.history.jobs import queues, take_over
 from perdure_engine.history.jobs.queues import JobQueues
+from perdure_engine.ports.rows import JobRunRow
 from perdure_engine.ports.store import StoreUnavailable
 
 
@@ -96,6 +101,22 @@ async def test_new_jobs_stand_behind_those_that_are_only_rows(room: Room) -> Non
     assert done == numbered(600)
 
 
+@in_room(jobs_cached_max=300)
+async def test_those_of_the_reserve_that_have_left_memory_are_paged_in(room: Room) -> None:
+    node = await room.node(1)
+    await create_named(node, *numbered(140))
+    await create_named(node, *numbered(320, 500), due_us=room.now_us + 3_600_000_000)
+    assert id_of("j00100") not in node.shard().jobs.memory.jobs
+    done: list[str] = []
+    while len(done) < 140:
+        tasks = await poll(node, room.worker(), timeout_s=6)
+        assert tasks
+        done += names(tasks)
+        await complete(node, *tasks)
+    assert sorted(done) == numbered(140)
+    assert node.rooms.job_cache.reserved == 0
+
+
 @in_room(jobs_cached_max=100)
 async def test_a_page_that_cannot_be_read_is_read_later(room: Room) -> None:
     node = await room.node(1)
@@ -149,6 +170,80 @@ async def test_matching_counts_them_apart_from_activities(room: Room) -> None:
     assert not node.matcher.has_pollers(NAMESPACE, "mail", TaskKind.JOB)
     await poll(node, room.worker())
     assert node.matcher.has_pollers(NAMESPACE, "mail", TaskKind.JOB)
+
+
+# ---- what is in memory, and what a read brings
+
+
+@in_room()
+async def test_a_job_whose_change_is_being_saved_is_not_handed_out(room: Room) -> None:
+    """Invariants 5, 16. If it is to be had after that, it is offered at once."""
+    node = await room.node(1)
+    await create_named(node, "a", "b")
+    hold = node.holds.hold("commit")
+    calls = [cancel(node, "a"), reschedule(node, "b", 0)]
+    await hold.reached()
+    polled = node.polling(room.worker(), queue="mail", timeout_s=3)
+    await turns(20)
+    nothing_said(polled)
+    hold.release()
+    assert names((await polled).job_tasks) == ["b"]
+    assert [(await call).status for call in calls] == [JobStatus.CANCELLED, JobStatus.PENDING]
+
+
+@in_room(jobs_cached_max=200)
+async def test_a_read_does_not_bring_back_what_has_gone_on_meanwhile(room: Room) -> None:
+    """A job is asked for by id; while its row is on its way, it is paged in, done, and forgotten."""
+    node = await room.node(1)
+    await create_named(node, *numbered(400))
+    known, one = node.shard().jobs.memory.jobs, id_of("j00200")
+    assert one not in known
+    reads = slow_reads(node)
+    described = describe(node, "j00200")
+    await turns()
+    assert len(reads) == 1
+    for _ in range(400 // 40):
+        await complete(node, *await poll(node, room.worker(), timeout_s=6))
+    assert one not in known
+    for read in reads:
+        read.set()
+        await turns()
+    assert (await described).info.status is JobStatus.COMPLETED
+    assert node.alarms == []
+
+
+def slow_reads(node: Node) -> list[asyncio.Event]:
+    """Reads by id see what is there when they are asked, and answer when their event is set."""
+    arrived: list[asyncio.Event] = []
+    load = node.store.load_jobs
+
+    async def load_slowly(shard_id: int, job_ids: list[bytes]) -> list[JobRunRow]:
+        rows = await load(shard_id, job_ids)
+        arrived.append(asyncio.Event())
+        await arrived[-1].wait()
+        return rows
+
+    node.rooms.store.load_jobs = load_slowly  # type: ignore[method-assign]  # looks on
+    return arrived
+
+
+@in_room(jobs_cached_max=3)
+async def test_what_was_read_for_somebody_is_there_when_it_has_its_turn(room: Room) -> None:
+    """Though memory is full, and others are saved in between."""
+    node = await room.node(1)
+    await create_named(node, *numbered(20), due_us=room.now_us + 3_600_000_000)
+    taker = await room.node(1)
+    await pass_time(1)
+    hold = taker.holds.hold("commit")
+    made = create_named(taker, *numbered(20, 200))
+    cancelled = [cancel(taker, name) for name in numbered(20)]
+    await hold.reached()
+    await pass_time(0.5)
+    assert taker.holds.calls.count("load_jobs") == 1
+    hold.release()
+    for call in (made, *cancelled):
+        await call
+    assert taker.holds.calls.count("load_jobs") == 1
 
 
 # ---- waits

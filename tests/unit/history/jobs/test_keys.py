@@ -273,6 +273,39 @@ async def test_a_job_joins_those_who_wait_while_they_are_being_read(room: Room) 
     assert found == [f"j{number:02}" for number in range(12)] + [f"k{n}" for n in range(6)]
 
 
+@in_room()
+async def test_a_key_is_not_read_again_before_its_last_step_is_saved(room: Room) -> None:
+    """One step lets a job join those who wait, as a row alone, and makes the key short of them; a third intent needs
+    more of them. Read at once, the new one would be missed, and wait for ever."""
+    node = await room.node(1)
+    with little_room():
+        await create(node, *[new_job(f"j{number}", concurrency=KEY) for number in range(6)])
+        await create_named(node, "k", concurrency=KEY, due_us=room.now_us + 2 * S)
+        for _ in range(2):
+            await complete(node, *await poll(node, room.worker()))
+        task = await poll_one(node, room.worker())
+        assert waiting(room) == ["j3", "j4", "j5"]
+        before = node.holds.hold("commit")
+        create_named(node, "x")
+        await before.reached()
+        await pass_time(3)  # k comes due, and waits for its turn
+        calls = [complete(node, task), cancel(node, "j4")]
+        hold = node.holds.hold("commit")
+        before.release()
+        await hold.reached()
+        await pass_time(1)
+        hold.release()
+        for call in calls:
+            await call
+        found: list[str] = []
+        while len(found) < 4:
+            tasks = await poll(node, room.worker(), timeout_s=5)
+            assert tasks, "somebody waits for ever"
+            found += names(tasks)
+            await complete(node, *tasks)
+    assert sorted(found) == ["j3", "j5", "k", "x"]
+
+
 @contextmanager
 def little_room() -> Iterator[None]:
     """Of those who wait for a key, a few are in memory."""

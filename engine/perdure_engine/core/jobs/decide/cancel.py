@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.jobs.decide.attempts import no_job, shown_status, started
+from perdure_engine.core.jobs.decide.auditing import note
 from perdure_engine.core.jobs.decide.ending import end
 from perdure_engine.core.jobs.decide.save_starts import save_start
 from perdure_engine.core.jobs.draft import JobDraft
@@ -16,8 +18,10 @@ def decide(draft: JobDraft, intent: CancelJob) -> JobAnswered:
     run = job_of(draft, intent)
     if run.request_id != intent.request_id:
         require_open(run)
+        before = shown_status(run)
         run.request_id = intent.request_id
         stop(draft, run, intent.reason)
+        note(draft, Action.CANCEL_JOB, intent, run, before)
     return JobAnswered(shown_status(run))
 
 

@@ -115,7 +115,8 @@ def live_holder(draft: JobDraft, namespace_id: bytes, spec: JobSpec) -> JobRun |
         case UniqueScope.ACTIVE:
             live = holder.open
         case UniqueScope.PERIOD:
-            live = draft.env.now_us < holder.created_us + unique.period_ms * 1000
+            end_us = held.until_us or holder.created_us + unique.period_ms * 1000
+            live = draft.env.now_us < end_us
     return holder if live else None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.jobs.decide.attempts import shown_status
+from perdure_engine.core.jobs.decide.auditing import note
 from perdure_engine.core.jobs.decide.cancel import job_of
 from perdure_engine.core.jobs.decide.create import hold_key, live_holder
 from perdure_engine.core.jobs.decide.due import become_due
@@ -27,6 +29,7 @@ def decide(draft: JobDraft, intent: RedriveJob) -> JobAnswered:
         _require_key(draft, run)
         run.request_id = intent.request_id
         _begin_anew(draft, run)
+        note(draft, Action.REDRIVE_JOB, intent, run, JobStatus.FAILED)
     return JobAnswered(shown_status(run))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.jobs.decide import places
 from perdure_engine.core.jobs.decide.attempts import shown_status, started
+from perdure_engine.core.jobs.decide.auditing import note
 from perdure_engine.core.jobs.decide.cancel import job_of, require_open
 from perdure_engine.core.jobs.decide.due import become_due
 from perdure_engine.core.jobs.draft import JobDraft
@@ -32,6 +34,7 @@ def decide(draft: JobDraft, intent: RescheduleJob) -> JobAnswered:
         run.request_id = intent.request_id
         draft.touch(run)
         _reschedule(draft, run, intent.due_us)
+        note(draft, Action.RESCHEDULE_JOB, intent, run, JobStatus.PENDING)
     return JobAnswered(shown_status(run))
 
 

@@ -1,0 +1,123 @@
+"""The calls of one stream: each is served as if it had come alone, and answered by its number when it is done.
+
+For those who call all the time: a message of a stream costs each side a quarter of what a call of its own does. What
+a call means, and what becomes of it when its caller goes, is the same on both ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+from google.rpc import status_pb2  # type: ignore[import-untyped]  # ships stubs but no py.typed
+
+from perdure_engine.core.errors import Code, Rejected, invalid, unavailable
+from perdure_engine.frontend.parking import Parking
+from perdure_engine.transport.grpc.decode import ended
+from perdure_engine.transport.grpc.departure import StreamedCall
+from perdure_engine.transport.grpc.errors import Errors
+from perdure_engine.transport.grpc.message_stream import MessageStream
+
+CALLS_MAX = 1_000  # under way on one stream; ours keep under a hundred there
+
+Serve = Callable[[Any, StreamedCall], Awaitable[Message]]
+
+
+class CallStream:
+    """Serves one stream until its caller ends or breaks it, or this node stops.
+
+    A caller that ends its half of the stream still gets the answers to what it asked. When the stream breaks, the
+    calls under way are cancelled.
+    """
+
+    def __init__(
+        self,
+        stream: MessageStream,
+        methods: Mapping[str, Serve],
+        response: type[Message],
+        errors: Errors,
+        parking: Parking,
+    ) -> None:
+        """`methods` by the name of their field in calls and answers; `response` is a message of `answers`."""
+        self._stream = stream
+        self._methods = {
+            field: (serve, stream.measured._replace(operation=serve.__name__))
+            for field, serve in methods.items()
+        }
+        self._response: Any = response
+        self._errors = errors
+        self._parking = parking
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._one_writes = asyncio.Lock()
+        self._serving: asyncio.Task[object] | None = None
+
+    async def serve(self) -> None:
+        self._serving = asyncio.current_task()
+        try:
+            all_read = await self._parking.wait(self._read(), None)
+            while self._calls:
+                await asyncio.wait(self._calls.values())
+            if not all_read:
+                raise unavailable("SHUTTING_DOWN", "this node is stopping; ask another one")
+        finally:
+            for call in self._calls.values():
+                call.cancel()
+
+    async def _read(self) -> bool:
+        """Returns True when the caller has ended its half."""
+        loop = asyncio.get_running_loop()
+        while (request := await self._stream.read()) is not None:
+            for call_no in request.forget:
+                if (forgotten := self._calls.get(call_no)) is not None:
+                    forgotten.cancel()
+            for call in request.calls:
+                call_no = call.call_no
+                if call_no in self._calls:
+                    raise invalid("call_no", f"{call_no} is under way on this stream")
+                has_room = len(self._calls) < CALLS_MAX
+                self._calls[call_no] = loop.create_task(self._serve(call_no, call, has_room))
+        return True
+
+    async def _serve(self, call_no: int, call: Any, has_room: bool) -> None:
+        streamed = StreamedCall()
+        response = self._response()
+        answer = response.answers.add(call_no=call_no)
+        try:
+            if has_room:
+                await self._answer(call, streamed, answer)
+            else:
+                answer.error = self._errors.encoded(_too_many())
+            async with self._one_writes:
+                await self._stream.write(response)
+        except Exception:  # the stream takes nothing any more
+            streamed.lost()
+            assert self._serving is not None
+            self._serving.cancel()
+        except BaseException:
+            streamed.lost()
+            raise
+        finally:
+            del self._calls[call_no]
+
+    async def _answer(self, call: Any, streamed: StreamedCall, answer: Any) -> None:
+        field = call.WhichOneof("call")
+        if field not in self._methods:
+            unknown = invalid("call", "is not set, or of a kind unknown to this version")
+            answer.error = self._errors.encoded(unknown)
+            return
+        serve, measured = self._methods[field]
+        served = await ended(serve(getattr(call, field), streamed), self._errors, measured)
+        if isinstance(served, status_pb2.Status):
+            answer.error = served.SerializeToString()
+        else:
+            getattr(answer, field).CopyFrom(served)
+
+
+def _too_many() -> Rejected:
+    return Rejected(
+        Code.RESOURCE_EXHAUSTED,
+        "TOO_MANY_CALLS",
+        f"the stream carries {CALLS_MAX} calls already; open another one",
+    )
