@@ -469,7 +469,8 @@ async def test_a_dry_run_counts_and_does_nothing() -> None:
     for number in range(1, 4):
         put(room, number, failure="Gone" if number > 1 else "Other")
     put(room, 4)
-    texts = [job_text(1), job_text(4), job_text(5)]
+    put(room, 6, failure="Gone", namespace_id=OTHER_NAMESPACE_ID)
+    texts = [job_text(1), job_text(4), job_text(5), job_text(6)]
 
     assert await redrive_jobs(room.frontend, redrive(dry_run=True)) == 3
     assert await redrive_jobs(room.frontend, redrive(dry_run=True, failure_type="Gone")) == 2
