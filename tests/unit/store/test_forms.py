@@ -49,6 +49,13 @@ def batch_of(*tables: str) -> Batch:
     return batch
 
 
+def name(value: object) -> str:
+    """Of a form or of tables, the same in every process that runs tests."""
+    if isinstance(value, Form):
+        return next(key for key, text in statement.STATEMENTS.items() if text == value.text)
+    return "+".join(value) if isinstance(value, (tuple, list)) else str(value)
+
+
 @pytest.mark.parametrize(
     ("tables", "form"),
     [
@@ -85,12 +92,13 @@ def test_the_shortest_form_carries_a_batch(tables: tuple[str, ...], form: Form) 
         (statement.JOB_RUNS, ["job_runs"]),
         (statement.JOBS, ["timers", "job_runs", "job_keys"]),
     ],
+    ids=name,
 )
 def test_the_forms_of_the_hot_path_carry_nothing_else(form: Form, tables: list[str]) -> None:
     assert re.findall(r"w_([a-z_]+) as \(", form.text) == tables
 
 
-@pytest.mark.parametrize("form", [statement.JOB_RUNS, statement.JOBS, statement.MIXED])
+@pytest.mark.parametrize("form", [statement.JOB_RUNS, statement.JOBS, statement.MIXED], ids=name)
 def test_each_placeholder_has_its_parameter(form: Form) -> None:
     """Also where a table's placeholders were moved: their order is that of the parameters."""
     numbers = [int(number) for number in re.findall(r"\$([0-9]+)::", form.text)]
