@@ -79,7 +79,7 @@ def name(value: object) -> str:
         (("schedules", "job_runs", "timers"), statement.MIXED),
         (("schedule_slots",), statement.MIXED),
     ],
-    ids=repr,
+    ids=name,
 )
 def test_the_shortest_form_carries_a_batch(tables: tuple[str, ...], form: Form) -> None:
     assert form_of(batch_of(*tables)) is form
