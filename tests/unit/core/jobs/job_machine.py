@@ -103,8 +103,9 @@ class JobMachine(RuleBasedStateMachine):
     ) -> None:
         now_us = self.bench.now_us
         fields: dict[str, Any] = {
-            "concurrency": concurrency,
-            "unique": unique,
+            # the frontend refuses both keys to a job of a batch: they decide another shard
+            "concurrency": None if in_batch else concurrency,
+            "unique": None if in_batch else unique,
             "retry": retry,
             "due_us": now_us + due_s * 1_000_000 if due_s else 0,
             "expire_us": now_us + expire_s * 1_000_000 if expire_s else 0,
