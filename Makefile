@@ -5,13 +5,13 @@
 #   PERDURE_VENV=dir             environment of demo, test, bench, chaos, soak  (.venv-test)
 #   PERDURE_VENV_CHECK=dir       environment of check, generate                 (.venv-check)
 #   ARGS='-k timers -x'          further arguments for pytest or the bench
-#   TEST_PROCESSES=0             how many test files run at a time  (3; 0: one, in this process)
+#   TEST_PROCESSES=0             how many test files run at a time  (4; 0: one, in this process)
 #   WORKLOADS='W1 W3'            what `make bench` runs
 
 PERDURE_VENV ?= .venv-test
 PERDURE_VENV_CHECK ?= .venv-check
 WORKLOADS ?= W1 W2 W3 W4 W5 W6 W7 W8 W9 W10 W11 W12
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 PYTHON ?=
 ARGS ?=
 
