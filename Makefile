@@ -40,7 +40,7 @@ demo: $(PERDURE_VENV)/.installed
 	$(RUN)/perdure demo
 
 test: $(PERDURE_VENV)/.installed
-	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	$(PYTEST) -n $(TEST_PROCESSES) $(ARGS)
 
 bench: $(PERDURE_VENV)/.installed
 	@set -e; for workload in $(WORKLOADS); do $(RUN)/perdure bench $$workload $(ARGS); done

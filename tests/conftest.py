@@ -1,7 +1,9 @@
 """The fixtures that every test may ask for, and how property tests are run."""
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import Phase, settings
 from tests.fixtures_postgres import database_dsn, postgres_server, scratch_dir, template_database
 
@@ -18,3 +20,19 @@ settings.register_profile(
 )
 settings.register_profile("hunt", deadline=None)
 settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS", "suite"))
+
+# Its last test judges what all the others of the folder have done: one process runs them.
+TOGETHER = ("tests/unit/core/",)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests share what is dear to make (a server, a database): each file is one process's."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+    return ByFile(config, log)
