@@ -42,6 +42,9 @@ FIRE_AGAIN_S = 30.0  # a timer whose run could not be loaded
 # Fired and not decided yet: a mass wake-up of jobs leaves half of each statement to others.
 JOBS_FIRING_MAX = 500
 JOBS_TOGETHER = 250  # in one intent
+# Of those: what has become due last. Behind 100,000 that were due at once, whatever is due a moment later would wait
+# for all of them.
+JOBS_NEWEST = 50
 JOB_TIMERS = (TimerKind.JOB_DUE, TimerKind.JOB_EXPIRY)
 
 Entry = tuple[int, int, TimerKind, int, bytes]  # wake_us, timer_id, kind, reference, run_id
@@ -246,12 +249,17 @@ class ShardTimers:
         """As many as there is room for; the others have their turn when these have had theirs."""
         shard_id = self._shard.shard_id
         while self._jobs_due and self._jobs_firing < JOBS_FIRING_MAX:
-            entries = [
-                self._jobs_due.popleft() for _ in range(min(JOBS_TOGETHER, len(self._jobs_due)))
-            ]
+            entries = self._next_jobs()
             self._jobs_firing += len(entries)
             self._firing.update([entry[:2] for entry in entries])
             self._shard.put(_FiringJobs(self, shard_id, entries))
+
+    def _next_jobs(self) -> list[Entry]:
+        """Those that have been due for longest and, while they are too many, some of the others."""
+        due = self._jobs_due
+        count = min(JOBS_TOGETHER, len(due))
+        newest = JOBS_NEWEST if len(due) > JOBS_TOGETHER else 0
+        return [due.popleft() for _ in range(count - newest)] + [due.pop() for _ in range(newest)]
 
     def refused(self, entry: Entry, error: Rejected) -> None:
         """Nothing was decided for the timer. It may be of a run that has been deleted: then its row

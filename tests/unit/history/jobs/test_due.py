@@ -1,6 +1,7 @@
 """Time: jobs of later, retries, expiry, other times."""
 
 import asyncio
+import itertools
 
 import msgspec
 import pytest
@@ -116,6 +117,21 @@ async def test_many_of_one_second_leave_room_for_others(room: Room) -> None:
     assert max(queues.count("mass") for queues in saved) <= 500
     assert room.timers() == []
     assert names(await poll(node, room.worker())) == ["x"]
+
+
+@in_room()
+async def test_the_last_of_those_that_are_due_does_not_wait_for_all_of_them(room: Room) -> None:
+    """Invariants 19, 57: and none of those before it is forgotten."""
+    node = await room.node(1)
+    due_us = room.now_us + 5 * S
+    many = [new_job(f"j{n}", due_us=due_us, queue="mass") for n in range(5_000)]
+    await create(node, *many, new_job("x", due_us=due_us))
+    saved = statements_of(node)
+    await pass_time(10)
+    before = list(itertools.takewhile(lambda queues: "mail" not in queues, saved))
+    assert sum(map(len, before)) <= 1_000, "some of it"
+    assert sum(queues.count("mass") for queues in saved) == 5_000
+    assert room.timers() == []
 
 
 def statements_of(node: Node) -> list[list[str]]:
