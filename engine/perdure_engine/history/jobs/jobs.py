@@ -56,7 +56,7 @@ class Jobs:
         self._cache.owners[shard.shard_id] = self
         self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
         self._to_load: dict[int, TaskOffer] = {}  # met a job that was not in memory
-        self._step_is_out = False  # decided, and not published yet
+        self.step_is_out = False  # decided, and not published yet
         self._step_over: asyncio.Future[None] | None = None
 
     @property
@@ -93,7 +93,7 @@ class Jobs:
     def draft_of(self, step: ShardStep, env: Env) -> JobDraft:
         if step.jobs is None:
             step.jobs = JobDraft(self.memory, env)
-            self._step_is_out = True
+            self.step_is_out = True
         return step.jobs
 
     def mark_busy(self, draft: JobDraft) -> None:
@@ -175,17 +175,17 @@ class Jobs:
                 self.loading.left(job_id, run.version)
 
     def _step_ends(self) -> None:
-        self._step_is_out = False
+        self.step_is_out = False
         self.leases.step_over()
         if self._when_free:
             offers, self._when_free = list(self._when_free.values()), {}
             self.shard.rooms.matching.offer(offers)
-        if self._step_over is not None:  # its writer lets the shard go in this turn of the loop
-            asyncio.get_running_loop().call_soon(self._step_over.set_result, None)
+        if self._step_over is not None:
+            self._step_over.set_result(None)
             self._step_over = None
 
     async def step_over(self) -> None:
-        """Return when the step that is in flight is not any more."""
+        """Return when the step that is out is not any more."""
         if self._step_over is None:
             self._step_over = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._step_over)
@@ -291,7 +291,7 @@ class Jobs:
 
     def may_forget(self) -> bool:
         """Not while somebody has come back from a read and not had a turn yet, or has had it and not been answered."""
-        return not (self.loading.came_back or self._step_is_out)
+        return not (self.loading.came_back or self.step_is_out)
 
     def forget(self, run: JobRun) -> None:
         """Unless memory holds more than the database, or a schedule holds it; when that is over, it is unused again."""

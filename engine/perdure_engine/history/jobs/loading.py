@@ -201,7 +201,7 @@ class JobLoading:
         """Also one that is in memory already, but not all of it."""
         jobs = self._jobs
         shard, rooms = jobs.shard, jobs.memory.rooms
-        while (known := rooms.get(room_id)) is not None and shard.in_flight:
+        while (known := rooms.get(room_id)) is not None and jobs.step_is_out:
             await jobs.step_over()  # what it decided of the key's jobs is in no row yet
         if known is not None:
             if not known.is_short:
@@ -226,7 +226,9 @@ class JobLoading:
             item.absent = item.absent | absent
             self._arrived.append(item)
             self.came_back.add(item)
-        elif item.future is not None:
+            return
+        self.came_back.discard(item)  # it may have come back from an earlier read
+        if item.future is not None:
             item.refuse(refusal)
         else:  # the shard's own work waits for the database to come back, or for somebody to mend a row
             wait_s = RETRY_S if refusal.code is Code.UNAVAILABLE else UNREADABLE_S

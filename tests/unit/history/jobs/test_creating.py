@@ -308,3 +308,18 @@ async def test_a_decision_that_breaks_off_costs_the_others_nothing(room: Room) -
     ]
     assert (await complete(node, tasks[2])).refused == []
     assert len(node.shard().jobs.leases) == 0
+
+
+@in_room()
+async def test_who_is_refused_after_a_second_read_keeps_nothing_in_memory(room: Room) -> None:
+    """The first read brings the unique key, the second was to bring its holder."""
+    node = await room.node(1)
+    key = Unique("k", UniqueScope.ACTIVE)
+    await create_named(node, "a", unique=key)
+    taker = await room.node()
+    taker.holds.hold("load_ready_jobs_of_shard")  # its memory knows nothing
+    await taker.take(1)
+    taker.faults.fail_next("load_jobs", StoreUnavailable("away"))
+    assert (await refused(create_named(taker, "b", unique=key))).code is Code.UNAVAILABLE
+    assert taker.shard().jobs.may_forget()
+    assert made(await create_named(taker, "b", unique=key)) == [False]

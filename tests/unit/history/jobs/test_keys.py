@@ -26,7 +26,7 @@ from tests.unit.history.jobs.work import (
     status,
     stop,
 )
-from tests.unit.history.room import NAMESPACE, Node, Room, beats, in_room, pass_time
+from tests.unit.history.room import NAMESPACE, Node, Room, beats, in_room, pass_time, within
 
 from perdure_engine.core.jobs import memory
 from perdure_engine.core.jobs.decide import places
@@ -304,6 +304,27 @@ async def test_a_key_is_not_read_again_before_its_last_step_is_saved(room: Room)
             found += names(tasks)
             await complete(node, *tasks)
     assert sorted(found) == ["j3", "j5", "k", "x"]
+
+
+@in_room()
+async def test_a_key_is_read_again_beside_a_step_without_jobs(room: Room) -> None:
+    """What is in flight decides of runs only: nothing of the key is unsaved, and no later step of jobs need come."""
+    node = await room.node(1)
+    with little_room():
+        await create(node, *[new_job(f"j{number}", concurrency=KEY) for number in range(6)])
+        for _ in range(3):
+            await complete(node, *await poll(node, room.worker()))
+        task = await poll_one(node, room.worker())
+        assert room_of(node).is_short
+        await node.start("wf")
+        hold = node.holds.hold("commit")
+        signalled, done = node.signal("wf"), complete(node, task)
+        await hold.reached()
+        await pass_time(0.5)
+        hold.release()
+        await signalled
+        assert (await within(done, 1)).refused == []
+        assert names(await poll(node, room.worker())) == ["j4"]
 
 
 @contextmanager
