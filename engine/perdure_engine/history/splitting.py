@@ -11,34 +11,10 @@ from typing import Any
 import msgspec
 
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.core.jobs.intents import (
-    CompleteJobs,
-    CreatedJob,
-    CreateJobs,
-    FireJobTimers,
-    PutBackJobs,
-    SaveJobStarts,
-)
+from perdure_engine.core.jobs.intents import CompleteJobs, CreatedJob, CreateJobs
 from perdure_engine.core.jobs.replies import JobsAnswered, JobsCreated
-from perdure_engine.core.schedules.intents import (
-    FireSlots,
-    HearErrands,
-    HearJobs,
-    MendSchedules,
-)
-from perdure_engine.history.work import LISTS, AnyReply, Item, many_of
+from perdure_engine.history.work import LIST_OF, AnyReply, Item, many_of
 
-_LIST_OF: dict[type, str] = {
-    CreateJobs: "jobs",
-    CompleteJobs: "outcomes",
-    FireJobTimers: "timers",
-    PutBackJobs: "starts",
-    SaveJobStarts: "starts",
-    FireSlots: "timers",
-    HearErrands: "heard",
-    HearJobs: "ends",
-    MendSchedules: "uids",
-}
 # The call as a whole is to be repeated: that finds what the other half has done.
 AS_A_WHOLE = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
 
@@ -50,13 +26,13 @@ Answer = AnyReply | Rejected
 def split(item: Item, put: Put) -> bool:
     """Put its two halves where it would have gone, in order. False: it cannot be cut."""
     intent: Any = item.intent
-    if type(intent) not in LISTS:
+    name = LIST_OF.get(type(intent))
+    if name is None:
         return False
     many = many_of(intent)
     if len(many) < 2:
         return False
     middle = len(many) // 2
-    name = _LIST_OF[type(intent)]
     first = msgspec.structs.replace(intent, **{name: many[:middle]})
     second = msgspec.structs.replace(intent, **{name: many[middle:]})
     joined = _Joined(item, middle, put)

@@ -150,26 +150,9 @@ def _job_bytes(intent: AnyIntent) -> int:
 
 
 def many_of(intent: AnyIntent) -> Sequence[Any]:
-    """The list in an intent that has one; else nothing."""
-    match intent:
-        case CreateJobs(jobs=many):
-            return many
-        case CompleteJobs(outcomes=many):
-            return many
-        case FireJobTimers(timers=many):
-            return many
-        case PutBackJobs(starts=many) | SaveJobStarts(starts=many):
-            return many
-        case FireSlots(timers=many):
-            return many
-        case HearErrands(heard=many):
-            return many
-        case HearJobs(ends=many):
-            return many
-        case MendSchedules(uids=many):
-            return many
-        case _:
-            return ()
+    """The list in an intent that has one (`LIST_OF`)."""
+    many: Sequence[Any] = getattr(intent, LIST_OF[type(intent)])
+    return many
 
 
 def _command_size(command: Command) -> int:
@@ -212,7 +195,7 @@ class Item:
         self.future = future
         self.size = size_of(intent)
         # how much of a statement it takes: that of an intent of a run is 1
-        self.weight = _weight_of(intent) if type(intent) in LISTS else 1
+        self.weight = _weight_of(intent) if type(intent) in LIST_OF else 1
 
     def answer(self, reply: AnyReply) -> None:
         if self.future is not None and not self.future.done():
@@ -227,13 +210,18 @@ def _weight_of(intent: AnyIntent) -> int:
     return 1 + len(many_of(intent)) * _ROWS_EACH.get(type(intent), 1) // JOBS_PER_INTENT
 
 
-LISTS = frozenset(
-    (
-        *(CreateJobs, CompleteJobs, FireJobTimers, PutBackJobs, SaveJobStarts),
-        *(FireSlots, HearErrands, HearJobs, MendSchedules),
-    )
-)
-"""Intents that may be cut in two."""
+LIST_OF: dict[type, str] = {
+    CreateJobs: "jobs",
+    CompleteJobs: "outcomes",
+    FireJobTimers: "timers",
+    PutBackJobs: "starts",
+    SaveJobStarts: "starts",
+    FireSlots: "timers",
+    HearErrands: "heard",
+    HearJobs: "ends",
+    MendSchedules: "uids",
+}
+"""Intents that may be cut in two, and which field of theirs is the list."""
 
 _ROWS_EACH: dict[type, int] = {FireSlots: 6, HearErrands: 2, HearJobs: 6, MendSchedules: 5}
 """Of an entry in a list, if it is not the one row of a job."""
