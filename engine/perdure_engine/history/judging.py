@@ -7,6 +7,7 @@ the decision, and what is saved of it, is the shard's. Which intent, the two kin
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
@@ -61,7 +62,7 @@ class Progressing(Protocol):
 K = TypeVar("K")
 
 
-class Leases(Generic[K]):
+class Leases(ABC, Generic[K]):
     """`K` names what was handed out by the owner before us, whose start is saved."""
 
     def __init__(self, shard: Shard) -> None:
@@ -77,31 +78,32 @@ class Leases(Generic[K]):
 
     # ---- what the kinds of books say
 
+    @abstractmethod
     def _progressing(self, held: Held) -> Progressing | None:
         """None: it is not in memory."""
-        raise NotImplementedError
 
-    def _time_out(self, held: Held, timeout_type: TimeoutType) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _time_out(self, held: Held, timeout_type: TimeoutType) -> None: ...
 
-    def _put_back(self, held: Held, *, worker_dead: bool) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _put_back(self, held: Held, *, worker_dead: bool) -> None: ...
 
-    def _put_orphan_back(self, key: K, start_no: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _put_orphan_back(self, key: K, start_no: int) -> None: ...
 
-    def _save_start(self, held: Held) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _save_start(self, held: Held) -> None: ...
 
-    def _tell_progress(self, held: Held, details: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _tell_progress(self, held: Held, details: bytes) -> None: ...
 
+    @abstractmethod
     def _tell(self) -> None:
         """A look is over: what it found may be told together."""
 
+    @abstractmethod
     async def save_all_starts(self) -> None:
         """Before a release: the next owner must know what may be running. Tried until the database has it."""
-        raise NotImplementedError
 
     # ---- what changes the book
 
@@ -125,6 +127,12 @@ class Leases(Generic[K]):
             of_worker.pop(start_no, None)
             if not of_worker:
                 del self._by_worker[worker_id]
+
+    def _claimed(self, key: K) -> None:
+        """If it is an orphan, it waits for its load, and for another try should that fail."""
+        if key in self._orphans:
+            until = self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
+            self._orphans[key] = (until, self._orphans[key][1])
 
     # ---- heartbeats
 

@@ -133,11 +133,7 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
             self.adopt(run, worker, token)
 
     def _load_and_adopt(self, worker: WorkerRef, token: TaskToken) -> None:
-        key = (token.run_id, token.kind, token.scheduled_event_id)
-        if key in self._orphans:
-            # it is claimed: it waits for the load, and for another try should that fail
-            until = self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
-            self._orphans[key] = (until, self._orphans[key][1])
+        self._claimed((token.run_id, token.kind, token.scheduled_event_id))
         intent = DescribeWorkflow(
             namespace_id=token.namespace_id, workflow_id="", run_id=token.run_id
         )
@@ -209,10 +205,12 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
     def _tell_progress(self, held: Held, details: bytes) -> None:
         self._shard.tell(SaveProgress(held.token, details, held.details_version))
 
+    def _tell(self) -> None:
+        """Nothing is kept for it: each is told at once."""
+
     # ---- before a release
 
     async def save_all_starts(self) -> None:
-        """Before a release: the next owner must know what may be running. Tried until the database has it."""
         while not self._shard.closed:
             pending = [
                 self._shard.submit(SaveStart(held.run_id, held.key, held.handout.start_no))

@@ -7,6 +7,7 @@ and a cursor says where the rest begins.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -45,7 +46,7 @@ class Book(msgspec.Struct, eq=False):
     beyond: int = 0  # ready ones that are left to paging: how long the backlog is, without asking the database
 
 
-class Offering(Generic[R]):
+class Offering(ABC, Generic[R]):
     """One kind of ready tasks of a shard: what their rows are, a subclass says."""
 
     credit = CREDIT
@@ -58,17 +59,17 @@ class Offering(Generic[R]):
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @abstractmethod
     async def _read_page(self, queue_no: int, after_task_id: int) -> Sequence[R]:
         """The queue's next rows, at most PAGE; fewer: there are no more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _offer_of_row(self, row: R) -> TaskOffer | None:
         """None: it is not ready, or does not read back."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _version_for(self, offer: TaskOffer) -> str:
         """Whose polls get it now."""
-        raise NotImplementedError
 
     # ---- what is offered
 
@@ -161,9 +162,8 @@ class Offering(Generic[R]):
         finally:
             book.loading = False
         offers: list[TaskOffer] = []
-        lowered = (
-            book.cursor < asked
-        )  # something before this page has been left to paging meanwhile
+        # something before this page has been left to paging meanwhile
+        lowered = book.cursor < asked
         for row in rows:
             if not lowered:
                 book.cursor = max(book.cursor, row.task_id)

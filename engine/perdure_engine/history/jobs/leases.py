@@ -115,10 +115,7 @@ class JobLeases(Leases[bytes]):
             self._adopt_if_there(worker, token)
 
     def _load_and_adopt(self, worker: WorkerRef, token: TaskToken) -> None:
-        if token.run_id in self._orphans:
-            # it is claimed: it waits for the load, and for another try should that fail
-            until = self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
-            self._orphans[token.run_id] = (until, self._orphans[token.run_id][1])
+        self._claimed(token.run_id)
         needs = Needs(self._jobs.memory, (), jobs={token.run_id: None})
         self._jobs.loading.ask(needs, lambda _, __: self._adopt_if_there(worker, token))
 
@@ -189,7 +186,6 @@ class JobLeases(Leases[bytes]):
     # ---- before a release
 
     async def save_all_starts(self) -> None:
-        """The next owner must know what may be running. Tried until the database has it."""
         shard = self._shard
         while not shard.closed:
             pending = [
