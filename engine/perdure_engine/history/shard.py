@@ -168,9 +168,8 @@ class Shard:
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        if (
-            self._chore_waits
-        ):  # asked twice in each step: most find nothing, and look at none of the three
+        # asked twice in each step: most find nothing, and look at none of the three
+        if self._chore_waits:
             self._chore_waits = self.sweeping.due or self.removing.due or self.jobs.removing.due
         return self._chore_waits
 
