@@ -12,13 +12,13 @@ class Pace:
 
     def __init__(self, per_s: float, now: float) -> None:
         self.burst = max(1.0, per_s * BURST_S)
-        self._per_s = per_s
+        self.per_s = per_s
         self._tokens = self.burst
         self._at = now
 
     def available(self, now: float) -> int:
         """How many may go now."""
-        self._tokens = min(self.burst, self._tokens + (now - self._at) * self._per_s)
+        self._tokens = min(self.burst, self._tokens + (now - self._at) * self.per_s)
         self._at = now
         return int(self._tokens + ROUNDING)
 
@@ -28,4 +28,4 @@ class Pace:
     @property
     def next_s(self) -> float:
         """How long after the last look one more may go."""
-        return max(WAIT_S_MIN, (int(self._tokens + ROUNDING) + 1.0 - self._tokens) / self._per_s)
+        return max(WAIT_S_MIN, (int(self._tokens + ROUNDING) + 1.0 - self._tokens) / self.per_s)

@@ -77,7 +77,9 @@ class TaskQueue:
         self._pace_timer: asyncio.TimerHandle | None = None
 
     def limit_jobs(self, per_s: float) -> None:
-        """So many jobs may start in a second; 0: any."""
+        """So many jobs may start in a second; 0: any. Told as much as before, it goes on: a new pace starts full."""
+        if per_s == (self._pace.per_s if self._pace is not None else 0.0):
+            return
         self._pace = Pace(per_s, self._loop.time()) if per_s else None
         self._backlogs[TaskKind.ACTIVITY].hold_jobs(self._pace is not None)
         self._wake(self)

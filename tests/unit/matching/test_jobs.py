@@ -216,6 +216,21 @@ def test_a_limit_that_is_changed_counts_within_two_seconds() -> None:
     limited(2.0, main)
 
 
+def test_a_limit_of_another_queue_lets_nobody_start_sooner() -> None:
+    async def main(
+        matcher: Matcher, history: FakeHistory, limits: QueueLimits, store: MemoryStore
+    ) -> None:
+        history.publish(*(job(n) for n in range(1, 11)))
+        assert await drain(matcher, 100, 0.2) == 1
+        for seq in range(3):
+            await store.put_queue_limit(QueueLimitRow(NAMESPACE, "other", 5.0 + seq, seq))
+            await limits.refresh()
+            assert await drain(matcher, 100, 0.2) == 0
+        assert await drain(matcher, 100, 0.5) == 1
+
+    limited(1.0, main)
+
+
 def test_held_jobs_are_withdrawn_with_their_shard() -> None:
     async def main(
         matcher: Matcher, history: FakeHistory, limits: QueueLimits, store: MemoryStore
