@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure_engine.core.jobs.memory import KIND_UNIQUE
+from perdure_engine.core.jobs.memory import KIND_UNIQUE, BatchId
 from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.jobs import ClosedJob
 from perdure_engine.ports.rows import JobBatchRow, ScheduleSlotRow
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 ROWS_MAX = 500  # of each kind in one statement
 
 Key = tuple[bytes, int, str, bytes]
-BatchId = tuple[bytes, str]
 SlotId = tuple[bytes, str, int, int]
 
 
