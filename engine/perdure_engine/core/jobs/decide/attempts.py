@@ -1,9 +1,10 @@
-"""Who may report on an attempt of a job: only the holder of the highest accepted start number."""
+"""Which job is meant, and who may report on an attempt of it: only the holder of the highest accepted start number."""
 
 from __future__ import annotations
 
 from perdure_engine.core.errors import Rejected, not_found
 from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.intents import CancelJob, DescribeJob, RedriveJob, RescheduleJob
 from perdure_engine.core.jobs.model import JobRun, JobStatus
 from perdure_engine.core.tokens import TaskToken
 
@@ -12,8 +13,12 @@ def stale() -> Rejected:
     return not_found("TASK", "the job is over, or its attempt has another owner")
 
 
-def no_job() -> Rejected:
-    return not_found("JOB", "the job does not exist")
+def job_of(draft: JobDraft, intent: CancelJob | RescheduleJob | RedriveJob | DescribeJob) -> JobRun:
+    """The job that a caller names. Raises NOT_FOUND, for another namespace's too."""
+    run = draft.memory.jobs.get(intent.job_id)
+    if run is None or run.namespace_id != intent.namespace_id:
+        raise not_found("JOB", "the job does not exist")
+    return run
 
 
 def holder(draft: JobDraft, token: TaskToken) -> JobRun:

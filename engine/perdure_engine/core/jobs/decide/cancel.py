@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.core.jobs.decide.attempts import no_job, shown_status, started
+from perdure_engine.core.jobs.decide.attempts import job_of, shown_status, started
 from perdure_engine.core.jobs.decide.auditing import note
 from perdure_engine.core.jobs.decide.ending import end
 from perdure_engine.core.jobs.decide.save_starts import save_start
 from perdure_engine.core.jobs.draft import JobDraft
-from perdure_engine.core.jobs.intents import CancelJob, RedriveJob, RescheduleJob
+from perdure_engine.core.jobs.intents import CancelJob
 from perdure_engine.core.jobs.model import JobRun, JobStatus
 from perdure_engine.core.jobs.replies import JobAnswered
 
@@ -34,14 +34,6 @@ def stop(draft: JobDraft, run: JobRun, reason: str) -> None:
         run.cancel_us = draft.env.now_us
         run.reason = reason
     save_start(draft, run)
-
-
-def job_of(draft: JobDraft, intent: CancelJob | RescheduleJob | RedriveJob) -> JobRun:
-    """Raises NOT_FOUND, for another namespace's too."""
-    run = draft.memory.jobs.get(intent.job_id)
-    if run is None or run.namespace_id != intent.namespace_id:
-        raise no_job()
-    return run
 
 
 def require_open(run: JobRun) -> None:

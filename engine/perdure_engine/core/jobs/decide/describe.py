@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure_engine.core.jobs.decide.attempts import no_job, shown_status
+from perdure_engine.core.jobs.decide.attempts import job_of, shown_status
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import DescribeJob
 from perdure_engine.core.jobs.model import JobRun, JobState, JobStatus
@@ -10,9 +10,7 @@ from perdure_engine.core.jobs.replies import EndedJob, JobDescription, JobInfo
 
 
 def decide(draft: JobDraft, intent: DescribeJob) -> JobDescription:
-    run = draft.memory.jobs.get(intent.job_id)
-    if run is None or run.namespace_id != intent.namespace_id:
-        raise no_job()
+    run = job_of(draft, intent)
     return JobDescription(info_of(run), run.result)
 
 

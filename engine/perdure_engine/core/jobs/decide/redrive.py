@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.core.jobs.decide.attempts import shown_status
+from perdure_engine.core.jobs.decide.attempts import job_of, shown_status
 from perdure_engine.core.jobs.decide.auditing import note
-from perdure_engine.core.jobs.decide.cancel import job_of
 from perdure_engine.core.jobs.decide.create import hold_key, live_holder
 from perdure_engine.core.jobs.decide.due import become_due
 from perdure_engine.core.jobs.decide.ending import count

@@ -5,9 +5,9 @@ from __future__ import annotations
 from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.jobs.decide import places
-from perdure_engine.core.jobs.decide.attempts import shown_status, started
+from perdure_engine.core.jobs.decide.attempts import job_of, shown_status, started
 from perdure_engine.core.jobs.decide.auditing import note
-from perdure_engine.core.jobs.decide.cancel import job_of, require_open
+from perdure_engine.core.jobs.decide.cancel import require_open
 from perdure_engine.core.jobs.decide.due import become_due
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import RescheduleJob
