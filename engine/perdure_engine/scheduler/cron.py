@@ -16,8 +16,9 @@ from zoneinfo import ZoneInfo
 from croniter import CroniterBadDateError, CroniterError, croniter
 
 from perdure_engine.core.limits import CRON_BYTES_MAX
+from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 from perdure_engine.scheduler.fields import KINDS, SECOND, CronFault, expanded
-from perdure_engine.scheduler.walls import Gap, Overlap, WallTimes
+from perdure_engine.scheduler.walls import WallTimes
 
 SPECS_KEPT_MAX = 1_024  # a fleet has few schedules, and each is used again and again
 YEARS_SEARCHED_MAX = 40  # the longest that a date lets wait for itself: a fifth Monday in February
@@ -50,8 +51,8 @@ class CronSpec:
         timezone: str = "",
         *,
         seconds_first: bool = False,
-        gap: Gap = Gap.RUN_AFTER,
-        overlap: Overlap = Overlap.FIRST,
+        gap: GapPolicy = GapPolicy.RUN_AFTER,
+        repeat: RepeatPolicy = RepeatPolicy.FIRST,
     ) -> None:
         if len(text.encode()) > CRON_BYTES_MAX:
             raise CronFault(f"is longer than {CRON_BYTES_MAX} bytes")
@@ -75,7 +76,7 @@ class CronSpec:
                 second_at_beginning=True,
             )
             self._times = WallTimes(
-                self._walls, self.zone, fixed=fixed_time, gap=gap, overlap=overlap
+                self._walls, self.zone, fixed=fixed_time, gap=gap, repeat=repeat
             )
             found = self.next_after(PROBE)
         except CroniterError as error:

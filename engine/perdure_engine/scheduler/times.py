@@ -18,15 +18,13 @@ import tzdata  # type: ignore[import-untyped]  # has no types; one word is read
 from perdure_engine.core import limits
 from perdure_engine.core.schedules.model import (
     CalendarSpec,
-    GapPolicy,
     IntervalSpec,
-    RepeatPolicy,
     ScheduleSpec,
 )
 from perdure_engine.scheduler.calendars import Calendar
 from perdure_engine.scheduler.cron import EPOCH, CronSpec, zone
 from perdure_engine.scheduler.fields import CronFault
-from perdure_engine.scheduler.walls import Gap, Overlap, WallTimes, wall_of
+from perdure_engine.scheduler.walls import WallTimes, wall_of
 from perdure_engine.scheduler.words import in_words
 
 SPECS_KEPT_MAX = 16_384
@@ -39,8 +37,6 @@ LAST_US = (datetime(3000, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1
 EXCLUDED_MAX = 20_000  # times passed over for one slot: about half a second
 EXCLUDED_FIRST_MAX = 2_000  # … and before the first one of all: a spec of so few is not written
 MINUTE_US = 60_000_000
-GAPS = {GapPolicy.RUN_AFTER: Gap.RUN_AFTER, GapPolicy.SKIP: Gap.SKIP}
-REPEATS = {RepeatPolicy.FIRST: Overlap.FIRST, RepeatPolicy.BOTH: Overlap.BOTH}
 
 
 class Times:
@@ -90,7 +86,7 @@ class _SpecTimes:
 
     def __init__(self, spec: ScheduleSpec) -> None:
         _check_counts(spec)
-        self._gap, self._overlap = GAPS[spec.gap], REPEATS[spec.repeat]
+        self._gap, self._repeat = spec.gap, spec.repeat
         with _about("timezone: "):
             self._zone = zone(spec.timezone)
         self._begin_us, self._end_us = spec.start_us - 1, spec.end_us or LAST_US
@@ -146,7 +142,7 @@ class _SpecTimes:
                 timezone,
                 seconds_first=spec.seconds_first,
                 gap=self._gap,
-                overlap=self._overlap,
+                repeat=self._repeat,
             )
 
     def _interval(self, number: int, interval: IntervalSpec) -> Callable[[int], int]:
@@ -167,7 +163,7 @@ class _SpecTimes:
             self._zone,
             fixed=calendar.fixed,
             gap=self._gap,
-            overlap=self._overlap,
+            repeat=self._repeat,
         )
         if times.next_after(EPOCH) is None:
             raise CronFault(f"calendars[{number}]: never matches: there is no such date")

@@ -1,45 +1,32 @@
 """Times on the wall clock, and when they come: what a change of the clocks does to a schedule (semantics §11).
 
 Whoever searches (`cron`, `calendars`) does it in plain wall-clock time without a zone. A *fixed* time that the clocks
-skip comes at the first minute after the gap (or not at all: `Gap`), one that they repeat comes once (or twice:
-`Overlap`). What is not fixed follows real time.
+skip comes at the first minute after the gap (or not at all: `GapPolicy`), one that they repeat comes once (or
+twice: `RepeatPolicy`). What is not fixed follows real time.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
+
 Walls = Callable[[datetime], Iterator[datetime]]
 """Times on the wall clock strictly past the given one, in order; they end when there are no more."""
-
-
-class Gap(enum.StrEnum):
-    """What becomes of a fixed time that the clocks skip."""
-
-    RUN_AFTER = "run-after"  # it comes at the first minute after the gap
-    SKIP = "skip"
-
-
-class Overlap(enum.StrEnum):
-    """When a fixed time comes that the clocks show twice."""
-
-    FIRST = "first"
-    BOTH = "both"
 
 
 class WallTimes:
     """The instants of times on the wall clock of a zone."""
 
     def __init__(
-        self, walls: Walls, zone: ZoneInfo, *, fixed: bool, gap: Gap, overlap: Overlap
+        self, walls: Walls, zone: ZoneInfo, *, fixed: bool, gap: GapPolicy, repeat: RepeatPolicy
     ) -> None:
         self.zone = zone
         self._walls = walls
-        self._runs_after = fixed and gap is Gap.RUN_AFTER
-        self._once = fixed and overlap is Overlap.FIRST
+        self._runs_after = fixed and gap is GapPolicy.RUN_AFTER
+        self._once = fixed and repeat is RepeatPolicy.FIRST
 
     def next_after(self, after: datetime) -> datetime | None:
         """The first instant past `after`, an aware datetime. None: there is none."""

@@ -18,11 +18,15 @@ BACKFILL_MOST = 1_000
 
 
 class GapPolicy(enum.IntEnum):
-    RUN_AFTER = 1
+    """What becomes of a fixed time that the clocks skip."""
+
+    RUN_AFTER = 1  # it comes at the first minute after the gap
     SKIP = 2
 
 
 class RepeatPolicy(enum.IntEnum):
+    """When a fixed time comes that the clocks show twice."""
+
     FIRST = 1
     BOTH = 2
 
