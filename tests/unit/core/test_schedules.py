@@ -614,7 +614,7 @@ def test_what_a_deleted_schedule_has_on_its_way_arrives(bench: Bench) -> None:
     answer = bench.delete()
     assert len(answer.firing) == 1
     assert not bench.record.gone
-    assert not bench.record.exists
+    assert not bench.draft().exists
     assert refused(bench, intents.TriggerSchedule, overlap=None).code is Code.NOT_FOUND
 
     bench.create(spec=EVERY_HOUR)
@@ -622,7 +622,7 @@ def test_what_a_deleted_schedule_has_on_its_way_arrives(bench: Bench) -> None:
     assert isinstance(said_by(bench.record, bench.errands()[0]), StartWorkflow)
     bench.started()
     assert bench.outcomes() == [FIRED]
-    assert bench.record.exists
+    assert bench.draft().exists
 
 
 def test_a_deleted_schedule_goes_when_nothing_is_on_its_way(bench: Bench) -> None:

@@ -24,9 +24,9 @@ from perdure_engine.core.schedules.decide import (
     update,
 )
 from perdure_engine.core.schedules.draft import ScheduleDraft
-from perdure_engine.core.schedules.errands import ErrandKind
+from perdure_engine.core.schedules.errands import ErrandKind, action_of
 from perdure_engine.core.schedules.intents import ScheduleReply
-from perdure_engine.core.schedules.model import OverlapPolicy, ScheduleRecord
+from perdure_engine.core.schedules.model import OverlapPolicy, ScheduleRecord, ScheduleState
 from perdure_engine.core.schedules.overlap import is_job
 from perdure_engine.core.schedules.planning import stop_if_exhausted
 
@@ -52,13 +52,10 @@ def decide(draft: ScheduleDraft, intent: intents.ScheduleIntent) -> ScheduleRepl
 
 def hear(draft: ScheduleDraft, heard: intents.Heard) -> None:
     """One that was answered before, or whose action is over, changes nothing."""
-    nominal_us, origin, kind = heard.errand
-    for action in draft.state.actions:
-        if action.nominal_us == nominal_us and action.origin == origin:
-            break
-    else:
+    action = action_of(draft.state, heard.errand)
+    if action is None:
         return
-    match kind:
+    match heard.errand.kind:
         case ErrandKind.START:
             start_answered.decide(draft, action, heard.refused)
         case ErrandKind.STOP:
@@ -66,7 +63,7 @@ def hear(draft: ScheduleDraft, heard: intents.Heard) -> None:
         case ErrandKind.ASK:
             run_heard.decide(draft, action, heard.status, heard.asked_us)
         case _:
-            assert_never(kind)
+            assert_never(heard.errand.kind)
     stop_if_exhausted(draft)
 
 
@@ -74,13 +71,20 @@ def job_ids(
     record: ScheduleRecord | ScheduleDraft, overlap: OverlapPolicy | None = None
 ) -> Iterator[bytes]:
     """Of job runs that must be in memory. `overlap`: of the intent, if it says another one than the schedule does."""
-    state = record.state
+    yield from held_jobs(record.state)
+    if (overlap or record.schedule.policies.overlap) in TAKES_PLACE:
+        yield from open_jobs(record.state)
+
+
+def held_jobs(state: ScheduleState) -> Iterator[bytes]:
     if state.job_id:
         yield state.job_id
     for slot in state.waiting:
         if slot.job_id:
             yield slot.job_id
-    if (overlap or record.schedule.policies.overlap) in TAKES_PLACE:
-        for action in state.actions:
-            if is_job(action):
-                yield action.target
+
+
+def open_jobs(state: ScheduleState) -> Iterator[bytes]:
+    for action in state.actions:
+        if is_job(action):
+            yield action.target
