@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -49,7 +48,6 @@ from perdure_engine.core.schedules.model import (
     absent,
 )
 from perdure_engine.core.status import Status
-from perdure_engine.scheduler.cron import EPOCH
 from perdure_engine.scheduler.times import Times
 from perdure_engine.store.codec import MsgpackCodec
 
@@ -324,10 +322,6 @@ class Bench:
         """Of the job runs, in order of their times."""
         runs = sorted(self.jobs.values(), key=lambda run: (run.scheduled_us, run.job_id))
         return [run.status for run in runs]
-
-
-def at(text: str) -> int:
-    return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
 
 
 def refused(bench: Bench, kind: object, **fields: object) -> Rejected:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.core.schedule_bench import JOB, WORKFLOW, schedule
 from tests.unit.history.room import (
     FINISH,
     NAMESPACE,
@@ -22,17 +23,14 @@ from tests.unit.history.room import (
 from tests.unit.history.schedule_room import (
     EVERY,
     HOUR_S,
-    JOB,
     MINUTE_S,
     ONCE,
-    WORKFLOW,
     Planner,
     complete_jobs,
     fail_job,
     job_statuses,
     outcomes,
     runs_of,
-    schedule,
     shard_of_schedule,
     slots,
     take_jobs,

@@ -111,7 +111,9 @@ def drop_waiting(
     state = draft.state
     dropped = [slot for slot in state.waiting if also_called_for or not slot.called_for]
     if dropped:
-        state.waiting = tuple(slot for slot in state.waiting if slot not in dropped)
+        state.waiting = tuple(
+            slot for slot in state.waiting if slot.called_for and not also_called_for
+        )
         for slot in dropped:
             skip(draft, slot, reason, outcome)
 
