@@ -28,10 +28,14 @@ from perdure_engine.ports.rows import ScheduleSlotRow
 EVERY = tuple(range(1, SHARDS + 1))
 QUEUE = "reports"
 MINUTE_S, HOUR_S = 60, 3_600
+S = 1_000_000
 
 
 def shard_of_schedule(schedule_id: str) -> int:
     return shard_of(NAMESPACE, f"schedule:{schedule_id}", SHARDS)
+
+
+SHARD = shard_of_schedule("s")
 
 
 class Planner:
@@ -77,6 +81,20 @@ class Planner:
     def record(self, schedule_id: str = "s") -> ScheduleRecord:
         shard = self.node.shard(shard_of_schedule(schedule_id))
         return shard.schedules.records[schedule_uid(NAMESPACE, schedule_id)]
+
+
+async def begin(room: Room, *shard_ids: int) -> tuple[Node, Planner]:
+    node = await room.node(*(shard_ids or EVERY))
+    return node, Planner(room, node)
+
+
+def next_minute(room: Room) -> float:
+    """Seconds until the next full minute is well over."""
+    return (60 * S - room.now_us % (60 * S)) / S + 0.3
+
+
+def no_alarms(node: Node) -> None:
+    assert node.alarms == []
 
 
 # ---- what the tables hold
