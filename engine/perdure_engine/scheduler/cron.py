@@ -8,7 +8,7 @@ begins with `*`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
@@ -33,7 +33,6 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Any day: what has no time within the years searched from here never has one.
 PROBE = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -88,6 +87,10 @@ class CronSpec:
         """The first instant past `after`, an aware datetime, at which it fires. None: there is none."""
         return self._times.next_after(after)
 
+    def next_us(self, after_us: int) -> int:
+        """As `next_after`, of an instant in µs; 0: there is none."""
+        return self._times.next_us(after_us)
+
     def _walls(self, start: datetime) -> Iterator[datetime]:
         """Its times on the wall clock, past `start`."""
         wall = start
@@ -112,10 +115,9 @@ class CronSpecs:
 
     def next_fire_us(self, schedule: str, after_us: int) -> int:
         try:
-            at = spec_of(schedule).next_after(EPOCH + timedelta(microseconds=after_us))
+            return spec_of(schedule).next_us(after_us)
         except CronFault:  # of another version's dialect
             return 0
-        return 0 if at is None else (at - EPOCH) // timedelta(microseconds=1)
 
 
 @lru_cache(maxsize=SPECS_KEPT_MAX)

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Walls = Callable[[datetime], Iterator[datetime]]
 """Times on the wall clock strictly past the given one, in order; they end when there are no more."""
 
@@ -36,6 +37,11 @@ class WallTimes:
         if first is not None:
             candidates.append(first)
         return min(candidates, default=None)
+
+    def next_us(self, after_us: int) -> int:
+        """As `next_after`, of an instant in µs; 0: there is none."""
+        at = self.next_after(EPOCH + timedelta(microseconds=after_us))
+        return 0 if at is None else us_of(at)
 
     def _second_pass(self, after: datetime, local: datetime) -> list[datetime]:
         """Inside the first pass of what will be repeated: the second pass shows earlier times again."""
@@ -82,6 +88,10 @@ class WallTimes:
             else:
                 low = middle
         return high.replace(second=0, microsecond=0)
+
+
+def us_of(at: datetime) -> int:
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def wall_of(at: datetime) -> datetime:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
-from perdure_engine.scheduler.cron import EPOCH, CronSpec, CronSpecs
+from perdure_engine.scheduler.cron import CronSpec, CronSpecs
 from perdure_engine.scheduler.fields import CronFault
+from perdure_engine.scheduler.walls import EPOCH
 
 NEW_YORK = "America/New_York"
 

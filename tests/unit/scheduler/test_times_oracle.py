@@ -32,8 +32,8 @@ from perdure_engine.core.schedules.model import (
     RepeatPolicy,
     ScheduleSpec,
 )
-from perdure_engine.scheduler.cron import EPOCH
 from perdure_engine.scheduler.times import Times
+from perdure_engine.scheduler.walls import EPOCH
 
 TIMES = Times()
 BOUNDS = {"minute": (0, 59), "hour": (0, 23), "day_of_week": (0, 6)}
