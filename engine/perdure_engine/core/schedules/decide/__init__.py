@@ -1,8 +1,8 @@
 """One module per verb: what it changes of one schedule, and what callers are answered with.
 
-`decide(draft, intent)` is the single door of callers' intents, `hear` that of answers to errands. What job runs of a
-schedule a decision may touch must be in memory (`job_ids`): the one that is made for the next slot, those of slots that
-wait, and those that are open.
+`decide(draft, intent)` is the door of callers' intents (but of a backfill, which needs to know the slots that have a
+record: `backfill.decide`), `hear` that of answers to errands. What job runs of a schedule a decision may touch must be
+in memory (`job_ids`): the one that is made for the next slot, those of slots that wait, and those that are open.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, assert_never
 
 from perdure_engine.core.schedules import intents
 from perdure_engine.core.schedules.decide import (
-    backfill,
     create,
     delete,
     describe,
@@ -38,7 +37,6 @@ _DECIDE: dict[type, Callable[[ScheduleDraft, Any], ScheduleReply]] = {
     intents.DeleteSchedule: delete.decide,
     intents.PauseSchedule: pause.decide,
     intents.TriggerSchedule: trigger.decide,
-    intents.BackfillSchedule: backfill.decide,
     intents.DescribeSchedule: describe.decide,
 }
 
