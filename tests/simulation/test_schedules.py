@@ -20,7 +20,7 @@ from tests.simulation.world import pass_time
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
-from perdure_engine.core.ids import schedule_uid, shard_of
+from perdure_engine.core.ids import schedule_uid, shard_of, uuid_text
 from perdure_engine.core.intents import StartWorkflow
 from perdure_engine.core.jobs.model import JobSpec, JobStatus
 from perdure_engine.core.schedules import intents
@@ -219,7 +219,7 @@ def _check_jobs(
     cluster: Cluster, told: Told, state: ScheduleState, slots: list[ScheduleSlotRow]
 ) -> None:
     rows = [r for r in cluster.store.tables.job_runs.all() if r.schedule_id == told.schedule_id]
-    by_id = {_text(r.job_id): r for r in rows}
+    by_id = {uuid_text(r.job_id): r for r in rows}
     fired = {slot.target_id for slot in slots if slot.outcome in ACTED}
     for slot in slots:
         row = by_id.get(slot.target_id)
@@ -246,12 +246,7 @@ def _check_workflows(cluster: Cluster, told: Told, slots: list[ScheduleSlotRow])
         if row.workflow_id.startswith(f"{told.schedule_id}-")
     )
     named = Counter(slot.target_id for slot in slots if slot.outcome in ACTED)
-    assert {_text(run_id): count for run_id, count in started.items()} == named, "invariant 51"
-
-
-def _text(raw: bytes) -> str:
-    h = raw.hex()
-    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+    assert {uuid_text(run_id): count for run_id, count in started.items()} == named, "invariant 51"
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -1,1 +1,1 @@
-"""When something is to happen: cron schedules, and (to come) the schedules of semantics §11."""
+"""When something is to happen: cron schedules, and the schedules of semantics §11."""

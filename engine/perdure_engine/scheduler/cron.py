@@ -8,7 +8,7 @@ begins with `*`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
@@ -16,8 +16,9 @@ from zoneinfo import ZoneInfo
 from croniter import CroniterBadDateError, CroniterError, croniter
 
 from perdure_engine.core.limits import CRON_BYTES_MAX
+from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 from perdure_engine.scheduler.fields import KINDS, SECOND, CronFault, expanded
-from perdure_engine.scheduler.walls import Gap, Overlap, WallTimes
+from perdure_engine.scheduler.walls import WallTimes
 
 SPECS_KEPT_MAX = 1_024  # a fleet has few schedules, and each is used again and again
 YEARS_SEARCHED_MAX = 40  # the longest that a date lets wait for itself: a fifth Monday in February
@@ -32,7 +33,6 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Any day: what has no time within the years searched from here never has one.
 PROBE = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -50,8 +50,8 @@ class CronSpec:
         timezone: str = "",
         *,
         seconds_first: bool = False,
-        gap: Gap = Gap.RUN_AFTER,
-        overlap: Overlap = Overlap.FIRST,
+        gap: GapPolicy = GapPolicy.RUN_AFTER,
+        repeat: RepeatPolicy = RepeatPolicy.FIRST,
     ) -> None:
         if len(text.encode()) > CRON_BYTES_MAX:
             raise CronFault(f"is longer than {CRON_BYTES_MAX} bytes")
@@ -75,7 +75,7 @@ class CronSpec:
                 second_at_beginning=True,
             )
             self._times = WallTimes(
-                self._walls, self.zone, fixed=fixed_time, gap=gap, overlap=overlap
+                self._walls, self.zone, fixed=fixed_time, gap=gap, repeat=repeat
             )
             found = self.next_after(PROBE)
         except CroniterError as error:
@@ -86,6 +86,10 @@ class CronSpec:
     def next_after(self, after: datetime) -> datetime | None:
         """The first instant past `after`, an aware datetime, at which it fires. None: there is none."""
         return self._times.next_after(after)
+
+    def next_us(self, after_us: int) -> int:
+        """As `next_after`, of an instant in µs; 0: there is none."""
+        return self._times.next_us(after_us)
 
     def _walls(self, start: datetime) -> Iterator[datetime]:
         """Its times on the wall clock, past `start`."""
@@ -111,10 +115,9 @@ class CronSpecs:
 
     def next_fire_us(self, schedule: str, after_us: int) -> int:
         try:
-            at = spec_of(schedule).next_after(EPOCH + timedelta(microseconds=after_us))
+            return spec_of(schedule).next_us(after_us)
         except CronFault:  # of another version's dialect
             return 0
-        return 0 if at is None else (at - EPOCH) // timedelta(microseconds=1)
 
 
 @lru_cache(maxsize=SPECS_KEPT_MAX)

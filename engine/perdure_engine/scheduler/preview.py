@@ -8,11 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
+from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 from perdure_engine.scheduler.cron import CronSpec
-from perdure_engine.scheduler.walls import Gap, Overlap
 from perdure_engine.scheduler.words import description_of
 
 TIMES_MAX = 1_000
+GAPS = {"run-after": GapPolicy.RUN_AFTER, "skip": GapPolicy.SKIP}
+REPEATS = {"first": RepeatPolicy.FIRST, "both": RepeatPolicy.BOTH}
 
 
 class Preview(NamedTuple):
@@ -27,8 +29,8 @@ def preview(
     after: datetime,
     count: int = 5,
     seconds_first: bool = False,
-    gap: str = Gap.RUN_AFTER,
-    overlap: str = Overlap.FIRST,
+    gap: str = "run-after",
+    overlap: str = "first",
 ) -> Preview:
     """The next `count` times past `after`, an aware datetime, which is not one of them.
 
@@ -36,7 +38,7 @@ def preview(
     "both". Raises ValueError with the reason for a schedule that is refused.
     """
     spec = CronSpec(
-        text, timezone, seconds_first=seconds_first, gap=Gap(gap), overlap=Overlap(overlap)
+        text, timezone, seconds_first=seconds_first, gap=GAPS[gap], repeat=REPEATS[overlap]
     )
     times: list[datetime] = []
     at = after

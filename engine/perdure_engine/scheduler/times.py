@@ -18,15 +18,13 @@ import tzdata  # type: ignore[import-untyped]  # has no types; one word is read
 from perdure_engine.core import limits
 from perdure_engine.core.schedules.model import (
     CalendarSpec,
-    GapPolicy,
     IntervalSpec,
-    RepeatPolicy,
     ScheduleSpec,
 )
 from perdure_engine.scheduler.calendars import Calendar
-from perdure_engine.scheduler.cron import EPOCH, CronSpec, zone
+from perdure_engine.scheduler.cron import CronSpec, zone
 from perdure_engine.scheduler.fields import CronFault
-from perdure_engine.scheduler.walls import Gap, Overlap, WallTimes, wall_of
+from perdure_engine.scheduler.walls import EPOCH, WallTimes, us_of, wall_of
 from perdure_engine.scheduler.words import in_words
 
 SPECS_KEPT_MAX = 16_384
@@ -35,12 +33,10 @@ PARTS_MAX = 100  # of each kind in one spec: each is asked for every slot
 DATES_MAX = 1_000
 INTERVAL_MS_MIN = 1_000
 # Past the calendars of Python and of databases nothing is planned; the year is theirs too.
-LAST_US = (datetime(3000, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) - 1
+LAST_US = us_of(datetime(3000, 1, 1, tzinfo=UTC)) - 1
 EXCLUDED_MAX = 20_000  # times passed over for one slot: about half a second
 EXCLUDED_FIRST_MAX = 2_000  # … and before the first one of all: a spec of so few is not written
 MINUTE_US = 60_000_000
-GAPS = {GapPolicy.RUN_AFTER: Gap.RUN_AFTER, GapPolicy.SKIP: Gap.SKIP}
-REPEATS = {RepeatPolicy.FIRST: Overlap.FIRST, RepeatPolicy.BOTH: Overlap.BOTH}
 
 
 class Times:
@@ -90,12 +86,12 @@ class _SpecTimes:
 
     def __init__(self, spec: ScheduleSpec) -> None:
         _check_counts(spec)
-        self._gap, self._overlap = GAPS[spec.gap], REPEATS[spec.repeat]
+        self._gap, self._repeat = spec.gap, spec.repeat
         with _about("timezone: "):
             self._zone = zone(spec.timezone)
         self._begin_us, self._end_us = spec.start_us - 1, spec.end_us or LAST_US
         self.crons = [self._cron(number, spec) for number in range(len(spec.cron))]
-        self._sources: list[Callable[[int], int]] = [_at(cron.next_after) for cron in self.crons]
+        self._sources: list[Callable[[int], int]] = [cron.next_us for cron in self.crons]
         self._sources += [self._interval(*numbered) for numbered in enumerate(spec.intervals)]
         self._sources += [self._calendar(*numbered) for numbered in enumerate(spec.calendars)]
         if spec.dates_us:
@@ -133,7 +129,7 @@ class _SpecTimes:
                 until = at + (end - wall)
                 # across a change of the clocks the span is not so long: a shorter one will do
                 if until.astimezone(self._zone).utcoffset() == local.utcoffset():
-                    return _us_of(until)
+                    return us_of(until)
             return at_us + 1
         return 0
 
@@ -146,7 +142,7 @@ class _SpecTimes:
                 timezone,
                 seconds_first=spec.seconds_first,
                 gap=self._gap,
-                overlap=self._overlap,
+                repeat=self._repeat,
             )
 
     def _interval(self, number: int, interval: IntervalSpec) -> Callable[[int], int]:
@@ -167,11 +163,11 @@ class _SpecTimes:
             self._zone,
             fixed=calendar.fixed,
             gap=self._gap,
-            overlap=self._overlap,
+            repeat=self._repeat,
         )
-        if times.next_after(EPOCH) is None:
+        if not times.next_us(0):
             raise CronFault(f"calendars[{number}]: never matches: there is no such date")
-        return _at(times.next_after)
+        return times.next_us
 
 
 def _at_minutes(spec: ScheduleSpec) -> bool:
@@ -226,14 +222,6 @@ def _about(field: str) -> Iterator[None]:
         raise CronFault(f"{field}{fault}") from None
 
 
-def _at(next_after: Callable[[datetime], datetime | None]) -> Callable[[int], int]:
-    def next_us(after_us: int) -> int:
-        found = next_after(EPOCH + timedelta(microseconds=after_us))
-        return 0 if found is None else _us_of(found)
-
-    return next_us
-
-
 def _dates(dates_us: tuple[int, ...]) -> Callable[[int], int]:
     dates = sorted(set(dates_us))
 
@@ -242,10 +230,6 @@ def _dates(dates_us: tuple[int, ...]) -> Callable[[int], int]:
         return dates[place] if place < len(dates) else 0
 
     return next_us
-
-
-def _us_of(at: datetime) -> int:
-    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 @lru_cache(maxsize=SPECS_KEPT_MAX)

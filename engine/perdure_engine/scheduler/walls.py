@@ -1,45 +1,33 @@
 """Times on the wall clock, and when they come: what a change of the clocks does to a schedule (semantics §11).
 
 Whoever searches (`cron`, `calendars`) does it in plain wall-clock time without a zone. A *fixed* time that the clocks
-skip comes at the first minute after the gap (or not at all: `Gap`), one that they repeat comes once (or twice:
-`Overlap`). What is not fixed follows real time.
+skip comes at the first minute after the gap (or not at all: `GapPolicy`), one that they repeat comes once (or
+twice: `RepeatPolicy`). What is not fixed follows real time.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Walls = Callable[[datetime], Iterator[datetime]]
 """Times on the wall clock strictly past the given one, in order; they end when there are no more."""
-
-
-class Gap(enum.StrEnum):
-    """What becomes of a fixed time that the clocks skip."""
-
-    RUN_AFTER = "run-after"  # it comes at the first minute after the gap
-    SKIP = "skip"
-
-
-class Overlap(enum.StrEnum):
-    """When a fixed time comes that the clocks show twice."""
-
-    FIRST = "first"
-    BOTH = "both"
 
 
 class WallTimes:
     """The instants of times on the wall clock of a zone."""
 
     def __init__(
-        self, walls: Walls, zone: ZoneInfo, *, fixed: bool, gap: Gap, overlap: Overlap
+        self, walls: Walls, zone: ZoneInfo, *, fixed: bool, gap: GapPolicy, repeat: RepeatPolicy
     ) -> None:
         self.zone = zone
         self._walls = walls
-        self._runs_after = fixed and gap is Gap.RUN_AFTER
-        self._once = fixed and overlap is Overlap.FIRST
+        self._runs_after = fixed and gap is GapPolicy.RUN_AFTER
+        self._once = fixed and repeat is RepeatPolicy.FIRST
 
     def next_after(self, after: datetime) -> datetime | None:
         """The first instant past `after`, an aware datetime. None: there is none."""
@@ -49,6 +37,11 @@ class WallTimes:
         if first is not None:
             candidates.append(first)
         return min(candidates, default=None)
+
+    def next_us(self, after_us: int) -> int:
+        """As `next_after`, of an instant in µs; 0: there is none."""
+        at = self.next_after(EPOCH + timedelta(microseconds=after_us))
+        return 0 if at is None else us_of(at)
 
     def _second_pass(self, after: datetime, local: datetime) -> list[datetime]:
         """Inside the first pass of what will be repeated: the second pass shows earlier times again."""
@@ -95,6 +88,10 @@ class WallTimes:
             else:
                 low = middle
         return high.replace(second=0, microsecond=0)
+
+
+def us_of(at: datetime) -> int:
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def wall_of(at: datetime) -> datetime:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from cron_descriptor import Options, get_description
 from cron_descriptor.Exception import FormatException, MissingFieldException
 
+from perdure_engine.core.schedules.actions import instant_text
 from perdure_engine.core.schedules.model import (
     CalendarRange,
     CalendarSpec,
     IntervalSpec,
     ScheduleSpec,
 )
-from perdure_engine.scheduler.cron import EPOCH, CronSpec
+from perdure_engine.scheduler.cron import CronSpec
 
 DATES_SHOWN_MAX = 3
 UNITS_MS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
@@ -40,16 +39,16 @@ def in_words(spec: ScheduleSpec, crons: list[CronSpec]) -> str:
     if len(spec.dates_us) > DATES_SHOWN_MAX:
         parts.append(f"At {len(spec.dates_us)} dates")
     elif spec.dates_us:
-        parts.append("At " + ", ".join(_instant(at_us) for at_us in sorted(spec.dates_us)))
+        parts.append("At " + ", ".join(instant_text(at_us) for at_us in sorted(spec.dates_us)))
     said = "; ".join(parts)
     if spec.exclude:
         said += ", except " + "; ".join(
             calendar.comment or _calendar(calendar) for calendar in spec.exclude
         )
     if spec.start_us:
-        said += f", from {_instant(spec.start_us)}"
+        said += f", from {instant_text(spec.start_us)}"
     if spec.end_us:
-        said += f", until {_instant(spec.end_us)}"
+        said += f", until {instant_text(spec.end_us)}"
     if spec.jitter_ms:
         said += f", up to {_duration(spec.jitter_ms)} later"
     return said if spec.timezone == "UTC" else f"{said} ({spec.timezone})"
@@ -91,8 +90,3 @@ def _ranges(ranges: tuple[CalendarRange, ...]) -> str:
 def _range(item: CalendarRange) -> str:
     said = str(item.start) if not item.end else f"{item.start}-{item.end}"
     return f"{said}/{item.step}" if item.step != 1 else said
-
-
-def _instant(at_us: int) -> str:
-    at = EPOCH + timedelta(microseconds=at_us)
-    return at.isoformat().replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Transition coverage of the whole folder: recorded while it runs, judged by its last test."""
+"""Transition coverage of the whole folder: recorded while it runs, judged by its last test. And a schedule's bench."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.core import moves_ran
+from tests.unit.core.schedule_bench import Bench
 
 FOLDER = Path(__file__).parent
 JUDGE = "test_transition_coverage"
@@ -16,6 +17,11 @@ JUDGE = "test_transition_coverage"
 def moves_are_recorded() -> Iterator[None]:
     with moves_ran.recorded():
         yield
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
 
 
 @pytest.hookimpl(trylast=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import pytest
 
 from perdure_engine.core.audit import Entry
 from perdure_engine.core.draft import Env
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.ids import schedule_uid
 from perdure_engine.core.intents import StartWorkflow
 from perdure_engine.core.jobs.decide.ending import end
@@ -47,7 +48,6 @@ from perdure_engine.core.schedules.model import (
     absent,
 )
 from perdure_engine.core.status import Status
-from perdure_engine.scheduler.cron import EPOCH
 from perdure_engine.scheduler.times import Times
 from perdure_engine.store.codec import MsgpackCodec
 
@@ -57,9 +57,13 @@ SHARD = 3
 TIMES = Times()
 CODEC = MsgpackCodec()
 SPEC, MANUAL, BACKFILL = SlotOrigin.SPEC, SlotOrigin.MANUAL, SlotOrigin.BACKFILL
+FIRED, SKIPPED, MISSED = SlotOutcome.FIRED, SlotOutcome.SKIPPED, SlotOutcome.MISSED
+PAUSED, FIRING, FAILED = SlotOutcome.PAUSED, SlotOutcome.FIRING, SlotOutcome.FAILED
+BUFFERED, BACKFILLED = SlotOutcome.BUFFERED, SlotOutcome.BACKFILLED
 START_US = 1_800_000_000_000_000  # 2027-01-15T08:00:00Z
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
 EVERY_MINUTE = ScheduleSpec(cron=("* * * * *",))
+EVERY_HOUR = ScheduleSpec(cron=("@hourly",))
 JOB = JobAction("report", "reports", JobSpec(input=b"args"))
 WORKFLOW = WorkflowAction(
     "nightly",
@@ -320,5 +324,7 @@ class Bench:
         return [run.status for run in runs]
 
 
-def at(text: str) -> int:
-    return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
+def refused(bench: Bench, kind: object, **fields: object) -> Rejected:
+    with pytest.raises(Rejected) as caught:
+        bench.ask(kind, **fields)
+    return caught.value

@@ -7,25 +7,16 @@ from typing import Any
 import pytest
 from tests.unit.core.schedule_bench import MINUTE, START_US, Bench, schedule
 
-from perdure_engine.core.audit import Action, Entry
+from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.schedules import intents
-from perdure_engine.core.schedules.draft import ScheduleDraft
 
 BY: dict[str, Any] = {"identity": "op@host"}
 
 
 class Audited(Bench):
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[Entry] = []
-
-    def _save(self, draft: ScheduleDraft) -> None:
-        super()._save(draft)
-        self.log += draft.audit
-
     def last(self) -> tuple[str, str, str, str]:
-        entry = self.log[-1]
+        entry = self.audit[-1]
         assert (entry.identity, entry.subject) == ("op@host", "s")
         assert entry.namespace_id == self.record.namespace_id
         assert entry.time_us == self.now_us
@@ -37,7 +28,7 @@ class Audited(Bench):
 def bench() -> Audited:
     bench = Audited()
     bench.ask(intents.CreateSchedule, schedule=schedule(), trigger_immediately=True, **BY)
-    assert bench.log == [], "making one is no operator's action"
+    assert bench.audit == [], "making one is no operator's action"
     return bench
 
 
@@ -59,7 +50,7 @@ def test_each_action_says_what_it_has_changed(bench: Audited) -> None:
     assert bench.last()[:3] == (Action.BACKFILL_SCHEDULE, "", "2 slots")
     bench.ask(intents.DeleteSchedule, reason="old", **BY)
     assert bench.last() == (Action.DELETE_SCHEDULE, "ACTIVE", "DELETED", "old")
-    assert len(bench.log) == 6
+    assert len(bench.audit) == 6
 
 
 def test_what_changes_nothing_leaves_nothing(bench: Audited) -> None:
@@ -73,4 +64,7 @@ def test_what_changes_nothing_leaves_nothing(bench: Audited) -> None:
     for _ in range(2):
         bench.ask(intents.DeleteSchedule, **BY)
 
-    assert [entry.action for entry in bench.log] == [Action.PAUSE_SCHEDULE, Action.DELETE_SCHEDULE]
+    assert [entry.action for entry in bench.audit] == [
+        Action.PAUSE_SCHEDULE,
+        Action.DELETE_SCHEDULE,
+    ]

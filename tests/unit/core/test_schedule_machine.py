@@ -80,13 +80,13 @@ class ScheduleMachine(RuleBasedStateMachine):
 
     # ---- calls
 
-    @precondition(lambda self: not self.bench.record.exists)
+    @precondition(lambda self: not self.bench.draft().exists)
     @rule(action=st.sampled_from([JOB, WORKFLOW]), spec=st.sampled_from(SPECS), options=POLICIES)
     def create(self, action: Any, spec: ScheduleSpec, options: dict[str, Any]) -> None:
         self.bench.create(action, spec, **options)
         self.spans.append(Span(spec, self.bench.now_us))
 
-    @precondition(lambda self: self.bench.record.exists)
+    @precondition(lambda self: self.bench.draft().exists)
     @rule(action=st.sampled_from([JOB, WORKFLOW]), spec=st.sampled_from(SPECS), options=POLICIES)
     def update(self, action: Any, spec: ScheduleSpec, options: dict[str, Any]) -> None:
         bench = self.bench
@@ -97,14 +97,14 @@ class ScheduleMachine(RuleBasedStateMachine):
             self._close(bench.now_us)
             self.spans.append(Span(spec, bench.now_us))
 
-    @precondition(lambda self: self.bench.record.exists)
+    @precondition(lambda self: self.bench.draft().exists)
     @rule()
     def delete(self) -> None:
         self._close_if_over()
         self.bench.delete()
         self._close(self.bench.now_us)
 
-    @precondition(lambda self: self.bench.record.exists)
+    @precondition(lambda self: self.bench.draft().exists)
     @rule(paused=st.booleans())
     def pause(self, paused: bool) -> None:
         if paused:
@@ -112,18 +112,18 @@ class ScheduleMachine(RuleBasedStateMachine):
         else:
             self.bench.unpause()
 
-    @precondition(lambda self: self.bench.record.exists)
+    @precondition(lambda self: self.bench.draft().exists)
     @rule(overlap=st.one_of(st.none(), OVERLAPS))
     def trigger(self, overlap: OverlapPolicy | None) -> None:
         self.bench.trigger(overlap)
 
-    @precondition(lambda self: self.bench.record.exists)
+    @precondition(lambda self: self.bench.draft().exists)
     @rule(minutes=st.tuples(st.integers(0, 40), st.integers(0, 20)), overlap=OVERLAPS)
     def backfill(self, minutes: tuple[int, int], overlap: OverlapPolicy) -> None:
         from_us = self.bench.now_us - minutes[0] * MINUTE
         self.bench.backfill(from_us, from_us + minutes[1] * MINUTE, overlap=overlap)
 
-    @precondition(lambda self: self.bench.record.exists)
+    @precondition(lambda self: self.bench.draft().exists)
     @rule(calls=st.lists(st.sampled_from(CALLS), min_size=2, max_size=5), overlap=OVERLAPS)
     def several_in_one_step(self, calls: list[str], overlap: OverlapPolicy) -> None:
         bench = self.bench

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.unit.core.schedule_bench import JOB, WORKFLOW, schedule
-from tests.unit.history.room import FINISH, NAMESPACE, SHARDS, Node, Room, pass_time
+from tests.unit.core.schedule_bench import EVERY_MINUTE, JOB, schedule
+from tests.unit.history.room import FINISH, NAMESPACE, SHARDS, Node, Room
 
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.ids import schedule_uid, shard_of
 from perdure_engine.core.jobs.intents import CompleteJobs, JobCompleted, JobFailed
-from perdure_engine.core.jobs.model import JobStatus
+from perdure_engine.core.jobs.model import JobSpec, JobStatus
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.schedules import intents
 from perdure_engine.core.schedules.model import (
@@ -28,11 +28,14 @@ from perdure_engine.ports.rows import ScheduleSlotRow
 EVERY = tuple(range(1, SHARDS + 1))
 QUEUE = "reports"
 MINUTE_S, HOUR_S = 60, 3_600
-EVERY_MINUTE = ScheduleSpec(cron=("* * * * *",))
+S = 1_000_000
 
 
 def shard_of_schedule(schedule_id: str) -> int:
     return shard_of(NAMESPACE, f"schedule:{schedule_id}", SHARDS)
+
+
+SHARD = shard_of_schedule("s")
 
 
 class Planner:
@@ -78,6 +81,20 @@ class Planner:
     def record(self, schedule_id: str = "s") -> ScheduleRecord:
         shard = self.node.shard(shard_of_schedule(schedule_id))
         return shard.schedules.records[schedule_uid(NAMESPACE, schedule_id)]
+
+
+async def begin(room: Room, *shard_ids: int) -> tuple[Node, Planner]:
+    node = await room.node(*(shard_ids or EVERY))
+    return node, Planner(room, node)
+
+
+def next_minute(room: Room) -> float:
+    """Seconds until the next full minute is well over."""
+    return (60 * S - room.now_us % (60 * S)) / S + 0.3
+
+
+def no_alarms(node: Node) -> None:
+    assert node.alarms == []
 
 
 # ---- what the tables hold
@@ -161,14 +178,4 @@ async def work_workflows(node: Node, worker: WorkerRef, seconds: float) -> int:
     return done
 
 
-ONCE = JobAction("report", QUEUE, JOB.spec.__class__(retry=RetryPolicy(maximum_attempts=1)))
-
-__all__ = [
-    "EVERY",
-    "JOB",
-    "ONCE",
-    "WORKFLOW",
-    "Planner",
-    "pass_time",
-    "schedule",
-]
+ONCE = JobAction("report", QUEUE, JobSpec(retry=RetryPolicy(maximum_attempts=1)))

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure_engine.scheduler.cron import EPOCH, CronSpec, CronSpecs
+from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
+from perdure_engine.scheduler.cron import CronSpec, CronSpecs
 from perdure_engine.scheduler.fields import CronFault
-from perdure_engine.scheduler.walls import Gap, Overlap
+from perdure_engine.scheduler.walls import EPOCH
 
 NEW_YORK = "America/New_York"
 
@@ -276,7 +277,7 @@ EVERY_INSTANT = [
 def test_every_instant_that_the_clock_shows(
     expression: str, zone: str, after: str, times: list[str]
 ) -> None:
-    spec = CronSpec(expression, zone, gap=Gap.SKIP, overlap=Overlap.BOTH)
+    spec = CronSpec(expression, zone, gap=GapPolicy.SKIP, repeat=RepeatPolicy.BOTH)
 
     assert times_of(spec, after, len(times)) == [datetime.fromisoformat(time) for time in times]
 

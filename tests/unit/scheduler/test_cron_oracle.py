@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 from perdure_engine.scheduler.cron import CronSpec, zone
-from perdure_engine.scheduler.walls import Gap, Overlap
 
 ZONES = (
     "America/New_York",
@@ -57,7 +57,7 @@ EXPRESSIONS = (
     "40 * * * *",
     "*/7 0-3 * * *",
 )
-POLICIES = tuple(product(Gap, Overlap))
+POLICIES = tuple(product(GapPolicy, RepeatPolicy))
 
 
 class Change(NamedTuple):
@@ -117,7 +117,9 @@ def matches(expression: str, wall: datetime) -> bool:
     )
 
 
-def expected(expression: str, change: Change, gap: Gap, overlap: Overlap) -> list[datetime]:
+def expected(
+    expression: str, change: Change, gap: GapPolicy, repeat: RepeatPolicy
+) -> list[datetime]:
     """Every time within AROUND of the change, in order."""
     minute, hour = expression.split()[:2]
     fixed_time = not (minute.startswith("*") or hour.startswith("*"))
@@ -128,11 +130,13 @@ def expected(expression: str, change: Change, gap: Gap, overlap: Overlap) -> lis
         wall = at.astimezone(change.zone).replace(tzinfo=None, fold=0)
         again = wall in shown
         shown.add(wall)
-        if matches(expression, wall) and not (fixed_time and again and overlap is Overlap.FIRST):
+        if matches(expression, wall) and not (
+            fixed_time and again and repeat is RepeatPolicy.FIRST
+        ):
             found.add(at)
         at += MINUTE
     before, after = offset(change.zone, change.at - MINUTE), offset(change.zone, change.at)
-    if fixed_time and gap is Gap.RUN_AFTER:
+    if fixed_time and gap is GapPolicy.RUN_AFTER:
         skipped = (change.at + before).replace(tzinfo=None)
         while skipped < (change.at + after).replace(tzinfo=None):
             if matches(expression, skipped):
@@ -151,14 +155,14 @@ def times(spec: CronSpec, change: Change) -> list[datetime]:
     return found
 
 
-def check(expression: str, change: Change, gap: Gap, overlap: Overlap) -> None:
-    spec = CronSpec(expression, change.zone.key, gap=gap, overlap=overlap)
-    assert times(spec, change) == expected(expression, change, gap, overlap), (
+def check(expression: str, change: Change, gap: GapPolicy, repeat: RepeatPolicy) -> None:
+    spec = CronSpec(expression, change.zone.key, gap=gap, repeat=repeat)
+    assert times(spec, change) == expected(expression, change, gap, repeat), (
         expression,
         change.zone.key,
         change.at.isoformat(),
         gap,
-        overlap,
+        repeat,
     )
 
 
@@ -177,14 +181,14 @@ def test_each_change_with_some_expressions() -> None:
     cases = list(product(EXPRESSIONS, POLICIES))
     for index, change in enumerate(all_changes()):
         for number in (index, index * 7 + 3):
-            expression, (gap, overlap) = cases[number % len(cases)]
-            check(expression, change, gap, overlap)
+            expression, (gap, repeat) = cases[number % len(cases)]
+            check(expression, change, gap, repeat)
 
 
 @pytest.mark.soak
 def test_each_change_with_each_expression() -> None:
-    for change, expression, (gap, overlap) in product(all_changes(), EXPRESSIONS, POLICIES):
-        check(expression, change, gap, overlap)
+    for change, expression, (gap, repeat) in product(all_changes(), EXPRESSIONS, POLICIES):
+        check(expression, change, gap, repeat)
 
 
 FIELD = st.one_of(
@@ -203,12 +207,12 @@ MINUTES = st.one_of(
     minute=MINUTES,
     hour=FIELD,
     weekday=st.sampled_from(["*", "0", "1-5", "6"]),
-    gap=st.sampled_from(Gap),
-    overlap=st.sampled_from(Overlap),
+    gap=st.sampled_from(GapPolicy),
+    repeat=st.sampled_from(RepeatPolicy),
 )
 @settings(max_examples=150, deadline=None)
 def test_any_change_with_any_expression(
-    change: int, minute: str, hour: str, weekday: str, gap: Gap, overlap: Overlap
+    change: int, minute: str, hour: str, weekday: str, gap: GapPolicy, repeat: RepeatPolicy
 ) -> None:
     found = all_changes()
-    check(f"{minute} {hour} * * {weekday}", found[change % len(found)], gap, overlap)
+    check(f"{minute} {hour} * * {weekday}", found[change % len(found)], gap, repeat)

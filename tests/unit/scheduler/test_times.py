@@ -17,8 +17,9 @@ from perdure_engine.core.schedules.model import (
     RepeatPolicy,
     ScheduleSpec,
 )
-from perdure_engine.scheduler.cron import EPOCH, zone
+from perdure_engine.scheduler.cron import zone
 from perdure_engine.scheduler.times import EXCLUDED_FIRST_MAX, LAST_US, Times
+from perdure_engine.scheduler.walls import EPOCH
 
 TIMES = Times()
 HOUR_US = 3_600_000_000

@@ -32,9 +32,8 @@ from perdure_engine.core.schedules.model import (
     RepeatPolicy,
     ScheduleSpec,
 )
-from perdure_engine.scheduler.cron import EPOCH
-from perdure_engine.scheduler.times import GAPS, REPEATS, Times
-from perdure_engine.scheduler.walls import Gap, Overlap
+from perdure_engine.scheduler.times import Times
+from perdure_engine.scheduler.walls import EPOCH
 
 TIMES = Times()
 BOUNDS = {"minute": (0, 59), "hour": (0, 23), "day_of_week": (0, 6)}
@@ -85,7 +84,7 @@ def check_calendar(expression: str, change: Change, gap: GapPolicy, repeat: Repe
     )
     found = between(spec, change.at - AROUND, change.at + AROUND)
 
-    assert found == expected(expression, change, GAPS[gap], REPEATS[repeat]), (spec, change.at)
+    assert found == expected(expression, change, gap, repeat), (spec, change.at)
 
 
 EXPRESSIONS = st.tuples(MINUTES, FIELD, st.sampled_from(["*", "0", "1-5", "6"])).map(
@@ -204,7 +203,9 @@ def test_a_spec_is_all_its_parts_without_what_it_excludes(
     found = between(spec, change.at - AROUND, change.at + AROUND)
 
     wanted = {
-        at for text in crons for at in expected(text, change, Gap.RUN_AFTER, Overlap.FIRST)
+        at
+        for text in crons
+        for at in expected(text, change, GapPolicy.RUN_AFTER, RepeatPolicy.FIRST)
     } | {at for interval in intervals for at in _of_interval(interval, first, last)}
     assert found == sorted(
         at

@@ -16,7 +16,6 @@ from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.model import (
     JobAction,
     SlotAction,
-    SlotOrigin,
     SlotOutcome,
     WaitingSlot,
     WorkflowAction,
@@ -35,7 +34,7 @@ def exhausted(draft: ScheduleDraft) -> bool:
 def begin(draft: ScheduleDraft, slot: WaitingSlot) -> SlotOutcome:
     """Start what the slot stands for, or have it started once this is saved."""
     state = draft.state
-    if slot.origin is SlotOrigin.SPEC and not slot.backfill and state.remaining:
+    if state.remaining and not slot.called_for:
         state.remaining -= 1
     action = draft.schedule.action
     if isinstance(action, JobAction):

@@ -76,6 +76,11 @@ class ScheduleDraft:
         self.gone_timers: list[TimerRecord] = []
         self.audit: list[Entry] = []  # for the log of what operators did
 
+    @property
+    def exists(self) -> bool:
+        """For callers."""
+        return not (self.gone or self.state.deleted)
+
     # ---- calls
 
     def answered(self, mark: RequestMark) -> None:

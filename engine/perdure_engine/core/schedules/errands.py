@@ -22,6 +22,7 @@ from perdure_engine.core.intents import (
 from perdure_engine.core.messages import IDENTITY
 from perdure_engine.core.schedules.model import (
     ScheduleRecord,
+    ScheduleState,
     SlotAction,
     SlotOrigin,
     Stop,
@@ -62,7 +63,7 @@ def errands_of(record: ScheduleRecord) -> list[Errand]:
 
 def said_by(record: ScheduleRecord, errand: Errand) -> DeliveredIntent | None:
     """None: it has its answer."""
-    action = action_of(record, errand.nominal_us, errand.origin)
+    action = action_of(record.state, errand)
     if action is None:
         return None
     match errand.kind:
@@ -79,9 +80,10 @@ def said_by(record: ScheduleRecord, errand: Errand) -> DeliveredIntent | None:
             )
 
 
-def action_of(record: ScheduleRecord, nominal_us: int, origin: SlotOrigin) -> SlotAction | None:
-    for action in record.state.actions:
-        if action.nominal_us == nominal_us and action.origin == origin:
+def action_of(state: ScheduleState, errand: Errand) -> SlotAction | None:
+    """None: it is over."""
+    for action in state.actions:
+        if action.nominal_us == errand.nominal_us and action.origin == errand.origin:
             return action
     return None
 

@@ -18,11 +18,15 @@ BACKFILL_MOST = 1_000
 
 
 class GapPolicy(enum.IntEnum):
-    RUN_AFTER = 1
+    """What becomes of a fixed time that the clocks skip."""
+
+    RUN_AFTER = 1  # it comes at the first minute after the gap
     SKIP = 2
 
 
 class RepeatPolicy(enum.IntEnum):
+    """When a fixed time comes that the clocks show twice."""
+
     FIRST = 1
     BOTH = 2
 
@@ -171,6 +175,11 @@ class WaitingSlot(msgspec.Struct, frozen=True, array_like=True, gc=False):
     version: int = 0  # of its row; 0: it has none yet
     job_id: bytes = b""  # of the run that was made for it before its time
 
+    @property
+    def called_for(self) -> bool:
+        """By somebody, not by the spec."""
+        return self.backfill or self.origin is not SlotOrigin.SPEC
+
 
 class RequestMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A call that was answered, and what a repeat of it is answered with: of a trigger, its slot."""
@@ -223,11 +232,6 @@ class ScheduleRecord(msgspec.Struct, eq=False):
     conflict_token: int = 1
     version: int = 0
     gone: bool = False
-
-    @property
-    def exists(self) -> bool:
-        """For callers."""
-        return not (self.gone or self.state.deleted)
 
 
 def absent(uid: bytes, namespace_id: bytes, schedule_id: str) -> ScheduleRecord:

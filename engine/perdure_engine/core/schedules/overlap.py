@@ -19,7 +19,6 @@ from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.model import (
     OverlapPolicy,
     SlotAction,
-    SlotOrigin,
     SlotOutcome,
     Stop,
     WaitingSlot,
@@ -66,7 +65,7 @@ def go_on(draft: ScheduleDraft) -> None:
     while state.waiting and not state.actions:
         slot, state.waiting = state.waiting[0], state.waiting[1:]
         draft.changed = True
-        if exhausted(draft) and slot.origin is SlotOrigin.SPEC and not slot.backfill:
+        if exhausted(draft) and not slot.called_for:
             skip(draft, slot, NO_MORE_ACTIONS)
         else:
             begin(draft, slot)
@@ -110,13 +109,11 @@ def drop_waiting(
 ) -> None:
     """The slots of the spec that wait wait no more; likewise, if so told, those that somebody has called for."""
     state = draft.state
-    dropped = [
-        slot
-        for slot in state.waiting
-        if also_called_for or (slot.origin is SlotOrigin.SPEC and not slot.backfill)
-    ]
+    dropped = [slot for slot in state.waiting if also_called_for or not slot.called_for]
     if dropped:
-        state.waiting = tuple(slot for slot in state.waiting if slot not in dropped)
+        state.waiting = tuple(
+            slot for slot in state.waiting if slot.called_for and not also_called_for
+        )
         for slot in dropped:
             skip(draft, slot, reason, outcome)
 

@@ -87,5 +87,5 @@ def no_schedule(schedule_id: str) -> Rejected:
 
 
 def require_exists(draft: ScheduleDraft) -> None:
-    if draft.gone or draft.state.deleted:
+    if not draft.exists:
         raise no_schedule(draft.record.schedule_id)

@@ -43,9 +43,6 @@ class DueSlots:
     def busy(self) -> bool:
         return bool(self._waiting or self._out)
 
-    def __contains__(self, entry: Entry) -> bool:
-        return entry in self._out or entry in self._waiting
-
     def come(self, entries: Sequence[Entry]) -> None:
         """Their timers have fired."""
         self._waiting.extend(entries)

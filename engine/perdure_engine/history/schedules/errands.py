@@ -174,7 +174,7 @@ class Errands:
             one.again = None
 
     def _target(self, record: ScheduleRecord, errand: Errand) -> int:
-        action = action_of(record, errand.nominal_us, errand.origin)
+        action = action_of(record.state, errand)
         assert action is not None, "its errand"
         number_of_shards = self._schedules.shard.rooms.delivery.number_of_shards
         return shard_of(record.namespace_id, action.workflow_id, number_of_shards)
@@ -304,7 +304,7 @@ class Errands:
         rooms = self._schedules.shard.rooms
         there = rooms.local_shard(one.target)
         record = self._schedules.records.get(one.uid)
-        action = None if record is None else action_of(record, *one.errand[:2])
+        action = None if record is None else action_of(record.state, one.errand)
         if there is None:
             self._say_later(one, min(ASK_S * 2 ** (one.opens - 1), ASK_S_MAX))
         elif record is not None and action is not None:

@@ -7,7 +7,7 @@ With them come the job runs that they hold for their next slots, and what has be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from perdure_engine.core.draft import Env
@@ -15,7 +15,7 @@ from perdure_engine.core.errors import Code, Rejected, unavailable
 from perdure_engine.core.ids import schedule_uid
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.needs import Needs
-from perdure_engine.core.schedules.decide import backfill
+from perdure_engine.core.schedules.decide import backfill, held_jobs, open_jobs
 from perdure_engine.core.schedules.decide.backfill import KnownSlot
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import (
@@ -25,7 +25,6 @@ from perdure_engine.core.schedules.intents import (
     MendSchedules,
 )
 from perdure_engine.core.schedules.model import ScheduleRecord, SlotOrigin, SlotOutcome
-from perdure_engine.core.schedules.overlap import is_job
 from perdure_engine.history.schedules.rows import schedule_of_row
 from perdure_engine.history.work import Item
 from perdure_engine.ports.codec import CorruptRow
@@ -140,8 +139,8 @@ class ScheduleLoading:
         named = {
             job_id: record.uid
             for record in records
-            for job_id in _job_ids(record)
             if not record.gone
+            for job_id in (*held_jobs(record.state), *open_jobs(record.state))
         }
         shard = self._schedules.shard
         while named and not shard.closed:
@@ -288,15 +287,3 @@ class ScheduleLoading:
             self._slots[item] = (record.version, found)
             shard.put_again([item])
             shard.work_waits()
-
-
-def _job_ids(record: ScheduleRecord) -> Iterable[bytes]:
-    state = record.state
-    if state.job_id:
-        yield state.job_id
-    for slot in state.waiting:
-        if slot.job_id:
-            yield slot.job_id
-    for action in state.actions:
-        if is_job(action):
-            yield action.target

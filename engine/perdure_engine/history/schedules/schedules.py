@@ -125,7 +125,7 @@ class Schedules:
 
     def _require_room(self, draft: ScheduleDraft, intent: intents.CreateSchedule) -> None:
         """All schedules of a shard are in its memory (B30)."""
-        if not draft.gone and not draft.state.deleted:
+        if draft.exists:
             return
         many = len(self.records) >= limits.SCHEDULES_OF_SHARD_MAX
         if many or self.bytes_in_all >= limits.SCHEDULE_BYTES_OF_SHARD_MAX:

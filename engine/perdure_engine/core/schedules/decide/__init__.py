@@ -1,8 +1,8 @@
 """One module per verb: what it changes of one schedule, and what callers are answered with.
 
-`decide(draft, intent)` is the single door of callers' intents, `hear` that of answers to errands. What job runs of a
-schedule a decision may touch must be in memory (`job_ids`): the one that is made for the next slot, those of slots that
-wait, and those that are open.
+`decide(draft, intent)` is the door of callers' intents (but of a backfill, which needs to know the slots that have a
+record: `backfill.decide`), `hear` that of answers to errands. What job runs of a schedule a decision may touch must be
+in memory (`job_ids`): the one that is made for the next slot, those of slots that wait, and those that are open.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, assert_never
 
 from perdure_engine.core.schedules import intents
 from perdure_engine.core.schedules.decide import (
-    backfill,
     create,
     delete,
     describe,
@@ -24,9 +23,9 @@ from perdure_engine.core.schedules.decide import (
     update,
 )
 from perdure_engine.core.schedules.draft import ScheduleDraft
-from perdure_engine.core.schedules.errands import ErrandKind
+from perdure_engine.core.schedules.errands import ErrandKind, action_of
 from perdure_engine.core.schedules.intents import ScheduleReply
-from perdure_engine.core.schedules.model import OverlapPolicy, ScheduleRecord
+from perdure_engine.core.schedules.model import OverlapPolicy, ScheduleRecord, ScheduleState
 from perdure_engine.core.schedules.overlap import is_job
 from perdure_engine.core.schedules.planning import stop_if_exhausted
 
@@ -38,7 +37,6 @@ _DECIDE: dict[type, Callable[[ScheduleDraft, Any], ScheduleReply]] = {
     intents.DeleteSchedule: delete.decide,
     intents.PauseSchedule: pause.decide,
     intents.TriggerSchedule: trigger.decide,
-    intents.BackfillSchedule: backfill.decide,
     intents.DescribeSchedule: describe.decide,
 }
 
@@ -52,13 +50,10 @@ def decide(draft: ScheduleDraft, intent: intents.ScheduleIntent) -> ScheduleRepl
 
 def hear(draft: ScheduleDraft, heard: intents.Heard) -> None:
     """One that was answered before, or whose action is over, changes nothing."""
-    nominal_us, origin, kind = heard.errand
-    for action in draft.state.actions:
-        if action.nominal_us == nominal_us and action.origin == origin:
-            break
-    else:
+    action = action_of(draft.state, heard.errand)
+    if action is None:
         return
-    match kind:
+    match heard.errand.kind:
         case ErrandKind.START:
             start_answered.decide(draft, action, heard.refused)
         case ErrandKind.STOP:
@@ -66,7 +61,7 @@ def hear(draft: ScheduleDraft, heard: intents.Heard) -> None:
         case ErrandKind.ASK:
             run_heard.decide(draft, action, heard.status, heard.asked_us)
         case _:
-            assert_never(kind)
+            assert_never(heard.errand.kind)
     stop_if_exhausted(draft)
 
 
@@ -74,13 +69,20 @@ def job_ids(
     record: ScheduleRecord | ScheduleDraft, overlap: OverlapPolicy | None = None
 ) -> Iterator[bytes]:
     """Of job runs that must be in memory. `overlap`: of the intent, if it says another one than the schedule does."""
-    state = record.state
+    yield from held_jobs(record.state)
+    if (overlap or record.schedule.policies.overlap) in TAKES_PLACE:
+        yield from open_jobs(record.state)
+
+
+def held_jobs(state: ScheduleState) -> Iterator[bytes]:
     if state.job_id:
         yield state.job_id
     for slot in state.waiting:
         if slot.job_id:
             yield slot.job_id
-    if (overlap or record.schedule.policies.overlap) in TAKES_PLACE:
-        for action in state.actions:
-            if is_job(action):
-                yield action.target
+
+
+def open_jobs(state: ScheduleState) -> Iterator[bytes]:
+    for action in state.actions:
+        if is_job(action):
+            yield action.target

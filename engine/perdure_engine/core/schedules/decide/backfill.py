@@ -58,7 +58,7 @@ def span_of(draft: ScheduleDraft, intent: BackfillSchedule) -> list[int]:
 
 
 def decide(
-    draft: ScheduleDraft, intent: BackfillSchedule, known: Sequence[KnownSlot] = ()
+    draft: ScheduleDraft, intent: BackfillSchedule, known: Sequence[KnownSlot]
 ) -> Backfilled:
     """`known`: the slots of the span that have a record, as they are saved, but for what was called for by hand."""
     span = span_of(draft, intent)

@@ -16,7 +16,7 @@ from perdure_engine.core.schedules.saved import saved
 
 def decide(draft: ScheduleDraft, intent: CreateSchedule) -> ScheduleSaved:
     record, now_us = draft.record, draft.env.now_us
-    if not draft.gone and not draft.state.deleted:
+    if draft.exists:
         if draft.state.created_by == intent.request_id:
             return saved(draft)
         raise Rejected(

@@ -18,7 +18,7 @@ DELETED = "the schedule was deleted"
 def decide(draft: ScheduleDraft, intent: DeleteSchedule) -> ScheduleSaved:
     """Of one that is not there too."""
     state = draft.state
-    if not (draft.gone or state.deleted):
+    if draft.exists:
         note(
             draft,
             Action.DELETE_SCHEDULE,

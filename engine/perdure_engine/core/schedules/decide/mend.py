@@ -13,7 +13,7 @@ OTHER_RULES = "the rules of the time zone have changed"
 def decide(draft: ScheduleDraft) -> None:
     """Whose timer has no row any more is known by its state: it has no `wake`."""
     state = draft.state
-    if draft.gone or state.deleted or not state.next_us:
+    if not (draft.exists and state.next_us):
         return
     next_us = _next_us(draft)
     if next_us != state.next_us:

@@ -6,7 +6,7 @@ import msgspec
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.core.schedules.actions import keep_action
+from perdure_engine.core.schedules.actions import exhausted, keep_action
 from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.decide.create import with_tzdata
 from perdure_engine.core.schedules.decide.pause import turn
@@ -48,7 +48,7 @@ def _apply(draft: ScheduleDraft, new: Schedule) -> None:
     spec = with_tzdata(draft, new.spec)
     same_spec = msgspec.structs.replace(old.spec, tzdata_version=spec.tzdata_version) == spec
     same_action = old.action == new.action
-    was_exhausted = state.remaining == 0
+    was_exhausted = exhausted(draft)
     if not same_spec:
         leave_spec(draft, UPDATED, acts=True)
     if not (same_spec and same_action):
