@@ -34,51 +34,18 @@ from perdure_engine.store.sql.parameters import (
 
 assert ROW_GONE == 9, "the text below says 9"
 
-_DELETES: Final[LiteralString] = (
-    "with "
-    + shard_fence.ADVANCE
-    + ",\n"
-    + tasks.SWEEP
-    + ",\n"
-    + timers.SWEEP
-    + ",\n"
-    + inbox.SWEEP
-    + ",\n"
-    + shards.MARK
-)
-_DEAD: Final[LiteralString] = (
-    """
-select clock_timestamp() as db_now,
-  case when (select g.held from g)
-    then div(1::numeric, (case
-      when (select count(*) from d_tasks where d_tasks.state <> 9) = 0
-        and (select count(*) from d_timers where d_timers.state <> 9) = 0
-        and """
-    + executions.NOT_CONSUMED
-    + " = 0"
-)
-_END: Final[LiteralString] = (
-    """
-      then 1 else 0 end)::numeric)::int8
-    else """
-    + shard_fence.LOST
-    + """
-  end as guard"""
+_DELETES: Final = (tasks.SWEEP, timers.SWEEP, inbox.SWEEP, shards.MARK)
+_DEAD: Final[tuple[LiteralString, ...]] = (
+    "(select count(*) from d_tasks where d_tasks.state <> 9) = 0",
+    "(select count(*) from d_timers where d_timers.state <> 9) = 0",
+    executions.NOT_CONSUMED + " = 0",
 )
 
-SWEEP: Final[LiteralString] = _DELETES + _DEAD + _END
+SWEEP: Final = shard_fence.guarded(_DELETES, _DEAD)
 
 # Schedules end seldom: the sweep of what ends with every task does without them.
-SWEEP_WITH_SCHEDULES: Final[LiteralString] = (
-    _DELETES
-    + ",\n"
-    + schedules.SWEEP
-    + _DEAD
-    + """
-        and """
-    + schedules.NOT_GONE
-    + " = 0"
-    + _END
+SWEEP_WITH_SCHEDULES: Final = shard_fence.guarded(
+    [*_DELETES, schedules.SWEEP], [*_DEAD, schedules.NOT_GONE + " = 0"]
 )
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
