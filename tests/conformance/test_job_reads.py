@@ -67,8 +67,10 @@ async def test_ready_jobs_of_a_queue_are_counted(store: Store, ready: list[JobRu
     assert await store.count_ready_jobs(1, QUEUE, 0, last) == 3
     assert await store.count_ready_jobs(1, QUEUE, -last, last) == 3, "not those that wait for a key"
     assert await store.count_ready_jobs(1, QUEUE, 3, last) == 2
+    assert await store.count_ready_jobs(1, QUEUE, 0, 1 << 40) == 2
     assert await store.count_ready_jobs(1, QUEUE, 3, 1 << 40) == 1
     assert await store.count_ready_jobs(1, QUEUE, 8, 9) == 0
+    assert await store.count_ready_jobs(1, QUEUE, 9, 3) == 0
     assert await store.count_ready_jobs(2, QUEUE + 9, 0, last) == 0
 
 

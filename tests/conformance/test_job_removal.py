@@ -188,50 +188,28 @@ async def test_batches_and_slots_of_a_shard_in_pages(store: Store, owner: Owner)
 # ---- the sweep
 
 
-async def test_a_key_that_nobody_holds_and_a_schedule_that_is_gone_are_swept(
-    store: Store, owner: Owner
-) -> None:
-    job_id = new_id()
-    await owner.commit(
-        owner.batch(
-            job_keys=[key_row(key, job_id, shard_id=SHARD) for key in ("a", "b")],
-            schedules=[schedule_row(name, SHARD) for name in ("a", "b")],
-        )
-    )
-    await owner.commit(
-        owner.batch(
-            job_keys=[key_row("a", NO_JOB, -1, SHARD)],
-            schedules=[schedule_row("a", SHARD, version=-1, gone=True)],
-        )
-    )
+async def test_a_schedule_that_is_gone_is_swept(store: Store, owner: Owner) -> None:
+    await owner.commit(owner.batch(schedules=[schedule_row(name, SHARD) for name in ("a", "b")]))
+    gone = schedule_row("a", SHARD, version=-1, gone=True)
+    await owner.commit(owner.batch(schedules=[gone]))
     sweep = a_sweep(owner)
-    sweep.job_keys = [(NAMESPACE, 1, "a"), (NAMESPACE, 1, "never there")]
     sweep.schedules = [(NAMESPACE, "a"), (NAMESPACE, "never there")]
 
     await store.sweep(sweep)
 
-    keys = await store.load_job_keys([(SHARD, NAMESPACE, 1, key) for key in ("a", "b")])
-    assert keys == [key_row("b", job_id, shard_id=SHARD)]
     assert await store.load_schedules(SHARD, None, 9) == [schedule_row("b", SHARD)]
 
 
 async def test_what_is_made_anew_before_the_sweep_is_not_swept(store: Store, owner: Owner) -> None:
-    """A key that is held again, a schedule of the same id: the sweep was told of what was before."""
-    await owner.commit(
-        owner.batch(
-            job_keys=[key_row("a", NO_JOB, shard_id=SHARD)],
-            schedules=[schedule_row("a", SHARD, gone=True)],
-        )
-    )
-    key, schedule = key_row("a", new_id(), -1, SHARD), schedule_row("a", SHARD, version=-1)
-    await owner.commit(owner.batch(job_keys=[key], schedules=[schedule]))
+    """A schedule of the same id: the sweep was told of what was before."""
+    await owner.commit(owner.batch(schedules=[schedule_row("a", SHARD, gone=True)]))
+    await owner.commit(owner.batch(schedules=[schedule_row("a", SHARD, version=-1)]))
     before = await job_contents(store)
+    sweep = a_sweep(owner)
+    sweep.schedules = [(NAMESPACE, "a")]
 
-    for keys, schedules in (([(NAMESPACE, 1, "a")], []), ([], [(NAMESPACE, "a")])):
-        sweep = a_sweep(owner)
-        sweep.job_keys, sweep.schedules = keys, schedules
-        with pytest.raises(GuardFailed):
-            await store.sweep(sweep)
+    with pytest.raises(GuardFailed):
+        await store.sweep(sweep)
 
     assert await job_contents(store) == before
     assert [row.schedule_id for row in await store.list_schedules(NAMESPACE, "", "", "", 9)] == [

@@ -15,7 +15,6 @@ from tests.conformance.jobs import OPEN, job_contents
 from tests.conformance.owner import NAMESPACE, Run, contents, empty_batch
 
 from perdure_engine.ports.rows import (
-    NO_JOB,
     ROW_GONE,
     CurrentRunRow,
     ExecutionRow,
@@ -169,7 +168,7 @@ job_key_rows = st.builds(
     ),
     shard,
     st.sampled_from(["k", "l"]),
-    some_id | st.just(NO_JOB),
+    some_id,
     st.none() | number,
     version,
 )
@@ -230,7 +229,6 @@ class SweepRows(NamedTuple):
     timer_keys: list[tuple[int, int]]
     timer_range: tuple[int, int] | None
     inbox_keys: list[tuple[bytes, int]]
-    job_keys: list[tuple[bytes, int, str]]
     schedules: list[tuple[bytes, str]]
 
 
@@ -329,7 +327,6 @@ sweeps = st.builds(
     st.lists(st.tuples(number, number), max_size=2),
     st.none() | st.tuples(number, st.integers(1, 4)),
     st.lists(st.tuples(run.map(lambda run: run.run_id), number), max_size=2),
-    st.lists(st.tuples(st.just(NAMESPACE), st.just(1), st.sampled_from(["k", "l"])), max_size=1),
     st.lists(st.tuples(st.just(NAMESPACE), st.sampled_from(["s", "t"])), max_size=1),
 )
 bumps = st.builds(Bump, shards, lie, id_)

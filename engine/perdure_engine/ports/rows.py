@@ -150,7 +150,7 @@ class JobRunRow(NamedTuple):
 
 
 class JobKeyRow(NamedTuple):
-    """Who holds a unique key; NO_JOB: nobody, and the sweep deletes it. `until_us` None: as long as its scope says."""
+    """Who holds a unique key. `until_us` None: as long as its scope says. The row goes with the job that it names."""
 
     shard_id: int
     namespace_id: bytes

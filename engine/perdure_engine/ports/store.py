@@ -131,8 +131,6 @@ class Sweep(msgspec.Struct):
         tuple[int, int] | None
     )  # (from wake_us, to wake_us); its end becomes the saved mark
     inbox_keys: list[tuple[bytes, int]]  # (run_id, seq), at most 1,000
-    # (namespace_id, kind, key) that nobody holds, at most 1,000
-    job_keys: list[tuple[bytes, int, str]] = []
     schedules: list[tuple[bytes, str]] = []  # (namespace_id, schedule_id), at most 1,000
 
 
@@ -155,7 +153,7 @@ class JobRemoval(msgspec.Struct):
     """What is over its time of one shard's jobs and schedules, deleted by exact key under its fence (which advances
     as in a commit). What is not there any more is no error.
 
-    A key goes when it names that job, and stays when it names another (or nobody: the sweep takes it).
+    A key goes when it names that job, and stays when it names another.
     `GuardFailed` when a job run is open, a batch has open jobs or is not sealed, or a slot is still to act.
     """
 

@@ -9,8 +9,7 @@ merges eight times as many short scans, and one of a rare status reads nothing e
 Checks see the row that an update proposes, not the one that it makes: what an update leaves as it is (names, keys,
 `spec`) may be empty there, and its version is negative.
 
-A key of `job_keys` that nobody holds any more (a job id of zeros) and a schedule that is `gone` stay until their
-shard's sweep, because a statement that writes a table cannot delete from it.
+A schedule that is `gone` stays until its shard's sweep, because a statement that writes a table cannot delete from it.
 """
 
 from perdure_migrations.steps import Product, Step, run

@@ -400,7 +400,7 @@ def test_a_batch_reads_no_table(database: Database, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "more"), [("sweep", set()), ("sweep.with_jobs", {"job_keys_pk", "schedules_pk"})]
+    ("name", "more"), [("sweep", set()), ("sweep.with_schedules", {"schedules_pk"})]
 )
 def test_a_sweep_of_a_full_table_goes_by_key(database: Database, name: str, more: set[str]) -> None:
     """It is planned for each call (not prepared), so that only the full table counts."""

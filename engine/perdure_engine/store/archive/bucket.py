@@ -56,7 +56,10 @@ class BucketObjects:
         found: list[Found] = []
         offset = f"{folder}/{after}" if after else None
         chunks = obstore.list(
-            self._store, folder, offset=offset, chunk_size=min(limit or LISTED_AT_ONCE, 1_000)
+            self._store,
+            folder,
+            offset=offset,
+            chunk_size=min(limit or LISTED_AT_ONCE, LISTED_AT_ONCE),
         )
         async for chunk in chunks:
             found += [Found(one["path"], one["size"]) for one in chunk]

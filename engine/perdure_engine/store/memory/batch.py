@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from perdure_engine.ports.rows import (
-    NO_JOB,
     ROW_GONE,
     InboxRow,
     JobRunRow,
@@ -89,16 +88,12 @@ def apply_sweep(tables: Tables, sweep: Sweep) -> None:
         head = tables.executions.get(shard_id, row.run_id)
         if head is not None and head.inbox_done < row.seq:
             raise GuardFailed("a buffered event that its run has not consumed")
-    keys = _rows(tables.job_keys, shard_id, sweep.job_keys)
-    if any(key.job_id != NO_JOB for key in keys):
-        raise GuardFailed("a key that a job holds")
     schedules = _rows(tables.schedules, shard_id, sweep.schedules)
     if any(not schedule.gone for schedule in schedules):
         raise GuardFailed("a schedule that is not gone")
     _delete(tables.tasks, tasks)
     _delete(tables.timers, timers)
     _delete(tables.inbox, inbox)
-    _delete(tables.job_keys, keys)
     _delete(tables.schedules, schedules)
     if sweep.timer_range is not None:
         shard = tables.shards[shard_id]

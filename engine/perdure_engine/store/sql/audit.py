@@ -13,6 +13,7 @@ from perdure_engine.core.audit import AuditRow, entry_of
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.ports.audit import AuditFilter, AuditKey
 from perdure_engine.store.sql.parameters import (
+    LAST_US,
     Blobs,
     Column,
     Instant,
@@ -163,8 +164,7 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
     "audit.expired": EXPIRED,
 }
 
-_LAST_US: Final = 253_402_214_400_000_000  # 9999-12-31
-_LAST: Final = (_LAST_US, 2**31 - 1, 2**63 - 1)
+_LAST: Final = (LAST_US, 2**31 - 1, 2**63 - 1)
 
 
 def rows_parameters(rows: Sequence[AuditRow]) -> list[object]:
@@ -197,7 +197,7 @@ def list_statement(
     values: list[object] = [
         Instant(where.time_min_us),
         # the scan begins where the page does (store.sql.job_runs says why)
-        Instant(min(where.time_max_us or _LAST_US, time_us + 1)),
+        Instant(min(where.time_max_us or LAST_US, time_us + 1)),
         Instant(time_us),
         Int4(chain),
         Int8(seq),

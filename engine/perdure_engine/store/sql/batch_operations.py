@@ -7,7 +7,7 @@ from typing import Final, LiteralString
 from perdure_engine.core.audit import AuditRow
 from perdure_engine.ports.batches import BatchJob, BatchKey, BatchRow, encode_job
 from perdure_engine.store.sql import audit, batch_parts
-from perdure_engine.store.sql.parameters import Instant, Instants, Int8, Uuid
+from perdure_engine.store.sql.parameters import LAST_US, Instant, Instants, Int8, Uuid
 from perdure_engine.store.sql.readable import to_json
 
 # $1 namespace, $2 id, $3 start, $4 the job; the audit log's row follows, then $14 for people. All or
@@ -75,8 +75,6 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
     "batch_operations.remove": REMOVE,
 }
 
-_LAST_US: Final = 253_402_214_400_000_000  # 9999-12-31
-
 
 def start_parameters(row: BatchRow, audited: AuditRow) -> list[object]:
     return [*_parameters(row, encode_job(row.job), audited), _readable(row.job)]
@@ -107,5 +105,5 @@ def _readable(job: BatchJob) -> str:
 
 
 def page_parameters(namespace_id: bytes, before: BatchKey | None, limit: int) -> list[object]:
-    started_us, job_id = before or (_LAST_US, "")
+    started_us, job_id = before or (LAST_US, "")
     return [Uuid(namespace_id), Instant(started_us), job_id, Int8(limit)]

@@ -1,4 +1,4 @@
-"""The writer's part of the store: commit, sweep, bump."""
+"""The writer's part of the store: commit, sweep, removals, bump."""
 
 from __future__ import annotations
 

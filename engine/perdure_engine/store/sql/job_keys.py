@@ -1,4 +1,4 @@
-"""`job_keys`: who holds a unique key. A key that nobody holds waits for the sweep."""
+"""`job_keys`: who holds a unique key. It goes with the job that holds it."""
 
 from __future__ import annotations
 
@@ -37,17 +37,6 @@ cross join lateral (
   from job_keys as r
   where r.shard_id = u.shard_id and r.namespace_id = u.namespace_id and r.kind = u.kind
     and r.key = u.key limit 1) as k"""
-
-SWEEP: Final[LiteralString] = """\
-d_job_keys as (
-  delete from job_keys as t
-  using unnest($15::uuid[], $16::int2[], $17::text[]) as u(namespace_id, kind, key)
-  where t.shard_id = any($1::int4[]) and t.namespace_id = u.namespace_id and t.kind = u.kind
-    and t.key = u.key and (select g.held from g)
-  returning t.job_id)"""
-STILL_HELD: Final[LiteralString] = """\
-(select count(*) from d_job_keys
-         where d_job_keys.job_id <> '00000000-0000-0000-0000-000000000000'::uuid)"""
 
 # The keys of jobs that go; not one that another job has taken since.
 REMOVE: Final[LiteralString] = """\

@@ -12,35 +12,13 @@ from perdure_engine.ports.store import JobRemoval
 from perdure_engine.store.sql import job_batches, job_keys, job_runs, schedule_slots, shard_fence
 from perdure_engine.store.sql.parameters import Instants, Int2s, Texts, Uuids
 
-REMOVE: Final[LiteralString] = (
-    "with "
-    + shard_fence.ADVANCE
-    + ",\n"
-    + job_runs.REMOVE
-    + ",\n"
-    + job_keys.REMOVE
-    + ",\n"
-    + job_batches.REMOVE
-    + ",\n"
-    + schedule_slots.REMOVE
-    + """
-select clock_timestamp() as db_now,
-  case when (select g.held from g)
-    then div(1::numeric, (case
-      when """
-    + job_runs.STILL_OPEN
-    + """ = 0
-        and """
-    + job_batches.STILL_OPEN
-    + """ = 0
-        and """
-    + schedule_slots.STILL_TO_ACT
-    + """ = 0
-      then 1 else 0 end)::numeric)::int8
-    else """
-    + shard_fence.LOST
-    + """
-  end as guard"""
+REMOVE: Final = shard_fence.guarded(
+    [job_runs.REMOVE, job_keys.REMOVE, job_batches.REMOVE, schedule_slots.REMOVE],
+    [
+        job_runs.STILL_OPEN + " = 0",
+        job_batches.STILL_OPEN + " = 0",
+        schedule_slots.STILL_TO_ACT + " = 0",
+    ],
 )
 
 STATEMENTS: Final[dict[str, LiteralString]] = {"job_removal": REMOVE}

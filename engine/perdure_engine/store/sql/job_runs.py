@@ -17,6 +17,7 @@ from typing import Final, LiteralString, NamedTuple
 from perdure_engine.ports.jobs import LISTED_SPEC_BYTES_MAX, JobFilter
 from perdure_engine.ports.rows import JobRunRow
 from perdure_engine.store.sql.parameters import (
+    LAST_US,
     Blobs,
     Column,
     Instant,
@@ -332,10 +333,8 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
 _OWNERS: Final = {_ALL: 0, _OF_USER: 1, _OF_SCHEDULE: 2, _OF_BATCH: 3}
 _FAILED: Final = (5,)
 _EACH_STATUS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
-# 9999-12-31: later than any time, and an instant that both databases can hold.
-_LAST_US: Final = 253_402_214_400_000_000
 _FIRST: Final = (-1, bytes(16))
-_LAST: Final = (_LAST_US, b"\xff" * 16)
+_LAST: Final = (LAST_US, b"\xff" * 16)
 
 
 def list_statement(
@@ -345,7 +344,7 @@ def list_statement(
     if path is _ALL and where.task_name and where.statuses == _FAILED:
         path = _FAILED_OF_TASK
     scheduled_us, job_id = past or (_FIRST if oldest_first else _LAST)
-    from_us, to_us = where.from_us, where.to_us or _LAST_US
+    from_us, to_us = where.from_us, where.to_us or LAST_US
     # The condition of the page alone does not tell PostgreSQL where to begin (18: beside another bound it begins
     # there, and the tenth page reads nine for nothing).
     if oldest_first:
@@ -358,7 +357,7 @@ def list_statement(
 
 def count_statement(where: JobFilter) -> tuple[LiteralString, list[object]]:
     path = _path(where)
-    places, names = _places(where, where.from_us, where.to_us or _LAST_US), _names(where)
+    places, names = _places(where, where.from_us, where.to_us or LAST_US), _names(where)
     owners = [name for name in names[:3] if name]
     if len(owners) > 1 or where.task_name or where.queue:
         return _COUNTS[path], [*places, *names]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from psycopg import pq
 from psycopg.abc import AdaptContext, Buffer
@@ -19,6 +19,7 @@ from psycopg.adapt import Dumper, Loader
 from psycopg.types.numeric import Int2, Int4, Int8
 
 __all__ = [
+    "LAST_US",
     "Blobs",
     "Bools",
     "Column",
@@ -36,6 +37,8 @@ __all__ = [
     "register",
 ]
 
+# 9999-12-31: later than any time, and an instant that both databases can hold.
+LAST_US: Final = 253_402_214_400_000_000
 POSTGRES_EPOCH_US = 946_684_800_000_000  # 2000-01-01, from which timestamptz counts
 
 NUMBERS_AT_ONCE = 128  # the larger, the larger are the packers that are kept

@@ -23,38 +23,17 @@ from perdure_engine.store.sql import (
 )
 from perdure_engine.store.sql.parameters import Texts, Uuids
 
-REMOVE: Final[LiteralString] = (
-    "with "
-    + shard_fence.ADVANCE
-    + ",\n"
-    + executions.REMOVE
-    + ",\n"
-    + history.REMOVE
-    + ",\n"
-    + inbox.REMOVE
-    + ",\n"
-    + snapshots.REMOVE
-    + ",\n"
-    + visibility.REMOVE
-    + ",\n"
-    + current_runs.REMOVE
-    + ",\n"
-    + audit.REMOVED
-    + """
-select clock_timestamp() as db_now,
-  case when (select g.held from g)
-    then div(1::numeric, (case
-      when """
-    + executions.STILL_OPEN
-    + """ = 0
-        and """
-    + audit.REMOVED_COMPLETE
-    + """
-      then 1 else 0 end)::numeric)::int8
-    else """
-    + shard_fence.LOST
-    + """
-  end as guard"""
+REMOVE: Final = shard_fence.guarded(
+    [
+        executions.REMOVE,
+        history.REMOVE,
+        inbox.REMOVE,
+        snapshots.REMOVE,
+        visibility.REMOVE,
+        current_runs.REMOVE,
+        audit.REMOVED,
+    ],
+    [executions.STILL_OPEN + " = 0", audit.REMOVED_COMPLETE],
 )
 
 STATEMENTS: Final[dict[str, LiteralString]] = {"removal": REMOVE}

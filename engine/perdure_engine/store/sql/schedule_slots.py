@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, LiteralString
 
 from perdure_engine.store.sql.parameters import (
+    LAST_US,
     Instant,
     Instants,
     Int2,
@@ -87,8 +88,7 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
     "schedule_slots.read_after": READ_AFTER,
 }
 
-_LAST_US: Final = 253_402_214_400_000_000  # 9999-12-31
-_LAST: Final = (_LAST_US, 2**15 - 1)
+_LAST: Final = (LAST_US, 2**15 - 1)
 
 
 def list_parameters(
@@ -108,7 +108,7 @@ def list_parameters(
         schedule_id,
         Instant(from_us),
         # the scan begins where the page does (store.sql.job_runs says why)
-        Instant(min(to_us or _LAST_US, nominal_us + 1)),
+        Instant(min(to_us or LAST_US, nominal_us + 1)),
         Instant(nominal_us),
         Int2(origin),
         Int2s(outcomes),

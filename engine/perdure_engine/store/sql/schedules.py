@@ -65,7 +65,7 @@ order by s.namespace_id, s.schedule_id limit $5::int8"""
 SWEEP: Final[LiteralString] = """\
 d_schedules as (
   delete from schedules as t
-  using unnest($18::uuid[], $19::text[]) as u(namespace_id, schedule_id)
+  using unnest($15::uuid[], $16::text[]) as u(namespace_id, schedule_id)
   where t.shard_id = any($1::int4[]) and t.namespace_id = u.namespace_id
     and t.schedule_id = u.schedule_id and (select g.held from g)
   returning t.gone)"""

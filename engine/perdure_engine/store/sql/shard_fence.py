@@ -6,6 +6,7 @@ predicate lock at SERIALIZABLE, and the fences of many shards share a page.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, LiteralString
 
 from perdure_engine.ports.store import Fence
@@ -35,6 +36,23 @@ LOST: Final[LiteralString] = """\
 concat('fence lost; held: ',
       (select string_agg(f.shard_id::text, ' ') from f where f.commit_seq > 0))::int8"""
 LOST_MARK: Final = "fence lost"
+
+
+def guarded(writes: Iterable[LiteralString], conditions: Iterable[LiteralString]) -> LiteralString:
+    """The statement that advances the fence, writes, and raises when the fence is lost (22P02) or a condition does
+    not hold of what was written (22012). It answers with database time: clock_timestamp() is a lower bound of that
+    when the answer arrives.
+    """
+    return (
+        "with " + ",\n".join([ADVANCE, *writes]) + "\n"
+        "select clock_timestamp() as db_now,\n"
+        "  case when (select g.held from g)\n"
+        "    then div(1::numeric, (case when " + "\n        and ".join(conditions) + "\n"
+        "      then 1 else 0 end)::numeric)::int8\n"
+        "    else " + LOST + "\n"
+        "  end as guard"
+    )
+
 
 # excluded.batch_id carries the expected (old) owner. A row that is missing would be inserted with
 # sequence -1: that divides by zero (22012), so that it is not.

@@ -91,18 +91,7 @@ def _text(tables: tuple[BatchTable, ...]) -> LiteralString:
     for table in tables:
         texts.append([_moved(text, table, number) for text in (table.write, table.complete)])
         number += table.width
-    writes = ",\n".join([write for write, _ in texts])
-    complete = "\n        and ".join([complete for _, complete in texts])
-    # clock_timestamp() is a lower bound of database time when the answer arrives.
-    return (
-        "with " + shard_fence.ADVANCE + ",\n" + writes + "\n"
-        "select clock_timestamp() as db_now,\n"
-        "  case when (select g.held from g)\n"
-        "    then div(1::numeric, (case when " + complete + "\n"
-        "      then 1 else 0 end)::numeric)::int8\n"
-        "    else " + shard_fence.LOST + "\n"
-        "  end as guard"
-    )
+    return shard_fence.guarded([write for write, _ in texts], [complete for _, complete in texts])
 
 
 def _moved(text: LiteralString, table: BatchTable, to: int) -> LiteralString:

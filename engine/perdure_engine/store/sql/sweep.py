@@ -2,7 +2,7 @@
 
 Sent by the writer in the shard's turn: a table cannot be upserted and deleted from in one
 statement, and two sweeps of one range abort each other. Its guard raises (22012) when a row that is
-not gone was in a range, a buffered event that its run has not consumed, or a key that a job holds.
+not gone was in a range, or a buffered event that its run has not consumed.
 
 It is planned anew each time (not prepared): planned once on a young table, the deletes would go on
 reading all of it when it has grown.
@@ -17,7 +17,6 @@ from perdure_engine.ports.store import Sweep
 from perdure_engine.store.sql import (
     executions,
     inbox,
-    job_keys,
     schedules,
     shard_fence,
     shards,
@@ -26,7 +25,6 @@ from perdure_engine.store.sql import (
 )
 from perdure_engine.store.sql.parameters import (
     Instants,
-    Int2s,
     Int4,
     Int4s,
     Int8s,
@@ -36,61 +34,23 @@ from perdure_engine.store.sql.parameters import (
 
 assert ROW_GONE == 9, "the text below says 9"
 
-_DELETES: Final[LiteralString] = (
-    "with "
-    + shard_fence.ADVANCE
-    + ",\n"
-    + tasks.SWEEP
-    + ",\n"
-    + timers.SWEEP
-    + ",\n"
-    + inbox.SWEEP
-    + ",\n"
-    + shards.MARK
-)
-_DEAD: Final[LiteralString] = (
-    """
-select clock_timestamp() as db_now,
-  case when (select g.held from g)
-    then div(1::numeric, (case
-      when (select count(*) from d_tasks where d_tasks.state <> 9) = 0
-        and (select count(*) from d_timers where d_timers.state <> 9) = 0
-        and """
-    + executions.NOT_CONSUMED
-    + " = 0"
-)
-_END: Final[LiteralString] = (
-    """
-      then 1 else 0 end)::numeric)::int8
-    else """
-    + shard_fence.LOST
-    + """
-  end as guard"""
+_DELETES: Final = (tasks.SWEEP, timers.SWEEP, inbox.SWEEP, shards.MARK)
+_DEAD: Final[tuple[LiteralString, ...]] = (
+    "(select count(*) from d_tasks where d_tasks.state <> 9) = 0",
+    "(select count(*) from d_timers where d_timers.state <> 9) = 0",
+    executions.NOT_CONSUMED + " = 0",
 )
 
-SWEEP: Final[LiteralString] = _DELETES + _DEAD + _END
+SWEEP: Final = shard_fence.guarded(_DELETES, _DEAD)
 
-# Keys and schedules end seldom: the sweep of what ends with every task does without them.
-SWEEP_WITH_JOBS: Final[LiteralString] = (
-    _DELETES
-    + ",\n"
-    + job_keys.SWEEP
-    + ",\n"
-    + schedules.SWEEP
-    + _DEAD
-    + """
-        and """
-    + job_keys.STILL_HELD
-    + """ = 0
-        and """
-    + schedules.NOT_GONE
-    + " = 0"
-    + _END
+# Schedules end seldom: the sweep of what ends with every task does without them.
+SWEEP_WITH_SCHEDULES: Final = shard_fence.guarded(
+    [*_DELETES, schedules.SWEEP], [*_DEAD, schedules.NOT_GONE + " = 0"]
 )
 
 STATEMENTS: Final[dict[str, LiteralString]] = {
     "sweep": SWEEP,
-    "sweep.with_jobs": SWEEP_WITH_JOBS,
+    "sweep.with_schedules": SWEEP_WITH_SCHEDULES,
 }
 
 _INT8_MIN: Final = -(2**63)
@@ -114,13 +74,10 @@ def statement(sweep: Sweep, task_keys: list[tuple[int, int]]) -> tuple[LiteralSt
         Int8s([seq for _, seq in sweep.inbox_keys]),
         Instants([] if sweep.timer_range is None else [sweep.timer_range[1]]),
     ]
-    if not sweep.job_keys and not sweep.schedules:
+    if not sweep.schedules:
         return SWEEP, values
-    return SWEEP_WITH_JOBS, [
+    return SWEEP_WITH_SCHEDULES, [
         *values,
-        Uuids([namespace_id for namespace_id, _, _ in sweep.job_keys]),
-        Int2s([kind for _, kind, _ in sweep.job_keys]),
-        Texts([key for _, _, key in sweep.job_keys]),
         Uuids([namespace_id for namespace_id, _ in sweep.schedules]),
         Texts([schedule_id for _, schedule_id in sweep.schedules]),
     ]

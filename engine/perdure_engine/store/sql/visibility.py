@@ -24,6 +24,7 @@ from perdure_engine.ports.filters import Expression, Group, Order
 from perdure_engine.ports.store import PageKey, VisibilityFilter
 from perdure_engine.store.sql.filters import Conditions, indexed
 from perdure_engine.store.sql.parameters import (
+    LAST_US,
     Blobs,
     Instant,
     Instants,
@@ -208,11 +209,9 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
 # The partial index is used where its own condition stands in the statement.
 _HAS_ATTRIBUTES: Final[LiteralString] = "\n    and r.attrs <> '{}'::jsonb"
 
-# 9999-12-31: later than any start, and an instant that both databases can hold.
-_LAST_US: Final = 253_402_214_400_000_000
 _LAST_RUN_ID: Final = b"\xff" * 16
 _FIRST: Final = (-1, bytes(16), -1)
-_LAST: Final = (_LAST_US, _LAST_RUN_ID, _LAST_US)
+_LAST: Final = (LAST_US, _LAST_RUN_ID, LAST_US)
 _BY_CLOSE: Final = (Order.CLOSE_DESC, Order.CLOSE_ASC)
 
 
@@ -242,7 +241,7 @@ def _from_page_on(
     if order is Order.START_ASC:
         start_us = max(where.start_min_us, before[0])
         return msgspec.structs.replace(where, start_min_us=start_us)
-    end_us = min(where.start_max_us or _LAST_US, before[0] + 1)
+    end_us = min(where.start_max_us or LAST_US, before[0] + 1)
     return msgspec.structs.replace(where, start_max_us=end_us)
 
 
@@ -286,7 +285,7 @@ def filter_parameters(where: VisibilityFilter) -> list[object]:
         where.workflow_type,
         where.workflow_id_prefix,
         Instant(where.start_min_us),
-        Instant(where.start_max_us or _LAST_US),
+        Instant(where.start_max_us or LAST_US),
     ]
 
 
@@ -296,5 +295,5 @@ def page_parameters(order: Order, before: PageKey | None, limit: int) -> list[ob
         before = _FIRST if order in (Order.START_ASC, Order.CLOSE_ASC) else _LAST
     page = [Instant(before[0]), Uuid(before[1]), Int8(limit)]
     if order in _BY_CLOSE:
-        page.append(Instant((before[2] if len(before) == 3 else 0) or _LAST_US))
+        page.append(Instant((before[2] if len(before) == 3 else 0) or LAST_US))
     return page
