@@ -201,6 +201,7 @@ async def test_a_job_that_says_nothing_has_three_attempts(api: Api) -> None:
         ({"queue": "__own"}, "queue"),
         ({"user_id": "\u202e"}, "user_id"),
         ({"timeout": 0}, "timeout"),
+        ({"expires_at": "9999-12-31T23:59:59-23:00"}, "body"),
         ({"timeout": 1e12}, "timeout"),
         ({"priority": 9}, "priority"),
         ({"retry": {"maximum_interval": 0.5}}, "retry.maximum_interval"),
