@@ -112,7 +112,11 @@ async def test_a_batch_belongs_together_and_is_one_shards(api: Api) -> None:
         "/jobs:bulk",
         {
             "jobs": [{"task_id": "a"}] * 3 + [{"task_id": "r", "schedule": "@daily"}],
-            "batch": {"batch_id": "b1", "callback": {"task_id": "done"}, "more": True},
+            "batch": {
+                "batch_id": "b1",
+                "callback": {"task_id": "done", "parameters": {"n": 1}},
+                "more": True,
+            },
         },
     )
 
@@ -124,6 +128,7 @@ async def test_a_batch_belongs_together_and_is_one_shards(api: Api) -> None:
     assert intent.batch is not None
     assert intent.batch.callback is not None
     assert (intent.batch.callback.task_name, intent.batch.sealed) == ("done", False)
+    assert intent.batch.callback.spec.input == b""  # what it is given is made when the batch ends
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def _batch(message: pb.JobBatch) -> AskedBatch:
         options = _options(message.callback)
         if isinstance(options, Rejected):
             raise options
-        callback = AskedJob(options)
+        callback = options
     return AskedBatch(message.batch_id, callback, not message.more)
 
 
