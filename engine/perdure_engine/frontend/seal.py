@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 KEY_ID_BYTES = 4
 MAC_BYTES = 16
+SCOPE_BYTES = 16
 BODY_AT = KEY_ID_BYTES + MAC_BYTES
 SEALED_BYTES_MAX = 64 * 1024  # ours are under 1 KiB; what is longer is not hashed at all
 FIRST_KEY_ID = 1
@@ -116,7 +117,7 @@ class Sealer:
         return hmac.compare_digest(told, _digest(shard_id, intent))
 
     def seal_page(self, page: msgspec.Struct, scope: bytes) -> bytes:
-        """`scope` names everything the next page must have in common with this one."""
+        """`scope` names everything the next page must have in common with this one: see `page_scope`."""
         return self._seal(Purpose.PAGE, scope, encode(page))
 
     def open_page(self, field: str, sealed: bytes, scope: bytes, page: type[PageT]) -> PageT:
@@ -139,6 +140,11 @@ class Sealer:
         ):
             raise _forged(field, purpose)
         return content
+
+
+def page_scope(verb: bytes, told: object) -> bytes:
+    """Of a list, by all that was asked for but the page. Of one size: a filter may be long."""
+    return verb + hashlib.blake2b(encode(told), digest_size=SCOPE_BYTES).digest()
 
 
 def _digest(shard_id: int, intent: bytes) -> bytes:

@@ -189,7 +189,7 @@ async def test_a_delay_counts_from_the_engines_time() -> None:
 
 async def test_a_batch_is_one_shards_with_its_callback() -> None:
     room = Room()
-    batch = AskedBatch("b1", AskedJob(options(task_name="done")), sealed=True)
+    batch = AskedBatch("b1", options(task_name="done"), sealed=True)
     await made(room, *[SHARED] * 600, batch=batch)
     await made(room, SHARED, batch=batch, request_id=b"request-2" + bytes(7))
 
@@ -225,7 +225,7 @@ async def test_a_job_of_a_batch_has_no_key_of_another_shard(changes: dict[str, A
 
     room = Room()
     with pytest.raises(Rejected, match=r"batch\.callback"):
-        await made(room, batch=AskedBatch("b1", AskedJob(options(**changes)), sealed=True))
+        await made(room, batch=AskedBatch("b1", options(**changes), sealed=True))
     assert not room.touched
 
 

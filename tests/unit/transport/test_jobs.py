@@ -197,7 +197,7 @@ def test_a_batch() -> None:
     call = converted(batch={"batch_id": "b", "callback": {"task_name": "done"}, "more": True})
     sealed = converted(batch={"batch_id": "b"})
 
-    callback = AskedJob(JobOptions(task_name="done"))
+    callback = JobOptions(task_name="done")
     assert call.batch == AskedBatch("b", callback, sealed=False)
     assert sealed.batch == AskedBatch("b", None, sealed=True)
 

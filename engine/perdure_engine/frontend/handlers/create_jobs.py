@@ -31,10 +31,11 @@ CALLBACK_KEY = "__callback:{}"  # users' keys cannot begin so
 
 
 class AskedBatch(msgspec.Struct, frozen=True):
-    """The batch that all jobs of a call belong to. `callback` None: nothing follows its end."""
+    """The batch that all jobs of a call belong to. `callback` None: nothing follows its end. Its input is the engine's
+    to make."""
 
     batch_id: str
-    callback: AskedJob | None
+    callback: JobOptions | None
     sealed: bool
 
 
@@ -118,13 +119,13 @@ class _Sorting:
         self.portions[shard_id] = _Portion()  # also without a job: to seal it
         callback = None
         if asked.callback is not None:
-            plan = self._plan(asked.callback.options)
+            plan = self._plan(asked.callback)
             if plan.refused is not None:
                 raise checks.under("batch.callback", plan.refused)
             # By its batch and not by the call: whichever call brings it, it is the same job.
             key = CALLBACK_KEY.format(asked.batch_id)
             job_id = job_id_of(shard_id, self._namespace_id, key, b"", 0)
-            callback = new_job(plan, asked.callback, job_id, b"", "", self._call.identity)
+            callback = new_job(plan, AskedJob(asked.callback), job_id, b"", "", self._call.identity)
         return Callback(asked.batch_id, callback, asked.sealed)
 
     def add(self, index: int, asked: AskedJob | Rejected) -> None:

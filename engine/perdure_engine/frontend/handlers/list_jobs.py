@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -16,14 +15,13 @@ from perdure_engine.frontend import checks
 from perdure_engine.frontend.archived import refusals_of_archive, require_archive
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.job_rows import failure_type_of, info_of
+from perdure_engine.frontend.seal import page_scope
 from perdure_engine.ports.archive import ArchivedJob, ArchivedJobFilter, ArchivePlace
 from perdure_engine.ports.jobs import JobFilter
 
 STATUSES = frozenset(JobStatus)
 # Of one call that looks for a type of failure, which no index knows: what it has not seen by then is the next page's.
 ROWS_READ_MAX = 10_000
-
-canonical = msgspec.msgpack.Encoder().encode
 
 
 class ListJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +60,7 @@ async def list_archived_jobs(frontend: Frontend, asked: ListJobs) -> ArchivedJob
     if asked.oldest_first:
         raise invalid("oldest_first", "archived jobs are listed by the day of their end")
     where = ArchivedJobFilter(asked.where, asked.failure_type)
-    scope = b"list_archived_jobs" + hashlib.blake2b(canonical(where), digest_size=16).digest()
+    scope = page_scope(b"list_archived_jobs", where)
     past: ArchivePlace | None = None
     if asked.page_token:
         past = frontend.sealer.open_page("page_token", asked.page_token, scope, ArchivePlace)
@@ -76,8 +74,7 @@ async def list_jobs(frontend: Frontend, asked: ListJobs) -> JobsPage:
     """A page may have fewer jobs than asked for, and even none, while its token says that there may be more."""
     check_filter(asked.where, asked.failure_type)
     size = checks.page_size("page_size", asked.page_size)
-    told = canonical((asked.where, asked.failure_type, asked.oldest_first))
-    scope = b"list_jobs" + hashlib.blake2b(told, digest_size=16).digest()
+    scope = page_scope(b"list_jobs", (asked.where, asked.failure_type, asked.oldest_first))
     past: Last | None = None
     if asked.page_token:
         past = frontend.sealer.open_page("page_token", asked.page_token, scope, Last)

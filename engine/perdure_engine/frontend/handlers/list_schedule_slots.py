@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from perdure_engine.core.errors import invalid
@@ -13,8 +11,7 @@ from perdure_engine.core.schedules.saved import no_schedule
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.schedule_rows import slot_of
-
-canonical = msgspec.msgpack.Encoder().encode
+from perdure_engine.frontend.seal import page_scope
 
 
 class ListScheduleSlots(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +47,8 @@ async def list_schedule_slots(frontend: Frontend, asked: ListScheduleSlots) -> S
         raise invalid("to_us", "lies before from_us")
     size = checks.page_size("page_size", asked.page_size)
     namespace_id, schedule_id = asked.namespace_id, asked.schedule_id
-    told = canonical((namespace_id, schedule_id, asked.outcomes, asked.from_us, asked.to_us))
-    scope = b"list_schedule_slots" + hashlib.blake2b(told, digest_size=16).digest()
+    told = (namespace_id, schedule_id, asked.outcomes, asked.from_us, asked.to_us)
+    scope = page_scope(b"list_schedule_slots", told)
     past = None
     if asked.page_token:
         last = frontend.sealer.open_page("page_token", asked.page_token, scope, Last)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from perdure_engine.core.jobs.model import JobSpec
@@ -12,12 +10,11 @@ from perdure_engine.core.schedules.model import JobAction
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.schedule_rows import schedule_of
+from perdure_engine.frontend.seal import page_scope
 
 # Read at once: the argument of each action comes along, and may be large.
 ROWS_AT_ONCE = 100
 NO_ACTION = JobAction("", "", JobSpec())
-
-canonical = msgspec.msgpack.Encoder().encode
 
 
 class ListSchedules(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +47,8 @@ async def list_schedules(frontend: Frontend, asked: ListSchedules) -> SchedulesP
     checks.id_prefix("id_prefix", asked.id_prefix)
     checks.label("user_id", asked.user_id)
     size = checks.page_size("page_size", asked.page_size)
-    told = canonical((asked.namespace_id, asked.id_prefix, asked.user_id))
-    scope = b"list_schedules" + hashlib.blake2b(told, digest_size=16).digest()
+    told = (asked.namespace_id, asked.id_prefix, asked.user_id)
+    scope = page_scope(b"list_schedules", told)
     after_id = ""
     if asked.page_token:
         last = frontend.sealer.open_page("page_token", asked.page_token, scope, Last)

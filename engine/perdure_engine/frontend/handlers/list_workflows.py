@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from perdure_engine.core import limits
@@ -12,14 +10,13 @@ from perdure_engine.core.status import Status
 from perdure_engine.frontend import checks, filters
 from perdure_engine.frontend.archived import refusals_of_archive, require_archive
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.frontend.seal import page_scope
 from perdure_engine.ports.archive import ArchivePlace
 from perdure_engine.ports.filters import Order
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import PageKey, VisibilityFilter
 
 STATUSES = frozenset(Status)
-
-canonical = msgspec.msgpack.Encoder().encode
 
 
 class ListAnswer(msgspec.Struct, frozen=True):
@@ -119,8 +116,7 @@ def check_filter(where: VisibilityFilter) -> None:
 
 
 def _scope(where: VisibilityFilter, query: str) -> bytes:
-    told = canonical((where, query))
-    return b"list_workflows" + hashlib.blake2b(told, digest_size=16).digest()
+    return page_scope(b"list_workflows", (where, query))
 
 
 def _within_bytes(rows: list[VisibilityRow]) -> list[VisibilityRow]:

@@ -20,8 +20,8 @@ from google.rpc import status_pb2  # type: ignore[import-untyped]  # ships stubs
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.ports.metrics import Metrics
 from perdure_engine.transport.grpc.errors import STATUS_CODES, Errors
-from perdure_engine.transport.grpc.measured import Measured
 from perdure_engine.transport.grpc.message_stream import MessageStream
+from perdure_engine.transport.measured import Measured
 from perdure_engine.transport.refusals import is_cancelled
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf.message import Message
 
-from perdure_engine.transport.grpc.measured import Measured
+from perdure_engine.transport.measured import Measured
 
 if TYPE_CHECKING:
     from perdure_engine.transport.grpc.decode import Context

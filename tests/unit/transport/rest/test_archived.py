@@ -10,7 +10,7 @@ import pytest
 from tests.unit.core import samples
 from tests.unit.frontend.fakes import NAMESPACE_ID, RUN_ID, FakeClock, Room
 from tests.unit.transport.rest.conftest import Api, api_over
-from tests.unit.transport.rest.test_jobs import INFO, RUN, US
+from tests.unit.transport.rest.jobs import INFO, RUN, US
 from tests.unit.transport.rest.test_workflows import shown
 
 from perdure_engine.core.errors import not_found

@@ -198,6 +198,7 @@ def test_what_is_told_of_a_schedule_can_be_sent_back(sent: dict[str, Any]) -> No
         ({"policies": {"catch_up_window": 1}}, "policies.catch_up_window"),
         ({"policies": {"overlap": "NONE"}}, "policies.overlap"),
         ({"remaining_actions": -1}, "remaining_actions"),
+        ({"remaining_actions": 2**63}, "remaining_actions"),
     ],
 )
 async def test_a_schedule_that_is_wrong_is_refused_by_its_field(

@@ -6,8 +6,6 @@ first: what has been read for another job of the call is shared with it.
 
 from __future__ import annotations
 
-import hashlib
-
 from google.protobuf.message import DecodeError
 
 from perdure_api.v1 import common_pb2
@@ -27,11 +25,11 @@ from perdure_engine.frontend.handlers.list_jobs import ListJobs
 from perdure_engine.frontend.handlers.redrive_jobs import RedriveJobs
 from perdure_engine.frontend.new_jobs import PRIORITY_DEFAULT, AskedJob, JobOptions
 from perdure_engine.ports.jobs import JobFilter
+from perdure_engine.transport.grpc.convert.intents import body_hash
 from perdure_engine.transport.grpc.convert.retries import policy_of
 
 # What the converter makes of a value is the same each time, what a codec makes of it may not be.
 PLAIN_ENCODINGS = frozenset(("json/plain", "binary/plain", "binary/null", "json/protobuf"))
-BODY_HASH_BYTES = 8
 _SCOPES = {int(scope): scope for scope in UniqueScope}
 _POLICIES = {int(policy): policy for policy in ConcurrencyPolicy}
 
@@ -40,7 +38,7 @@ Read = JobOptions | Rejected
 
 def create_jobs(message: pb.CreateJobsRequest, namespace_id: bytes) -> CreateJobsCall:
     request_id = uuid_bytes("request_id", message.request_id)
-    body = hashlib.blake2b(message.SerializeToString(), digest_size=BODY_HASH_BYTES).digest()
+    body = body_hash(message)
     batch = None
     if message.HasField("batch"):
         batch = _batch(message.batch)
@@ -84,7 +82,7 @@ def _batch(message: pb.JobBatch) -> AskedBatch:
         options = _options(message.callback)
         if isinstance(options, Rejected):
             raise options
-        callback = AskedJob(options)
+        callback = options
     return AskedBatch(message.batch_id, callback, not message.more)
 
 

@@ -29,6 +29,7 @@ from perdure_engine.transport.http.rest.problems import (
     problem_response,
     refused,
 )
+from perdure_engine.transport.measured import Measured
 from perdure_engine.transport.refusals import Refusals, is_cancelled
 
 T = TypeVar("T")
@@ -66,7 +67,8 @@ class Endpoint:
 
     async def _answered(self, operation: Operation, scope: Scope, receive: Receive) -> Response:
         served = self._served
-        began_s, code = served.now_s(), OK
+        measured = Measured(served.metrics, operation.name, served.now_s)
+        began_s, code = measured.now_s(), OK
         names = None  # until it is read, what is wrong is wrong about the request
         try:
             call = await self._read(operation, scope, receive)
@@ -86,8 +88,7 @@ class Endpoint:
             code = rejected.code.name
             return problem_response(refused(rejected, names))
         finally:
-            served.metrics.requests.inc(operation.name, code)
-            served.metrics.request_seconds.observe(served.now_s() - began_s, operation.name)
+            measured.ended(code, began_s)
 
     async def _read(self, operation: Operation, scope: Scope, receive: Receive) -> Call[Any, Any]:
         query = reading.query(scope["query_string"], operation.query)

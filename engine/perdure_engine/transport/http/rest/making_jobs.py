@@ -139,7 +139,8 @@ class _Making:
             return AskedBatch(batch.batch_id, None, not batch.more)
         if callback.schedule is not None:
             raise invalid("batch.callback.schedule", "is when the batch has ended")
-        return AskedBatch(batch.batch_id, self._sharing.asked(callback, 0), not batch.more)
+        options = self._sharing.asked(callback, 0).options
+        return AskedBatch(batch.batch_id, options, not batch.more)
 
     def _asked_to_recur(self, index: int, body: bodies.NewJob, spec: ScheduleSpec) -> _Recurring:
         if self._in_batch:

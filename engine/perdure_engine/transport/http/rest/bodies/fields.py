@@ -13,6 +13,8 @@ from perdure_engine.core import limits
 from perdure_engine.core.search_attributes import AttributeType
 
 DURATION_S_MAX = limits.DURATION_MS_MAX // 1000
+INTEGER_MAX = 2**63 - 1
+"""What the contract's messages can hold, by which workers and clients with the SDK are told of it."""
 
 
 def one_of(enumeration: type[enum.Enum]) -> Meta:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from perdure_engine.core import limits
 from perdure_engine.core.schedules.model import BACKFILL_MOST, SlotOutcome
 from perdure_engine.transport.http.rest.bodies.fields import (
+    INTEGER_MAX,
     Duration,
     Instant,
     Label,
@@ -139,7 +140,8 @@ class Schedule(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     paused: bool = False
     note: Reason = ""
     remaining_actions: Annotated[
-        int | None, Meta(description="So many times more; any without.")
+        Annotated[int, Meta(le=INTEGER_MAX)] | None,
+        Meta(description="So many times more; any without."),
     ] = None
 
 

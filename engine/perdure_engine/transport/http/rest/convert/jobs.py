@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from perdure_api.v1 import job_service_pb2 as pb
@@ -37,9 +36,7 @@ from perdure_engine.transport.http.rest.convert.times import (
     to_ms,
     to_us_or_zero,
 )
-from perdure_engine.transport.http.rest.convert.workflows import retry_body, retry_policy
-
-canonical = msgspec.msgpack.Encoder().encode
+from perdure_engine.transport.http.rest.convert.workflows import canonical, retry_body, retry_policy
 
 
 class Sharing:
@@ -146,7 +143,7 @@ def job_body(details: pb.JobDetails) -> jobs.Job:
     """Of a job that runs once."""
     info = details.info
     status = JobStatus(info.status)
-    concurrency = details.concurrency
+    told = details.concurrency
     return jobs.Job(
         job_id=info.job_id,
         task_id=info.task_name,
@@ -162,13 +159,10 @@ def job_body(details: pb.JobDetails) -> jobs.Job:
         retry=retry_body(policy_of(details.retry_policy)),
         expires_at=instant_or_unset(details.expire_time_us),
         unique_key=info.unique_key,
-        concurrency=UNSET
-        if not details.HasField("concurrency")
-        else jobs.Concurrency(
-            key=concurrency.key,
-            limit=concurrency.limit,
-            policy=name_of(ConcurrencyPolicy(concurrency.policy)),
-            rate_per_s=concurrency.rate_per_s,
+        concurrency=concurrency_body(
+            Concurrency(told.key, told.limit, ConcurrencyPolicy(told.policy), told.rate_per_s)
+            if details.HasField("concurrency")
+            else None
         ),
         schedule_id=info.schedule_id,
         batch_id=info.batch_id,

@@ -56,8 +56,12 @@ KINDS: dict[AttributeType, type | tuple[type, ...]] = {
 
 
 def body_hash(*said: object) -> bytes:
-    """What a repeated request must have in common with the first."""
-    return blake2b(canonical(said), digest_size=BODY_HASH_BYTES).digest()
+    """What a repeated request must have in common with the first. Raises INVALID_ARGUMENT."""
+    try:
+        told = canonical(said)
+    except OverflowError:  # an instant that has no place in UTC: the last day of 9999 far west
+        raise invalid("body", "has an instant outside the years 1 to 9999") from None
+    return blake2b(told, digest_size=BODY_HASH_BYTES).digest()
 
 
 def start_workflow(
@@ -164,6 +168,8 @@ def _attribute(name: str, body: fields.SearchAttribute) -> SearchAttribute:
     value, is_bool = body.value, type_ is AttributeType.BOOL
     if not isinstance(value, KINDS[type_]) or isinstance(value, bool) != is_bool:
         raise invalid(f"{at}.value", f"is not the value of a {body.type}")
+    if type_ is AttributeType.INT and isinstance(value, int) and value > fields.INTEGER_MAX:
+        raise invalid(f"{at}.value", "is an integer of more than 64 bits")
     if isinstance(value, list):
         return SearchAttribute(name, type_, tuple(value))
     if type_ is AttributeType.DOUBLE and isinstance(value, int):
