@@ -1,13 +1,12 @@
 """The registry of deployments: what their rows say, in memory, and how they are changed.
 
-Every node reads all rows once a second, so a change made elsewhere counts here within two. A change
-made here counts at once. Nodes that know less for that second route by what was true before: a task
-is then run by the version that was current, never by none or by two.
+Every node reads all rows once a second (`server.following`), so a change made elsewhere counts here
+within two. A change made here counts at once. Nodes that know less for that second route by what was
+true before: a task is then run by the version that was current, never by none or by two.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -24,10 +23,8 @@ from perdure_engine.core.deployments import (
 from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.versions import split_version
-from perdure_engine.ports.store import DeploymentRow, DeploymentStore, StoreError
+from perdure_engine.ports.store import DeploymentRow, DeploymentStore
 
-REFRESH_S = 1.0
-REFRESH_TIMEOUT_S = 5.0
 TRIES_MAX = 20  # of a compare-and-set: all workers of a new version say so at the same time
 
 Key = tuple[bytes, str]  # namespace id and name
@@ -45,8 +42,6 @@ class Deployments:
         self._routes: dict[Key, Route] = {}  # by queue
         self._served: set[tuple[bytes, str, str]] = set()  # namespace, deployment, queue
         self._listeners: list[Callable[[], None]] = []
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
 
     # ---- ports.versions.Routing
 
@@ -195,37 +190,6 @@ class Deployments:
             self._routes, self._served = routes, served
             for listener in self._listeners:
                 listener()
-
-    async def start(self) -> None:
-        """Know what the store has before the first task is offered. Raises StoreError."""
-        assert self._task is None, "started once"
-        await self.refresh()
-        self._task = asyncio.get_running_loop().create_task(self._follow(), name="deployments")
-
-    async def stop(self) -> None:
-        self._stopping.set()
-        if self._task is not None:
-            await self._task
-
-    async def _follow(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                async with asyncio.timeout(REFRESH_S):
-                    await self._stopping.wait()
-            except TimeoutError:
-                await self._refresh_once()
-
-    async def _refresh_once(self) -> None:
-        """What is known stays in force while the database does not answer."""
-        try:
-            async with asyncio.timeout(REFRESH_TIMEOUT_S):
-                await self.refresh()
-        except (StoreError, TimeoutError):
-            return
-        except Exception as error:
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "the deployments could not be read", "exception": error}
-            )
 
 
 def _read(row: DeploymentRow) -> Deployment:

@@ -41,6 +41,7 @@ from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
 from perdure_engine.server.config import Config
 from perdure_engine.server.config_layers import variable
 from perdure_engine.server.errors import ConfigError, StartError
+from perdure_engine.server.following import Following
 from perdure_engine.server.lifecycle import Lifecycle
 from perdure_engine.server.metering import MeasuredStore, read_gauges
 from perdure_engine.server.node import Node
@@ -151,8 +152,12 @@ async def _start(
     lifecycle.at_stop("peers", parts.peers.stop)
     lifecycle.at_stop("history", parts.history.stop)
     await lifecycle.begin("flows", parts.flows.start, parts.flows.stop)
-    await lifecycle.begin("deployments", parts.deployments.start, parts.deployments.stop)
-    await lifecycle.begin("queue limits", parts.limits.start, parts.limits.stop)
+    for name, refresh in (
+        ("deployments", parts.deployments.refresh),
+        ("queue limits", parts.limits.refresh),
+    ):
+        following = Following(name, refresh)
+        await lifecycle.begin(name, following.start, following.stop)
     await lifecycle.begin("controller", parts.controller.start, parts.controller.stop)
     await lifecycle.begin("retention", parts.retention.start, parts.retention.stop)
     await lifecycle.begin("batches", parts.batches.start, parts.batches.stop)

@@ -16,7 +16,7 @@ from perdure_engine.core.search_attributes import of_versioning, to_json
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.versions import Behavior, Versioning
-from perdure_engine.frontend.deployments import REFRESH_S, Deployments
+from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.frontend.handlers.complete_tasks import Completion, complete_tasks
 from perdure_engine.frontend.handlers.describe_deployment import list_deployments
 from perdure_engine.frontend.handlers.get_reachability import get_reachability
@@ -35,6 +35,7 @@ from perdure_engine.ports.history import WorkerRef
 from perdure_engine.ports.matching import PollAnswer
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import StoreUnavailable, VisibilityFilter
+from perdure_engine.server.following import REFRESH_S
 from perdure_engine.store.memory.filters import listed
 
 QUEUE = "orders"

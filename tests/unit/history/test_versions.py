@@ -26,6 +26,7 @@ from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.versions import Behavior
 from perdure_engine.frontend.deployments import Deployments
 from perdure_engine.ports.history import HandedWorkflowTask, WorkerRef
+from perdure_engine.server.following import Following
 
 PINNED, AUTO = Behavior.PINNED, Behavior.AUTO_UPGRADE
 NONE = WorkerRef(b"none............", "none", "")
@@ -265,7 +266,8 @@ async def test_without_deployments_nobody_asks_for_a_version(room: Room) -> None
 @in_room(seeds=(0,))
 async def test_what_another_node_changes_counts_here_within_two_seconds(room: Room) -> None:
     node, here = await fleet(room)
-    await here.start()
+    following = Following("deployments", here.refresh)
+    await following.start()
     elsewhere = Deployments(room.store)
     await elsewhere.refresh()
     await node.start("o")
@@ -273,5 +275,5 @@ async def test_what_another_node_changes_counts_here_within_two_seconds(room: Ro
     await make_current(elsewhere, "2")
     await node.nothing(TWO)
     assert (await node.workflow_task(TWO, timeout_s=2)).workflow_id == "o"
-    await here.stop()
-    await here.stop()
+    await following.stop()
+    await following.stop()

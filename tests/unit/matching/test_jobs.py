@@ -23,6 +23,7 @@ from perdure_engine.matching.matcher import Matcher
 from perdure_engine.ports.jobs import QueueLimitRow
 from perdure_engine.ports.matching import TaskOffer
 from perdure_engine.ports.store import StoreUnavailable
+from perdure_engine.server.following import Following
 from perdure_engine.store.memory import MemoryStore
 
 JOB, ACTIVITY = TaskKind.JOB, TaskKind.ACTIVITY
@@ -119,10 +120,11 @@ def limited(
         store = MemoryStore(lambda: 0)
         await store.put_queue_limit(QueueLimitRow(NAMESPACE, QUEUE, rate_per_s, 0))
         limits = QueueLimits(store, lambda: share)
-        await limits.start()
+        following = Following("queue limits", limits.refresh)
+        await following.start()
         matcher = Matcher(rates=limits)
         await main(matcher, FakeHistory(matcher), limits, store)  # type: ignore[misc]
-        await limits.stop()
+        await following.stop()
 
     simulate(within, 0)
 

@@ -34,6 +34,7 @@ from perdure_engine.ports.store import Batch
 from perdure_engine.scheduler.cron import CronSpecs
 from perdure_engine.scheduler.times import Times
 from perdure_engine.server.clock import SystemClock, SystemIds, new_incarnation
+from perdure_engine.server.following import Following
 from perdure_engine.server.in_process.only_node import OnlyNode
 from perdure_engine.server.in_process.virtual_time import Skipper, VirtualTime
 from perdure_engine.server.version import perdure_version
@@ -159,8 +160,9 @@ async def _start_rooms(
     limits = QueueLimits(store, lambda: 1.0)
     rooms.matching = matcher = Matcher(rates=limits)
     matcher.connect(history)
-    await limits.start()
-    undo.push_async_callback(limits.stop)
+    following = Following("queue limits", limits.refresh)
+    await following.start()
+    undo.push_async_callback(following.stop)
     lease_ms = int(CENTURIES_S * 1_000)
     await store.renew_node(rooms.node_id, NODE_ADDRESS, "", "all", new_incarnation(), lease_ms)
     (row,) = await store.list_nodes()
