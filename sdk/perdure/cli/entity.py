@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure._definitions import entity_key_of, entity_workflow_id
-from perdure.cli.durations import parse_duration
+from perdure.cli.durations import optional_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.jsonable import to_jsonable
@@ -92,7 +92,7 @@ async def call(
     Exit code 4: it failed, and nothing has changed; 5: --timeout passed.
     """
     args = read_inputs(input or (), input_file or ())
-    wait_at_most = None if wait is None else parse_duration(wait)
+    wait_at_most = optional_duration(wait)
     client = await session.connect()
     found = await _entity(session, client, entity, key, task_queue)
     asked = found.with_options(id=call_id, rpc_timeout=wait_at_most)
@@ -140,7 +140,7 @@ async def read(
 @connected(app, "destroy")
 async def destroy(session: Session, entity: Entity, key: Key, wait: Wait = None) -> None:
     """Make a key as if it had never been used, when its turn comes."""
-    wait_at_most = None if wait is None else parse_duration(wait)
+    wait_at_most = optional_duration(wait)
     client = await session.connect()
     found = client.entity(entity, key, task_queue="")
     with session.out.waiting("Waiting for its turn; Ctrl-C leaves it waiting"):
