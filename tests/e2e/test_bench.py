@@ -61,6 +61,23 @@ def test_jobs_due_at_once(perdure: CommandLine) -> None:
     assert line["worker_max_ms"] >= line["min_ms"]
 
 
+def test_jobs_at_a_steady_rate(perdure: CommandLine) -> None:
+    line = bench(perdure, "sustained", "--n", "20", "--window", "2")
+
+    assert line.keys() == KEYS | {"min_ms", "max_ms", "lost", "rss_mb_half", "rss_mb"}
+    assert line["lost"] == 0
+    assert 0 <= line["min_ms"] <= line["p50_ms"] <= line["p99_ms"] <= line["max_ms"]
+
+
+def test_schedules_that_fire_together(perdure: CommandLine) -> None:
+    line = bench(perdure, "schedules", "--n", "20", "--window", "2")
+
+    own = {"min_ms", "max_ms", "cpu_pct", "firings", "lost", "duplicates", "drained_s"}
+    assert line.keys() == KEYS | own
+    assert (line["firings"], line["lost"], line["duplicates"]) == (1, 0, 0)
+    assert 0 <= line["min_ms"] <= line["p50_ms"] <= line["p99_ms"] <= line["max_ms"]
+
+
 def test_sleepers(perdure: CommandLine) -> None:
     line = bench(perdure, "W7", "--n", "50", "--window", "1")
 

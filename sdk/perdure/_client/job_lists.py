@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from perdure._client.core import ClientCore
+from perdure._client.paging import read_pages
 from perdure._jobs import JobStatus
 from perdure._wire.job_info import JobCount, JobFilter, JobInfo
 
@@ -19,7 +20,7 @@ class JobLists:
 
     _core: ClientCore
 
-    async def list(
+    def list(
         self,
         *,
         user_id: str = "",
@@ -44,26 +45,19 @@ class JobLists:
         `archived`: instead those that were over their retention and have left the tables, by the day
         of their end, the newest first. FAILED_PRECONDITION: the installation has no archive.
         """
-        core, token, left = self._core, b"", limit
+        core = self._core
         wanted = _filter(
             *(user_id, status, task_name, queue, schedule_id, batch_id),
             *(scheduled_time_min, scheduled_time_max, failure_type),
         )
-        while left is None or left > 0:
-            size = _PAGE_SIZE if left is None else min(left, _PAGE_SIZE_MAX)
-            page = partial(
-                core.job_service.list,
-                *(core.namespace, wanted, size, token),
-                oldest_first=oldest_first,
-                archived=archived,
-            )
-            found, token = await core.unary(page, rpc_timeout)
-            for one in found:
-                yield one
-            if left is not None:
-                left -= len(found)
-            if not token:
-                return
+        page = partial(
+            core.job_service.list,
+            *(core.namespace, wanted),
+            oldest_first=oldest_first,
+            archived=archived,
+        )
+        page_size = _PAGE_SIZE if limit is None else _PAGE_SIZE_MAX
+        return read_pages(core, page, page_size, limit, rpc_timeout)
 
     async def count(
         self,

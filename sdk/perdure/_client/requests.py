@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure._client.core import ClientCore
 from perdure._client.options import StartOptions, build_start
+from perdure._client.paging import read_pages
 from perdure._failures import failure_to_exception
 from perdure._wire import calls
 from perdure._wire.calls import StartedRun, Target
@@ -204,7 +205,7 @@ async def history_events(
             return
 
 
-async def list_pages(
+def list_pages(
     core: ClientCore,
     wanted: WorkflowFilter,
     query_text: str,
@@ -214,32 +215,21 @@ async def list_pages(
     *,
     archived: bool,
 ) -> AsyncIterator[WorkflowExecution]:
-    left = limit
-    token = b""
-    while left is None or left > 0:
-        size = page_size if left is None else min(page_size, left)
+    def page(
+        size: int, token: bytes, timeout_s: float
+    ) -> Awaitable[tuple[list[WorkflowExecution], bytes]]:
+        return core.workflow_service.list_workflows(
+            core.namespace,
+            wanted,
+            query_text,
+            size,
+            token,
+            core.decode_or_keep,
+            timeout_s,
+            archived=archived,
+        )
 
-        async def page(
-            timeout_s: float, size: int = size, token: bytes = token
-        ) -> tuple[list[WorkflowExecution], bytes]:
-            return await core.workflow_service.list_workflows(
-                core.namespace,
-                wanted,
-                query_text,
-                size,
-                token,
-                core.decode_or_keep,
-                timeout_s,
-                archived=archived,
-            )
-
-        executions, token = await core.unary(page, rpc_timeout)
-        for execution in executions:
-            yield execution
-        if left is not None:
-            left -= len(executions)
-        if not token:
-            return
+    return read_pages(core, page, page_size, limit, rpc_timeout)
 
 
 async def count(

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from perdure._client.core import ClientCore
+from perdure._client.paging import read_pages
 from perdure._client.schedule_actions import read_action, wire_action
 from perdure._schedules.definition import ScheduleBackfill, ScheduleOverlapPolicy
 from perdure._schedules.told import (
@@ -142,7 +143,7 @@ class ScheduleHandle:
         service = self._core.schedule_service
         return await self._send(partial(service.delete, self._target, reason), rpc_timeout)
 
-    async def slots(
+    def slots(
         self,
         *,
         outcomes: Sequence[ScheduleSlotOutcome] = (),
@@ -156,24 +157,9 @@ class ScheduleHandle:
 
         From `start_at`, inclusive, to `end_at`, exclusive.
         """
-        left, token = limit, b""
-        while left is None or left > 0:
-            size = page_size if left is None else min(page_size, left)
-            send = partial(
-                self._core.schedule_service.list_slots,
-                self._target,
-                outcomes,
-                (start_at, end_at),
-                size,
-                token,
-            )
-            found, token = await self._core.unary(send, rpc_timeout)
-            for slot in found:
-                yield slot
-            if left is not None:
-                left -= len(found)
-            if not token:
-                return
+        service = self._core.schedule_service
+        page = partial(service.list_slots, self._target, outcomes, (start_at, end_at))
+        return read_pages(self._core, page, page_size, limit, rpc_timeout)
 
     @property
     def _target(self) -> ScheduleTarget:

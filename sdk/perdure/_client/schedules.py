@@ -8,6 +8,7 @@ from functools import partial
 from typing import Self
 
 from perdure._client.core import ClientCore
+from perdure._client.paging import read_pages
 from perdure._client.schedule_actions import wire_action
 from perdure._client.schedule_handle import ScheduleHandle
 from perdure._schedules.definition import Schedule
@@ -84,7 +85,9 @@ class Schedules:
         rpc_timeout: timedelta | None = None,
     ) -> ScheduleAsyncIterator:
         """Schedules that fit every filter given, by id. `rpc_timeout` is each page's."""
-        return ScheduleAsyncIterator(self._pages(id_prefix, user_id, page_size, limit, rpc_timeout))
+        core = self._core
+        page = partial(core.schedule_service.list, core.namespace, id_prefix, user_id)
+        return ScheduleAsyncIterator(read_pages(core, page, page_size, limit, rpc_timeout))
 
     async def preview(
         self,
@@ -98,28 +101,6 @@ class Schedules:
         Nothing is saved. Raises INVALID_ARGUMENT for a spec that no schedule could have."""
         service = self._core.schedule_service
         return await self._core.unary(partial(service.preview, spec, after, count), rpc_timeout)
-
-    async def _pages(
-        self,
-        id_prefix: str,
-        user_id: str,
-        page_size: int,
-        limit: int | None,
-        rpc_timeout: timedelta | None,
-    ) -> AsyncIterator[ScheduleListDescription]:
-        core, left, token = self._core, limit, b""
-        while left is None or left > 0:
-            size = page_size if left is None else min(page_size, left)
-            send = partial(
-                core.schedule_service.list, core.namespace, id_prefix, user_id, size, token
-            )
-            found, token = await core.unary(send, rpc_timeout)
-            for one in found:
-                yield one
-            if left is not None:
-                left -= len(found)
-            if not token:
-                return
 
 
 class ClientSchedules:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
-
-import grpc
 
 from perdure._failure_info import FailureInfo
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
-from perdure._wire.errors import error_from_call
+from perdure._wire.errors import sent
 from perdure._wire.failures import failure_to_message
 from perdure._wire.payloads import payloads_to_bytes
 from perdure._wire.policies import (
@@ -91,7 +88,7 @@ class ActivityService:
             **address.fields(identity), result=payloads_to_bytes(result)
         )
         await self._edge.encode(request)
-        await _sent(self._stub.CompleteActivity, request, timeout_s)
+        await sent(self._stub.CompleteActivity, request, timeout_s)
 
     async def fail(
         self,
@@ -109,7 +106,7 @@ class ActivityService:
             request_id=request_id,
         )
         await self._edge.encode(request)
-        await _sent(self._stub.FailActivity, request, timeout_s)
+        await sent(self._stub.FailActivity, request, timeout_s)
 
     async def report_cancellation(
         self, address: AttemptAddress, identity: str, details: list[Payload], timeout_s: float
@@ -118,7 +115,7 @@ class ActivityService:
             **address.fields(identity), details=payloads_to_bytes(details)
         )
         await self._edge.encode(request)
-        await _sent(self._stub.CancelActivity, request, timeout_s)
+        await sent(self._stub.CancelActivity, request, timeout_s)
 
     async def heartbeat(
         self,
@@ -136,14 +133,14 @@ class ActivityService:
             has_details=details is not None,
             progress_version=progress_version,
         )
-        answer = await _sent(self._stub.HeartbeatActivity, request, timeout_s)
+        answer = await sent(self._stub.HeartbeatActivity, request, timeout_s)
         return Heard(answer.cancel_requested, answer.activity_paused, answer.activity_reset)
 
     async def pause(
         self, address: PendingAddress, identity: str, reason: str, timeout_s: float
     ) -> None:
         request = pb.PauseActivityRequest(**address.fields(identity), reason=reason)
-        await _sent(self._stub.PauseActivity, request, timeout_s)
+        await sent(self._stub.PauseActivity, request, timeout_s)
 
     async def unpause(
         self,
@@ -161,7 +158,7 @@ class ActivityService:
             reset_heartbeat=reset_heartbeat,
             reason=reason,
         )
-        await _sent(self._stub.UnpauseActivity, request, timeout_s)
+        await sent(self._stub.UnpauseActivity, request, timeout_s)
 
     async def reset(
         self,
@@ -183,7 +180,7 @@ class ActivityService:
             restore_original_options=restore_original_options,
             reason=reason,
         )
-        await _sent(self._stub.ResetActivity, request, timeout_s)
+        await sent(self._stub.ResetActivity, request, timeout_s)
 
     async def update_options(
         self,
@@ -200,7 +197,7 @@ class ActivityService:
             restore_original=update is None,
             reason=reason,
         )
-        await _sent(self._stub.UpdateActivityOptions, request, timeout_s)
+        await sent(self._stub.UpdateActivityOptions, request, timeout_s)
 
 
 def _options_to_message(update: ActivityOptionsUpdate | None) -> pb.ActivityOptions | None:
@@ -232,10 +229,3 @@ def options_from_message(message: pb.ActivityOptions) -> ActivityOptionsUpdate:
         retry_policy=retry_policy_from_message(message.retry_policy),
         priority=Priority(priority_key=message.priority),
     )
-
-
-async def _sent(method: Callable[..., Awaitable[Any]], request: Any, timeout_s: float) -> Any:
-    try:
-        return await method(request, timeout=timeout_s)
-    except grpc.RpcError as error:
-        raise error_from_call(error) from None

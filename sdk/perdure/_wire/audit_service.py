@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-import grpc
 
 from perdure._wire.connection import Connection
-from perdure._wire.errors import error_from_call
+from perdure._wire.errors import sent
 from perdure_api.v1 import audit_service_pb2 as pb
 from perdure_api.v1.audit_service_pb2_grpc import AuditServiceStub
 
@@ -101,14 +98,14 @@ class AuditService:
             page_size=page_size,
             page_token=page_token,
         )
-        answer = await _sent(self._stub.ListAudit, request, timeout_s)
+        answer = await sent(self._stub.ListAudit, request, timeout_s)
         return AuditPage(
             entries=[_entry(one) for one in answer.entries],
             next_page_token=answer.next_page_token,
         )
 
     async def heads(self, timeout_s: float) -> Sequence[AuditHead]:
-        answer = await _sent(self._stub.GetAuditHeads, pb.GetAuditHeadsRequest(), timeout_s)
+        answer = await sent(self._stub.GetAuditHeads, pb.GetAuditHeadsRequest(), timeout_s)
         return [_head(one) for one in answer.heads]
 
     async def verify(
@@ -120,7 +117,7 @@ class AuditService:
             ],
             page_token=page_token,
         )
-        answer = await _sent(self._stub.VerifyAudit, request, timeout_s)
+        answer = await sent(self._stub.VerifyAudit, request, timeout_s)
         found = AuditVerification(
             rows=answer.rows,
             heads=[_head(one) for one in answer.heads],
@@ -129,13 +126,6 @@ class AuditService:
             ],
         )
         return VerifiedPage(found=found, next_page_token=answer.next_page_token)
-
-
-async def _sent(call: Callable[..., Awaitable[Any]], request: Any, timeout_s: float) -> Any:
-    try:
-        return await call(request, timeout=timeout_s)
-    except grpc.RpcError as error:
-        raise error_from_call(error) from None
 
 
 def _head(message: pb.AuditHead) -> AuditHead:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Any
-
-import grpc
 
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PayloadEdge
-from perdure._wire.errors import error_from_call
+from perdure._wire.errors import sent
 from perdure._wire.payloads import payloads_to_bytes
 from perdure.common import ResetReapplyExcludeType, ResetType
 from perdure.converter import Payload
@@ -127,18 +124,18 @@ class BatchService:
             ],
         )
         await self._edge.encode(request)
-        answer = await _sent(self._stub.StartBatchOperation, request, timeout_s)
+        answer = await sent(self._stub.StartBatchOperation, request, timeout_s)
         return int(answer.total)
 
     async def describe(self, namespace: str, job_id: str, timeout_s: float) -> BatchOperationInfo:
         request = pb.DescribeBatchOperationRequest(namespace=namespace, job_id=job_id)
-        return _info((await _sent(self._stub.DescribeBatchOperation, request, timeout_s)).info)
+        return _info((await sent(self._stub.DescribeBatchOperation, request, timeout_s)).info)
 
     async def list(
         self, namespace: str, page_token: bytes, timeout_s: float
     ) -> tuple[Sequence[BatchOperationInfo], bytes]:
         request = pb.ListBatchOperationsRequest(namespace=namespace, page_token=page_token)
-        answer = await _sent(self._stub.ListBatchOperations, request, timeout_s)
+        answer = await sent(self._stub.ListBatchOperations, request, timeout_s)
         return [_info(one) for one in answer.operations], answer.next_page_token
 
     async def stop(
@@ -147,14 +144,7 @@ class BatchService:
         request = pb.StopBatchOperationRequest(
             namespace=namespace, job_id=job_id, reason=reason, identity=identity
         )
-        await _sent(self._stub.StopBatchOperation, request, timeout_s)
-
-
-async def _sent(call: Callable[..., Awaitable[Any]], request: Any, timeout_s: float) -> Any:
-    try:
-        return await call(request, timeout=timeout_s)
-    except grpc.RpcError as error:
-        raise error_from_call(error) from None
+        await sent(self._stub.StopBatchOperation, request, timeout_s)
 
 
 def _info(message: pb.BatchOperationInfo) -> BatchOperationInfo:

@@ -146,6 +146,8 @@ class CallStream:
         return request
 
     def _end_late_call(self, call_no: int) -> None:
+        if call_no not in self._pending:
+            return  # it has its answer, of which its caller hears after this
         error = RPCError("the call was not answered in time", RPCStatusCode.DEADLINE_EXCEEDED)
         self._fail(call_no, error)
         self._forget(call_no)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -57,6 +58,14 @@ def copy_of(error: RPCError) -> RPCError:
         retry_delay_s=error.retry_delay_s,
         facts=error.facts if isinstance(error, EngineError) else None,
     )
+
+
+async def sent(call: Callable[..., Awaitable[Any]], request: Any, timeout_s: float) -> Any:
+    """The answer. Raises RPCError."""
+    try:
+        return await call(request, timeout=timeout_s)
+    except grpc.RpcError as error:
+        raise error_from_call(error) from None
 
 
 def error_from_call(error: grpc.RpcError) -> RPCError:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-
-import grpc
 
 from perdure._failure_info import FailureInfo
 from perdure._jobs import JobStatus
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PayloadEdge
-from perdure._wire.errors import error_from_call, error_from_status
+from perdure._wire.errors import error_from_status, sent
 from perdure._wire.failures import failure_from_message
 from perdure._wire.job_info import (
     JobBatchInfo,
@@ -98,14 +96,14 @@ class JobService:
 
     async def create(self, jobs: JobsToMake, timeout_s: float) -> list[MadeJob | RPCError]:
         """In their order. Those that are refused do not disturb the others."""
-        answer = await _sent(self._stub.CreateJobs, jobs.message, timeout_s)
+        answer = await sent(self._stub.CreateJobs, jobs.message, timeout_s)
         return [made_from_message(one) for one in answer.jobs]
 
     async def get(
         self, namespace: str, job_id: str, decode: Callable[[Payload], Any], timeout_s: float
     ) -> JobDescription:
         request = pb.GetJobRequest(namespace=namespace, job_id=job_id)
-        answer = await _sent(self._stub.GetJob, request, timeout_s)
+        answer = await sent(self._stub.GetJob, request, timeout_s)
         await self._edge.decode(answer, keeps_unreadable=True)
         return description_from_message(answer.job, decode)
 
@@ -128,12 +126,12 @@ class JobService:
             oldest_first=oldest_first,
             archived=archived,
         )
-        answer = await _sent(self._stub.ListJobs, request, timeout_s)
+        answer = await sent(self._stub.ListJobs, request, timeout_s)
         return [info_from_message(one) for one in answer.jobs], answer.next_page_token
 
     async def count(self, namespace: str, wanted: JobFilter, timeout_s: float) -> JobCount:
         request = pb.CountJobsRequest(namespace=namespace, filter=filter_to_message(wanted))
-        return count_from_message(await _sent(self._stub.CountJobs, request, timeout_s))
+        return count_from_message(await sent(self._stub.CountJobs, request, timeout_s))
 
     async def results(self, namespace: str, job_ids: Sequence[str]) -> Sequence[EndedJob]:
         """Returns as soon as one of them has ended, with all that have; empty after a while."""
@@ -141,7 +139,7 @@ class JobService:
             namespace=namespace, job_ids=job_ids, timeout_ms=RESULTS_WAIT_MS
         )
         timeout_s = RESULTS_WAIT_MS / 1000 + _ANSWER_TIME_S
-        answer = await _sent(self._stub.GetJobResults, request, timeout_s)
+        answer = await sent(self._stub.GetJobResults, request, timeout_s)
         return [EndedJob(one) for one in answer.results]
 
     async def cancel(self, act: JobAct, reason: str, timeout_s: float) -> JobStatus | None:
@@ -152,7 +150,7 @@ class JobService:
             identity=act.identity,
             request_id=act.request_id,
         )
-        answer = await _sent(self._stub.CancelJob, request, timeout_s)
+        answer = await sent(self._stub.CancelJob, request, timeout_s)
         return status_from_number(answer.status)
 
     async def reschedule(self, act: JobAct, run_at: datetime | None, timeout_s: float) -> None:
@@ -164,7 +162,7 @@ class JobService:
             identity=act.identity,
             request_id=act.request_id,
         )
-        await _sent(self._stub.RescheduleJob, request, timeout_s)
+        await sent(self._stub.RescheduleJob, request, timeout_s)
 
     async def redrive(
         self,
@@ -188,11 +186,11 @@ class JobService:
             reason=reason,
             request_id=request_id,
         )
-        return int((await _sent(self._stub.RedriveJobs, request, timeout_s)).count)
+        return int((await sent(self._stub.RedriveJobs, request, timeout_s)).count)
 
     async def batch(self, namespace: str, batch_id: str, timeout_s: float) -> JobBatchInfo:
         request = pb.GetJobBatchRequest(namespace=namespace, batch_id=batch_id)
-        return batch_from_message(await _sent(self._stub.GetJobBatch, request, timeout_s))
+        return batch_from_message(await sent(self._stub.GetJobBatch, request, timeout_s))
 
     async def set_queue_limit(
         self,
@@ -211,11 +209,4 @@ class JobService:
             identity=identity,
             reason=reason,
         )
-        await _sent(self._stub.SetQueueLimit, request, timeout_s)
-
-
-async def _sent(method: Callable[..., Awaitable[Any]], request: Any, timeout_s: float) -> Any:
-    try:
-        return await method(request, timeout=timeout_s)
-    except grpc.RpcError as error:
-        raise error_from_call(error) from None
+        await sent(self._stub.SetQueueLimit, request, timeout_s)

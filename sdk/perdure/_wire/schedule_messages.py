@@ -44,6 +44,7 @@ from perdure._wire.version_service import override_from_message
 from perdure.common import (
     Priority,
     RawValue,
+    RetryPolicy,
     WorkflowIdConflictPolicy,
     WorkflowIdReusePolicy,
 )
@@ -231,11 +232,7 @@ def _job_from_message(message: job_pb.NewJob) -> ScheduledJob:
         "user_id": message.user_id,
         "timeout": duration_from_ms(message.timeout_ms),
         "heartbeat_timeout": duration_from_ms(message.heartbeat_timeout_ms),
-        "retry_policy": (
-            retry_policy_from_message(message.retry_policy)
-            if message.HasField("retry_policy")
-            else None
-        ),
+        "retry_policy": _retry_policy(message),
         "priority": Priority(priority_key=message.priority or None),
     }
     return ScheduledJob(
@@ -260,11 +257,7 @@ def _start_from_message(message: workflow_pb.StartWorkflowRequest) -> Start:
         execution_timeout_ms=message.execution_timeout_ms,
         run_timeout_ms=message.run_timeout_ms,
         task_timeout_ms=message.task_timeout_ms,
-        retry_policy=(
-            retry_policy_from_message(message.retry_policy)
-            if message.HasField("retry_policy")
-            else None
-        ),
+        retry_policy=_retry_policy(message),
         memo=fields_from_bytes(message.memo),
         header=fields_from_bytes(message.header),
         start_delay_ms=0,
@@ -274,6 +267,14 @@ def _start_from_message(message: workflow_pb.StartWorkflowRequest) -> Start:
         search_attributes=attributes_from_messages(message.search_attributes),
         versioning_override=override_from_message(message.versioning_override),
     )
+
+
+def _retry_policy(
+    message: job_pb.NewJob | workflow_pb.StartWorkflowRequest,
+) -> RetryPolicy | None:
+    if not message.HasField("retry_policy"):
+        return None
+    return retry_policy_from_message(message.retry_policy)
 
 
 def instant(instant_us: int) -> datetime:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-
-import grpc
 
 from perdure._schedules.definition import Schedule, ScheduleAction, ScheduleBackfill
 from perdure._schedules.definition import ScheduleOverlapPolicy as Overlap
@@ -27,7 +24,7 @@ from perdure._schedules.told import (
 )
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PayloadEdge
-from perdure._wire.errors import error_from_call
+from perdure._wire.errors import sent
 from perdure._wire.policies import instant_from_us, instant_to_us
 from perdure._wire.schedule_messages import (
     WireAction,
@@ -85,7 +82,7 @@ class ScheduleService:
             trigger_immediately=new.trigger_immediately,
         )
         await self._edge.encode(request)
-        await _sent(self._stub.CreateSchedule, request, timeout_s)
+        await sent(self._stub.CreateSchedule, request, timeout_s)
 
     async def describe(
         self,
@@ -99,7 +96,7 @@ class ScheduleService:
         request = pb.DescribeScheduleRequest(
             namespace=target.namespace, schedule_id=target.schedule_id
         )
-        answer: pb.DescribeScheduleResponse = await _sent(
+        answer: pb.DescribeScheduleResponse = await sent(
             self._stub.DescribeSchedule, request, timeout_s
         )
         await self._edge.decode(answer, keeps_unreadable=keeps_unreadable)
@@ -123,7 +120,7 @@ class ScheduleService:
             identity=asked.identity,
         )
         await self._edge.encode(request)
-        answer = await _sent(self._stub.UpdateSchedule, request, timeout_s)
+        answer = await sent(self._stub.UpdateSchedule, request, timeout_s)
         return _slots(answer.firing)
 
     async def delete(
@@ -136,7 +133,7 @@ class ScheduleService:
             identity=asked.identity,
             reason=reason,
         )
-        return _slots((await _sent(self._stub.DeleteSchedule, request, timeout_s)).firing)
+        return _slots((await sent(self._stub.DeleteSchedule, request, timeout_s)).firing)
 
     async def list(
         self,
@@ -155,7 +152,7 @@ class ScheduleService:
             page_size=page_size,
             page_token=page_token,
         )
-        answer = await _sent(self._stub.ListSchedules, request, timeout_s)
+        answer = await sent(self._stub.ListSchedules, request, timeout_s)
         return [_listed(one) for one in answer.schedules], answer.next_page_token
 
     async def list_slots(
@@ -177,7 +174,7 @@ class ScheduleService:
             page_size=page_size,
             page_token=page_token,
         )
-        answer = await _sent(self._stub.ListScheduleSlots, request, timeout_s)
+        answer = await sent(self._stub.ListScheduleSlots, request, timeout_s)
         return _slots(answer.slots), answer.next_page_token
 
     async def pause(
@@ -190,7 +187,7 @@ class ScheduleService:
             request_id=asked.request_id,
             identity=asked.identity,
         )
-        return _slots((await _sent(self._stub.PauseSchedule, request, timeout_s)).firing)
+        return _slots((await sent(self._stub.PauseSchedule, request, timeout_s)).firing)
 
     async def unpause(
         self, target: ScheduleTarget, note: str, asked: Asked, timeout_s: float
@@ -202,7 +199,7 @@ class ScheduleService:
             request_id=asked.request_id,
             identity=asked.identity,
         )
-        await _sent(self._stub.UnpauseSchedule, request, timeout_s)
+        await sent(self._stub.UnpauseSchedule, request, timeout_s)
 
     async def trigger(
         self, target: ScheduleTarget, overlap: Overlap | None, asked: Asked, timeout_s: float
@@ -214,7 +211,7 @@ class ScheduleService:
             request_id=asked.request_id,
             identity=asked.identity,
         )
-        return _slot((await _sent(self._stub.TriggerSchedule, request, timeout_s)).slot)
+        return _slot((await sent(self._stub.TriggerSchedule, request, timeout_s)).slot)
 
     async def backfill(
         self,
@@ -235,7 +232,7 @@ class ScheduleService:
             request_id=asked.request_id,
             identity=asked.identity,
         )
-        answer = await _sent(self._stub.BackfillSchedule, request, timeout_s)
+        answer = await sent(self._stub.BackfillSchedule, request, timeout_s)
         return ScheduleBackfillResult(
             action_times=[instant(one) for one in answer.nominal_times_us],
             fired_before=[instant(one) for one in answer.fired_before_us],
@@ -247,19 +244,12 @@ class ScheduleService:
         request = pb.PreviewScheduleRequest(
             spec=spec_to_message(spec), after_us=instant_to_us(after), count=count
         )
-        answer = await _sent(self._stub.PreviewSchedule, request, timeout_s)
+        answer = await sent(self._stub.PreviewSchedule, request, timeout_s)
         return SchedulePreview(
             times=[instant(one) for one in answer.times_us],
             description=answer.description,
             tzdata_version=answer.tzdata_version,
         )
-
-
-async def _sent(call: Callable[..., Awaitable[Any]], request: Any, timeout_s: float) -> Any:
-    try:
-        return await call(request, timeout=timeout_s)
-    except grpc.RpcError as error:
-        raise error_from_call(error) from None
 
 
 def _description(

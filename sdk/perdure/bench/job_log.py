@@ -1,4 +1,4 @@
-"""What the jobs of W4 and W5 leave: how many have run, and how late each began. Seen by another process at once, and at
+"""What the jobs of the workloads leave: how many have run, and how late each began. Seen by another process at once, at
 next to no cost for either."""
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.durations import parse_duration
+from perdure.cli.durations import optional_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.parameters import RunId, WorkflowId
@@ -138,11 +138,11 @@ async def update_options(
     which = _which(activity_id, type)
     given = {
         "task_queue": task_queue,
-        "schedule_to_close_timeout": _duration(schedule_to_close_timeout),
-        "schedule_to_start_timeout": _duration(schedule_to_start_timeout),
-        "start_to_close_timeout": _duration(start_to_close_timeout),
-        "heartbeat_timeout": _duration(heartbeat_timeout),
-        "retry_policy": _retry_policy(_duration(initial_interval), maximum_attempts),
+        "schedule_to_close_timeout": optional_duration(schedule_to_close_timeout),
+        "schedule_to_start_timeout": optional_duration(schedule_to_start_timeout),
+        "start_to_close_timeout": optional_duration(start_to_close_timeout),
+        "heartbeat_timeout": optional_duration(heartbeat_timeout),
+        "retry_policy": _retry_policy(optional_duration(initial_interval), maximum_attempts),
         "priority": None if priority is None else Priority(priority_key=priority),
     }
     changes: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
@@ -208,10 +208,6 @@ def _which(activity_id: str | None, activity_type: str | None) -> dict[str, str]
     if (activity_id is None) == (activity_type is None):
         raise UsageError("give the activity's id, or --type for all of a type")
     return {"activity_id": activity_id or "", "activity_type": activity_type or ""}
-
-
-def _duration(text: str | None) -> timedelta | None:
-    return None if text is None else parse_duration(text)
 
 
 def _retry_policy(first: timedelta | None, maximum_attempts: int | None) -> RetryPolicy | None:

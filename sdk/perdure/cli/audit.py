@@ -13,6 +13,7 @@ import typer
 from perdure.cli.durations import parse_instant
 from perdure.cli.errors import CliError, UsageError
 from perdure.cli.jsonable import to_jsonable
+from perdure.cli.lists import LIMIT_DEFAULT, Limit, print_list
 from perdure.cli.session import Session, connected
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="audit", help="Read and verify the audit log.", no_args_is_help=True)
 
-LIMIT_DEFAULT = 100
 
 WorkflowIdFilter = Annotated[str, typer.Option("--workflow-id", help="Only of this workflow.")]
 Action = Annotated[str, typer.Option(help="Only this, as workflow.terminate or namespace.update.")]
@@ -47,32 +47,22 @@ async def list_(
     since: Since = None,
     until: Until = None,
     all: Everything = False,
-    limit: Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")] = LIMIT_DEFAULT,
+    limit: Limit = LIMIT_DEFAULT,
 ) -> None:
     """What was done, newest first: when, by whom, what, to what, and why."""
     _check_all(workflow_id, all)
     asked = _asked(since, until)
     client = await session.connect()
-    rows: list[Sequence[Any]] = []
-    shown = 0
-    async for entry in client.operator.list_audit(
+    found = client.operator.list_audit(
         namespace="" if all else session.settings.namespace,
         workflow_id=workflow_id,
         action=action,
         time_min=asked[0],
         time_max=asked[1],
         rpc_timeout=session.call_timeout,
-    ):
-        if limit and shown == limit:
-            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
-            break
-        shown += 1
-        if session.out.is_json:
-            session.out.json_line(_entry(entry))
-        else:
-            rows.append(_row(entry))
-    if not session.out.is_json:
-        session.out.table(("TIME", "WHO", "ACTION", "WHAT", "CHANGE", "REASON"), rows)
+    )
+    columns = ("TIME", "WHO", "ACTION", "WHAT", "CHANGE", "REASON")
+    await print_list(session, found, limit, line=_entry, columns=columns, row=_row)
 
 
 @connected(app, "export")

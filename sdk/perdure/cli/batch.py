@@ -11,6 +11,7 @@ import typer
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.jsonable import to_jsonable
+from perdure.cli.lists import LIMIT_DEFAULT, Limit, print_list
 from perdure.cli.parameters import AuditReason, InputFiles, Inputs
 from perdure.cli.reset_options import BuildId, Exclude, Type, excluded, type_of
 from perdure.cli.session import Session, connected
@@ -24,8 +25,6 @@ app = typer.Typer(
     help="Terminate, cancel, signal, delete, reset, pause or unpause many runs.",
     no_args_is_help=True,
 )
-
-LIMIT_DEFAULT = 100
 
 
 class Operation(StrEnum):
@@ -175,34 +174,30 @@ async def describe(session: Session, job_id: JobId) -> None:
 @connected(app, "list")
 async def list_(
     session: Session,
-    limit: Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")] = LIMIT_DEFAULT,
+    limit: Limit = LIMIT_DEFAULT,
 ) -> None:
     """List batch operations, newest first."""
     client = await session.connect()
-    found: list[BatchOperationInfo] = []
-    async for one in client.operator.list_batch_operations(rpc_timeout=session.call_timeout):
-        if limit and len(found) == limit:
-            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
-            break
-        found.append(one)
-        if session.out.is_json:
-            session.out.json_line(to_jsonable(one, _keep))
-    if session.out.is_json:
-        return
-    rows = [
-        (
-            one.job_id,
-            _name(one.operation),
-            _name(one.state),
-            f"{one.done}/{one.total}",
-            one.failed,
-            one.start_time,
-            one.query,
-        )
-        for one in found
-    ]
-    columns = ("JOB", "OPERATION", "STATE", "DONE", "FAILED", "STARTED", "QUERY")
-    session.out.table(columns, rows)
+    await print_list(
+        session,
+        client.operator.list_batch_operations(rpc_timeout=session.call_timeout),
+        limit,
+        line=lambda one: to_jsonable(one, _keep),
+        columns=("JOB", "OPERATION", "STATE", "DONE", "FAILED", "STARTED", "QUERY"),
+        row=_row,
+    )
+
+
+def _row(one: BatchOperationInfo) -> Sequence[Any]:
+    return (
+        one.job_id,
+        _name(one.operation),
+        _name(one.state),
+        f"{one.done}/{one.total}",
+        one.failed,
+        one.start_time,
+        one.query,
+    )
 
 
 @connected(app, "stop")

@@ -28,6 +28,11 @@ def parse_duration(text: str) -> timedelta:
     return duration
 
 
+def optional_duration(text: str | None) -> timedelta | None:
+    """Of an option that may be left out."""
+    return None if text is None else parse_duration(text)
+
+
 def parse_instant(text: str, now: datetime) -> datetime:
     """ISO 8601 (UTC unless it says otherwise), or a duration: that long before `now`."""
     duration = _duration_or_none(text)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure._definitions import entity_key_of, entity_workflow_id
-from perdure.cli.durations import parse_duration
+from perdure.cli.durations import optional_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.jsonable import to_jsonable
+from perdure.cli.lists import LIMIT_DEFAULT, Limit, page_size, print_list, to_fetch
 from perdure.cli.parameters import InputFiles, Inputs
 from perdure.cli.session import Session, connected
 from perdure.cli.workflow.looking import describe as describe_workflow
@@ -19,12 +20,9 @@ from perdure.common import WorkflowStatus
 from perdure.errors import RPCError, RPCStatusCode
 
 if TYPE_CHECKING:
-    from perdure.client import Client, EntityHandle
+    from perdure.client import Client, EntityHandle, WorkflowExecution
 
 app = typer.Typer(name="entity", help="Virtual objects: one key at a time.", no_args_is_help=True)
-
-LIMIT_DEFAULT = 100
-PAGE_SIZE_MAX = 1000
 
 Entity = Annotated[str, typer.Argument(help="The entity's name.", show_default=False)]
 Key = Annotated[str, typer.Argument(help="Which object.", show_default=False)]
@@ -44,7 +42,6 @@ Wait = Annotated[
     typer.Option("--timeout", help="How long to wait for the call.", metavar="DURATION"),
 ]
 KeyPrefix = Annotated[str, typer.Option(help="Only keys that begin so.", show_default=False)]
-Limit = Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")]
 
 
 @connected(app, "list")
@@ -53,30 +50,23 @@ async def list_(
 ) -> None:
     """List an entity's keys that exist, those first whose present run is the newest."""
     client = await session.connect()
-    ask = limit + 1 if limit else None  # one more than is shown: are there more?
     found = client.list_workflows(
         status=(WorkflowStatus.RUNNING, WorkflowStatus.PAUSED),
         workflow_type=entity,
         id_prefix=entity_workflow_id(entity, key_prefix) if key_prefix else f"{entity}/",
-        page_size=min(ask or PAGE_SIZE_MAX, PAGE_SIZE_MAX),
-        limit=ask,
+        page_size=page_size(limit),
+        limit=to_fetch(limit),
         rpc_timeout=session.call_timeout,
     )
-    rows: list[Sequence[Any]] = []
-    shown = 0
-    async for one in found:
-        if limit and shown == limit:
-            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
-            break
-        shown += 1
-        key = entity_key_of(one.id, entity)
-        if session.out.is_json:
-            session.out.json_line({"key": key, "workflow_id": one.id, "run_id": one.run_id})
-        else:
-            paused = "paused" if one.status is WorkflowStatus.PAUSED else ""
-            rows.append((key, "stuck" if one.stuck else paused, one.run_id))
-    if not session.out.is_json:
-        session.out.table(("KEY", "STATE", "RUN ID"), rows)
+
+    def line(one: WorkflowExecution) -> dict[str, Any]:
+        return {"key": entity_key_of(one.id, entity), "workflow_id": one.id, "run_id": one.run_id}
+
+    def row(one: WorkflowExecution) -> Sequence[Any]:
+        paused = "paused" if one.status is WorkflowStatus.PAUSED else ""
+        return entity_key_of(one.id, entity), "stuck" if one.stuck else paused, one.run_id
+
+    await print_list(session, found, limit, line=line, columns=("KEY", "STATE", "RUN ID"), row=row)
 
 
 @connected(app, "describe")
@@ -102,7 +92,7 @@ async def call(
     Exit code 4: it failed, and nothing has changed; 5: --timeout passed.
     """
     args = read_inputs(input or (), input_file or ())
-    wait_at_most = None if wait is None else parse_duration(wait)
+    wait_at_most = optional_duration(wait)
     client = await session.connect()
     found = await _entity(session, client, entity, key, task_queue)
     asked = found.with_options(id=call_id, rpc_timeout=wait_at_most)
@@ -150,7 +140,7 @@ async def read(
 @connected(app, "destroy")
 async def destroy(session: Session, entity: Entity, key: Key, wait: Wait = None) -> None:
     """Make a key as if it had never been used, when its turn comes."""
-    wait_at_most = None if wait is None else parse_duration(wait)
+    wait_at_most = optional_duration(wait)
     client = await session.connect()
     found = client.entity(entity, key, task_queue="")
     with session.out.waiting("Waiting for its turn; Ctrl-C leaves it waiting"):

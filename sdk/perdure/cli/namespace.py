@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.durations import parse_duration
+from perdure.cli.durations import optional_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.jsonable import to_jsonable
 from perdure.cli.parameters import AuditReason
@@ -44,7 +43,7 @@ async def create(
     reason: AuditReason = "",
 ) -> None:
     """Create a namespace. Closed runs are kept for 7 days unless told otherwise."""
-    keep = _optional_duration(retention)
+    keep = optional_duration(retention)
     client = await session.connect()
     found = await client.operator.create_namespace(
         name,
@@ -95,7 +94,7 @@ async def update(
     """Change a namespace; what is not given stays."""
     if description is None and retention is None and archive is None:
         raise UsageError("nothing to change: give --description, --retention or --archive")
-    keep = _optional_duration(retention)
+    keep = optional_duration(retention)
     operator = (await session.connect()).operator
     before = await operator.describe_namespace(name, rpc_timeout=session.call_timeout)
     found = await operator.update_namespace(
@@ -123,10 +122,6 @@ def _print_one(session: Session, found: NamespaceInfo) -> None:
                 "archive": found.archive,
             }
         )
-
-
-def _optional_duration(text: str | None) -> timedelta | None:
-    return None if text is None else parse_duration(text)
 
 
 _keep: Callable[[Any], Any] = lambda payload: payload  # noqa: E731 - namespaces carry no payloads

@@ -247,3 +247,23 @@ async def test_a_request_that_cannot_be_made_fails_its_own_call() -> None:
     assert (await good).call_no == 2
     await door.calls.close()
     await door.calls.close()
+
+
+async def test_an_answer_in_the_turn_in_which_the_time_is_over() -> None:
+    loop, door = asyncio.get_running_loop(), Door()
+    defects: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: defects.append(context))
+    first = door.call()
+    await settled()
+
+    late = door.call(timeout_s=0.0)
+    loop.call_soon(door.streams[0].answer, 2)  # after the call has begun, and before its timer
+    answer = await late
+    await settled()
+
+    assert answer.call_no == 2
+    assert defects == []
+    assert [list(one.forget) for one in door.streams[0].sent] == [[], []]
+    door.streams[0].answer(1)
+    await first
+    await door.calls.close()

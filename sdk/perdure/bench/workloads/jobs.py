@@ -13,14 +13,12 @@ from perdure.bench.bed import Bed
 from perdure.bench.loops import closed_loop
 from perdure.bench.processes import ProcessFailed
 from perdure.bench.report import Figure, Measured
-from perdure.client import JobInfo
+from perdure.bench.workloads.job_runs import jobs_since, lateness_s, wait_until_run
 from perdure.job import JobStatus, NewJob
 
 WARM_UP = 2_000
 WARM_UP_ONE = 50
 ONE_AT_A_TIME = 200
-# A look into memory that the worker shares; it takes nothing from what is measured.
-LOOK_PAUSE_S = 0.002
 # When all have run: until the last completion is saved.
 SETTLE_PAUSE_S = 0.02
 # From the first call to the instant when all are due.
@@ -30,7 +28,6 @@ LEAD_S_PER_JOB = 1 / 4_000
 MANY = 10_000
 OTHERS_PAUSE_S = 0.05
 OTHERS = 300
-PATIENCE_S = 120.0
 
 
 async def w4(bed: Bed, n: int, in_flight: int) -> Measured:
@@ -44,7 +41,7 @@ async def w4(bed: Bed, n: int, in_flight: int) -> Measured:
     with bed.measuring():
         began = datetime.now(UTC)
         await _run_all(bed, n)
-    ended = max([one.close_time or began for one in await _jobs_since(bed, began)])
+    ended = max([one.close_time or began for one in await jobs_since(bed, began)])
     figures: dict[str, Figure] = {
         "cpu_s_per_10k": rounded(ratio(bed.usage.total_s * 10_000, n), 4),
         "one_p50_ms": round(percentile(one_s, 0.5) * 1e3, 3),
@@ -76,16 +73,16 @@ async def w5(bed: Bed, n: int, in_flight: int) -> Measured:
         if left_s <= 0:
             raise ProcessFailed(f"{n:,} jobs could not be made in {lead_s:g} s")
         await asyncio.sleep(left_s)
-        await _wait_until_run(bed, before + n + len(others))
+        await wait_until_run(bed.job_log, before + n + len(others))
     await _wait_until_saved(bed, began, n)
     await _wait_until_saved(bed, began, len(others), bed.other_queue)
-    late_s = _lateness_s(await _jobs_since(bed, began, "late"))
+    late_s = lateness_s(await jobs_since(bed, began, "late"))
     by_worker_s = sorted(bed.job_log.lateness_s())
     figures: dict[str, Figure] = {"min_ms": _ms(late_s[0])}
     for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0)):
         figures[f"worker_{name}_ms"] = _ms(percentile(by_worker_s, share))
     if others:
-        others_s = _lateness_s(await _jobs_since(bed, began, "count", bed.other_queue))
+        others_s = lateness_s(await jobs_since(bed, began, "count", bed.other_queue))
         figures["others_p99_ms"] = _ms(percentile(others_s, 0.99))
     return Measured(
         n=n,
@@ -113,19 +110,8 @@ async def _run_all(bed: Bed, n: int) -> None:
         [job.new("count", {"number": number}, queue=bed.task_queue) for number in range(n)]
     )
     assert len(made) == n
-    await _wait_until_run(bed, before + n)
+    await wait_until_run(bed.job_log, before + n)
     await _wait_until_saved(bed, began, n)
-
-
-async def _wait_until_run(bed: Bed, count: int) -> None:
-    ran = 0
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while ran < count:
-                await asyncio.sleep(LOOK_PAUSE_S)
-                ran = bed.job_log.count()
-    except TimeoutError:
-        raise ProcessFailed(f"{ran:,} of {count:,} jobs ran in {PATIENCE_S:g} s") from None
 
 
 async def _wait_until_saved(bed: Bed, began: datetime, n: int, queue: str | None = None) -> None:
@@ -135,15 +121,6 @@ async def _wait_until_saved(bed: Bed, began: datetime, n: int, queue: str | None
         await asyncio.sleep(SETTLE_PAUSE_S)
         found = await bed.client.jobs.count(queue=queue or bed.task_queue, scheduled_time_min=began)
         completed = found.by_status.get(JobStatus.COMPLETED, 0)
-
-
-async def _jobs_since(
-    bed: Bed, began: datetime, task_name: str = "count", queue: str | None = None
-) -> list[JobInfo]:
-    found = bed.client.jobs.list(
-        queue=queue or bed.task_queue, task_name=task_name, scheduled_time_min=began, limit=10**9
-    )
-    return [one async for one in found]
 
 
 def _due_at_once(bed: Bed, due: datetime, n: int) -> Sequence[NewJob[Any]]:
@@ -162,15 +139,6 @@ def _others(bed: Bed, due: datetime) -> Sequence[NewJob[Any]]:
         )
         for number in range(OTHERS)
     ]
-
-
-def _lateness_s(jobs: Sequence[JobInfo]) -> list[float]:
-    """Ascending; below 0: early."""
-    return sorted(
-        (one.start_time - one.scheduled_time).total_seconds()
-        for one in jobs
-        if one.start_time is not None and one.scheduled_time is not None
-    )
 
 
 def _ms(seconds: float) -> float:

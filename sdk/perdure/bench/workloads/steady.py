@@ -16,9 +16,9 @@ from perdure.bench.bed import Bed
 from perdure.bench.loops import closed_loop
 from perdure.bench.processes import ProcessFailed
 from perdure.bench.report import Figure, Measured
+from perdure.bench.workloads.job_runs import jobs_since, lateness_s, wait_until_run
 from perdure.bench.workloads.sleepers import cpu_pct, memory_mb
 from perdure.client import (
-    JobInfo,
     Schedule,
     ScheduleActionStartJob,
     ScheduleIntervalSpec,
@@ -28,10 +28,10 @@ from perdure.client import (
 )
 from perdure.job import NewJob
 
-# One call each tenth of a second, for jobs that are due at any instant of the next minute.
+# One call each tenth of a second, for jobs that are due at any instant of the next minute, or of a
+# window that is shorter.
 CALL_PAUSE_S = 0.1
 SPREAD_S = 60.0
-PATIENCE_S = 60.0
 LOOK_PAUSE_S = 0.1
 MINUTE_S = 60.0
 # Time enough to make them all before the first of them is due.
@@ -42,20 +42,22 @@ MAKING = 64
 
 async def sustained(bed: Bed, n: int, in_flight: int, window_s: float) -> Measured:
     """`n` jobs a second for `window_s`; `in_flight` has no meaning here."""
-    loop = asyncio.get_running_loop()
-    bed.say(f"Making {n:,} jobs a second for {window_s:g} s, each due within {SPREAD_S:g} s")
+    loop, spread_s = asyncio.get_running_loop(), min(SPREAD_S, window_s)
+    bed.say(f"Making {n:,} jobs a second for {window_s:g} s, each due within {spread_s:g} s")
     made, memory, rng = 0, list[float](), random.Random(0)
     with bed.measuring():
         began = loop.time()
         while (passed_s := loop.time() - began) < window_s:
-            jobs = _spread(bed, int(passed_s * n) - made, rng)
+            jobs = _spread(bed, int(passed_s * n) - made, spread_s, rng)
             if jobs:
                 await bed.client.jobs.create_many(jobs)
             made += len(jobs)
             if passed_s > (len(memory) + 1) * window_s / 10 and (now_mb := memory_mb(bed)):
                 memory.append(now_mb)
             await asyncio.sleep(CALL_PAUSE_S)
-        await _until_run(bed, made)
+        await wait_until_run(
+            bed.job_log, made, datetime.now(UTC) + timedelta(seconds=spread_s), LOOK_PAUSE_S
+        )
     late_s = sorted(bed.job_log.lateness_s())
     figures: dict[str, Figure] = {
         "min_ms": round(late_s[0] * 1e3, 3),
@@ -74,25 +76,14 @@ async def sustained(bed: Bed, n: int, in_flight: int, window_s: float) -> Measur
     )
 
 
-def _spread(bed: Bed, count: int, rng: random.Random) -> Sequence[NewJob[Any]]:
+def _spread(bed: Bed, count: int, spread_s: float, rng: random.Random) -> Sequence[NewJob[Any]]:
     now = datetime.now(UTC)
     jobs: list[NewJob[Any]] = []
     for _ in range(count):
-        due = now + timedelta(seconds=rng.random() * SPREAD_S)
+        due = now + timedelta(seconds=rng.random() * spread_s)
         due_us = int(due.timestamp() * 1e6)
         jobs.append(job.new("late", due_us, queue=bed.task_queue, run_at=due))
     return jobs
-
-
-async def _until_run(bed: Bed, count: int) -> None:
-    ran = 0
-    try:
-        async with asyncio.timeout(SPREAD_S + PATIENCE_S):
-            while ran < count:
-                await asyncio.sleep(LOOK_PAUSE_S)
-                ran = bed.job_log.count()
-    except TimeoutError:
-        raise ProcessFailed(f"{ran:,} of {count:,} jobs ran") from None
 
 
 async def schedules(bed: Bed, n: int, in_flight: int, window_s: float) -> Measured:
@@ -107,14 +98,10 @@ async def schedules(bed: Bed, n: int, in_flight: int, window_s: float) -> Measur
     if datetime.now(UTC) >= first:
         raise ProcessFailed(f"{n:,} schedules could not be made in {make_s:g} s")
     with bed.measuring():
-        await _until_run(bed, n * firings)
-    ran = await _ran(bed, first)
+        await wait_until_run(bed.job_log, n * firings, end, LOOK_PAUSE_S)
+    ran = [one for one in await jobs_since(bed, first) if one.start_time is not None]
     slots = Counter((one.schedule_id, one.scheduled_time) for one in ran)
-    late_s = sorted(
-        (one.start_time - one.scheduled_time).total_seconds()
-        for one in ran
-        if one.start_time is not None and one.scheduled_time is not None
-    )
+    late_s = lateness_s(ran)
     figures: dict[str, Figure] = {
         "min_ms": rounded(late_s[0] * 1e3, 3),
         "cpu_pct": cpu_pct(bed.usage),
@@ -157,10 +144,3 @@ def _spec(first: datetime, end: datetime, every_s: float) -> ScheduleSpec:
 
 def _next_multiple(after: datetime, every_s: float) -> datetime:
     return datetime.fromtimestamp((after.timestamp() // every_s + 1) * every_s, UTC)
-
-
-async def _ran(bed: Bed, since: datetime) -> list[JobInfo]:
-    found = bed.client.jobs.list(
-        queue=bed.task_queue, task_name="count", scheduled_time_min=since, limit=10**9
-    )
-    return [one async for one in found if one.start_time is not None]

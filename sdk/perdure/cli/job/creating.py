@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.durations import parse_duration, parse_time
+from perdure.cli.durations import optional_duration, parse_time
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.job.group import app
@@ -99,8 +98,8 @@ async def create(
         "queue": queue,
         "user_id": user,
         "run_at": None if at is None else parse_time(at),
-        "delay": _duration(delay),
-        "timeout": _duration(attempt_timeout),
+        "delay": optional_duration(delay),
+        "timeout": optional_duration(attempt_timeout),
         "expires_at": None if expires is None else parse_time(expires),
         "idempotency_key": idempotency_key,
     }
@@ -140,7 +139,7 @@ def _add_keys(options: JobOptions, key: str, scope: Scope, period: str | None) -
     if key:
         options["unique_key"] = key
         options["unique_scope"] = UniqueScope[scope.name]
-        options["unique_period"] = _duration(period)
+        options["unique_period"] = optional_duration(period)
 
 
 def _add_concurrency(options: JobOptions, key: str, limit: int, policy: KeyPolicy) -> None:
@@ -178,7 +177,3 @@ def _value(text: str) -> Any:
     except UsageError:
         return text
     return value
-
-
-def _duration(text: str | None) -> timedelta | None:
-    return None if text is None else parse_duration(text)

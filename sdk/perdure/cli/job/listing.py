@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,13 +22,12 @@ from perdure.cli.job.group import (
     app,
 )
 from perdure.cli.jsonable import to_jsonable
+from perdure.cli.lists import LIMIT_DEFAULT, Limit, print_list, to_fetch
 from perdure.cli.session import Session, connected
 
 if TYPE_CHECKING:
     from perdure.client import JobInfo
     from perdure.job import JobStatus
-
-LIMIT_DEFAULT = 100
 
 
 class Status(StrEnum):
@@ -45,7 +44,6 @@ class Status(StrEnum):
 Statuses = Annotated[
     list[Status] | None, typer.Option("--status", help="Only these; again for more.")
 ]
-Limit = Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")]
 
 
 @connected(app, "list")
@@ -77,14 +75,8 @@ async def list_(
         "oldest_first": oldest_first,
         "archived": archived,
     }
-    found = await _shown(session, wanted, limit)
-    if not session.out.is_json:
-        rows = [
-            (one.id, one.task_name, _name(one.status), one.attempt, one.scheduled_time, one.queue)
-            for one in found
-        ]
-        columns = ("JOB", "TASK", "STATUS", "ATTEMPT", "SCHEDULED", "QUEUE")
-        session.out.table(columns, rows)
+    columns = ("JOB", "TASK", "STATUS", "ATTEMPT", "SCHEDULED", "QUEUE")
+    await _print(session, wanted, limit, columns, _row)
 
 
 @connected(app, "dead-letters")
@@ -113,21 +105,8 @@ async def dead_letters(
     if summary:
         await _print_summary(session, wanted)
         return
-    found = await _shown(session, wanted, limit)
-    if not session.out.is_json:
-        rows = [
-            (
-                one.id,
-                one.task_name,
-                one.attempt,
-                one.close_time,
-                one.failure_type,
-                one.failure_message,
-            )
-            for one in found
-        ]
-        columns = ("JOB", "TASK", "ATTEMPTS", "FAILED", "FAILURE TYPE", "MESSAGE")
-        session.out.table(columns, rows)
+    columns = ("JOB", "TASK", "ATTEMPTS", "FAILED", "FAILURE TYPE", "MESSAGE")
+    await _print(session, wanted, limit, columns, _failed_row)
 
 
 @connected(app, "count")
@@ -156,19 +135,38 @@ async def count(
         session.out.table(("STATUS", "COUNT"), [*by_status.items(), ("all", found.count)])
 
 
-async def _shown(session: Session, wanted: dict[str, Any], limit: int) -> list[JobInfo]:
-    """As many as may be shown; printed here when that is JSON, one a line."""
+async def _print(
+    session: Session,
+    wanted: dict[str, Any],
+    limit: int,
+    columns: Sequence[str],
+    row: Callable[[JobInfo], Sequence[Any]],
+) -> None:
     client = await session.connect()
-    ask = limit + 1 if limit else None  # one more than is shown, to know whether there are more
-    found: list[JobInfo] = []
-    async for one in client.jobs.list(**wanted, limit=ask, rpc_timeout=session.call_timeout):
-        if limit and len(found) == limit:
-            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
-            break
-        found.append(one)
-        if session.out.is_json:
-            session.out.json_line(to_jsonable(one, client.core.decode_or_keep))
-    return found
+    await print_list(
+        session,
+        client.jobs.list(**wanted, limit=to_fetch(limit), rpc_timeout=session.call_timeout),
+        limit,
+        line=lambda one: to_jsonable(one, client.core.decode_or_keep),
+        columns=columns,
+        row=row,
+    )
+
+
+def _row(one: JobInfo) -> Sequence[Any]:
+    status = None if one.status is None else one.status.name
+    return one.id, one.task_name, status, one.attempt, one.scheduled_time, one.queue
+
+
+def _failed_row(one: JobInfo) -> Sequence[Any]:
+    return (
+        one.id,
+        one.task_name,
+        one.attempt,
+        one.close_time,
+        one.failure_type,
+        one.failure_message,
+    )
 
 
 async def _print_summary(session: Session, wanted: dict[str, Any]) -> None:
@@ -217,7 +215,3 @@ def _statuses(given: list[Status] | None) -> Sequence[JobStatus]:
     from perdure.job import JobStatus
 
     return [JobStatus[one.name] for one in given or ()]
-
-
-def _name(status: JobStatus | None) -> str | None:
-    return None if status is None else status.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.cli.durations import parse_duration
+from perdure.cli.durations import optional_duration
 from perdure.cli.job.group import JobId, app
 from perdure.cli.jsonable import to_jsonable
 from perdure.cli.parameters import Wait
@@ -37,7 +37,7 @@ async def result(session: Session, job_id: JobId, wait: Wait = None) -> None:
 
     Exit code 4: it failed or was skipped; 5: --timeout passed; 6: it was cancelled.
     """
-    limit = None if wait is None else parse_duration(wait)
+    limit = optional_duration(wait)
     client = await session.connect()
     with session.out.waiting(f"Waiting for {job_id}; Ctrl-C leaves it running"):
         value = await client.jobs.get(job_id).result(rpc_timeout=limit)

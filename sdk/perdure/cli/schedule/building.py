@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from perdure.converter import Payload
     from perdure.schedule import ScheduleActionStartJob, ScheduleActionStartWorkflow
 
-_QUEUE_OF_JOBS = "default"
-
 
 def new_schedule(said: Said) -> Schedule:
     """Raises UsageError, as the next two."""
@@ -110,7 +108,7 @@ def _action(said: Said, there: ScheduleAction | None) -> ScheduleAction:
     if said.task is not None and said.workflow_type is not None:
         raise UsageError("give --task or --workflow-type, not both")
     if said.task is not None:
-        there = ScheduleActionStartJob(said.task, queue=_QUEUE_OF_JOBS)
+        there = ScheduleActionStartJob(said.task)
     elif said.workflow_type is not None:
         if said.task_queue is None:
             raise UsageError("--workflow-type needs --task-queue")

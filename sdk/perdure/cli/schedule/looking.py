@@ -11,16 +11,15 @@ import typer
 
 from perdure.cli.durations import parse_instant
 from perdure.cli.jsonable import to_jsonable
+from perdure.cli.lists import LIMIT_DEFAULT, Limit, page_size, print_list, to_fetch
 from perdure.cli.schedule.group import app
-from perdure.cli.schedule.options import LIMIT_DEFAULT, Limit, ScheduleId
+from perdure.cli.schedule.options import ScheduleId
 from perdure.cli.schedule.showing import SLOT_COLUMNS, slot_row
 from perdure.cli.session import Session, connected
 
 if TYPE_CHECKING:
     from perdure.client import Client
     from perdure.schedule import Schedule, ScheduleDescription, ScheduleListDescription
-
-PAGE_SIZE_MAX = 1_000
 
 
 class Outcome(StrEnum):
@@ -100,26 +99,21 @@ async def list_(
 ) -> None:
     """List schedules, by id."""
     client = await session.connect()
-    ask = limit + 1 if limit else None  # one more than is shown, to know whether there are more
-    rows: list[Sequence[Any]] = []
-    shown = 0
-    async for one in client.schedules.list(
+    found = client.schedules.list(
         id_prefix=id_prefix,
         user_id=user,
-        page_size=min(ask or PAGE_SIZE_MAX, PAGE_SIZE_MAX),
-        limit=ask,
+        page_size=page_size(limit),
+        limit=to_fetch(limit),
         rpc_timeout=session.call_timeout,
-    ):
-        if limit and shown == limit:
-            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
-            break
-        shown += 1
-        if session.out.is_json:
-            session.out.json_line(to_jsonable(one, client.core.decode_or_keep))
-        else:
-            rows.append(_row(one))
-    if not session.out.is_json:
-        session.out.table(("SCHEDULE", "RUNS", "STATUS", "NEXT", "LAST", "WHEN"), rows)
+    )
+    await print_list(
+        session,
+        found,
+        limit,
+        line=lambda one: to_jsonable(one, client.core.decode_or_keep),
+        columns=("SCHEDULE", "RUNS", "STATUS", "NEXT", "LAST", "WHEN"),
+        row=_row,
+    )
 
 
 def _row(one: ScheduleListDescription) -> Sequence[Any]:
@@ -158,24 +152,19 @@ async def slots(
     start_at = None if since is None else parse_instant(since, now)
     end_at = None if until is None else parse_instant(until, now)
     client = await session.connect()
-    ask = limit + 1 if limit else None
-    rows: list[Sequence[Any]] = []
-    shown = 0
-    async for slot in client.get_schedule_handle(schedule_id).slots(
+    found = client.get_schedule_handle(schedule_id).slots(
         outcomes=[ScheduleSlotOutcome[one.name] for one in outcome or ()],
         start_at=start_at,
         end_at=end_at,
-        page_size=min(ask or PAGE_SIZE_MAX, PAGE_SIZE_MAX),
-        limit=ask,
+        page_size=page_size(limit),
+        limit=to_fetch(limit),
         rpc_timeout=session.call_timeout,
-    ):
-        if limit and shown == limit:
-            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
-            break
-        shown += 1
-        if session.out.is_json:
-            session.out.json_line(to_jsonable(slot, client.core.decode_or_keep))
-        else:
-            rows.append(slot_row(slot))
-    if not session.out.is_json:
-        session.out.table(SLOT_COLUMNS, rows)
+    )
+    await print_list(
+        session,
+        found,
+        limit,
+        line=lambda one: to_jsonable(one, client.core.decode_or_keep),
+        columns=SLOT_COLUMNS,
+        row=slot_row,
+    )

@@ -23,5 +23,3 @@ OverlapOf = Annotated[
 ]
 Note = Annotated[str, typer.Option(help="Why; stands on the schedule.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Limit = Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")]
-LIMIT_DEFAULT = 100

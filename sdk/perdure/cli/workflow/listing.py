@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perdure.cli.durations import parse_instant
 from perdure.cli.jsonable import to_jsonable
+from perdure.cli.lists import LIMIT_DEFAULT, Limit, page_size, print_list, to_fetch
 from perdure.cli.session import Session, connected
 from perdure.cli.workflow.group import app
 from perdure.common import WorkflowStatus
 
-LIMIT_DEFAULT = 100
-PAGE_SIZE_MAX = 1000
+if TYPE_CHECKING:
+    from perdure.client import WorkflowExecution
 
 
 class Status(StrEnum):
@@ -56,7 +57,6 @@ GroupedQuery = Annotated[
         show_default=False,
     ),
 ]
-Limit = Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")]
 Archived = Annotated[
     bool,
     typer.Option(
@@ -88,8 +88,6 @@ async def list_(
     """List workflows, newest start first unless the query says otherwise. Lists are never stale."""
     wanted = _filter(status, since, until)
     client = await session.connect()
-    # One more than is shown, to know whether there are more.
-    ask = limit + 1 if limit else None
     found = client.list_workflows(
         query,
         status=wanted.statuses,
@@ -97,25 +95,24 @@ async def list_(
         id_prefix=id_prefix,
         start_time_min=wanted.since,
         start_time_max=wanted.until,
-        page_size=min(ask or PAGE_SIZE_MAX, PAGE_SIZE_MAX),
-        limit=ask,
+        page_size=page_size(limit),
+        limit=to_fetch(limit),
         archived=archived,
         rpc_timeout=session.call_timeout,
     )
-    rows: list[Sequence[Any]] = []
-    shown = 0
-    async for one in found:
-        if limit and shown == limit:
-            session.out.note(f"There are more than {limit}: --limit shows more, 0 all.")
-            break
-        shown += 1
-        if session.out.is_json:
-            session.out.json_line(to_jsonable(one, client.core.decode_or_keep))
-        else:
-            state = "stuck" if one.stuck else one.status.name if one.status else None
-            rows.append((one.id, one.workflow_type, state, one.start_time, one.run_id))
-    if not session.out.is_json:
-        session.out.table(("WORKFLOW ID", "TYPE", "STATUS", "STARTED", "RUN ID"), rows)
+    await print_list(
+        session,
+        found,
+        limit,
+        line=lambda one: to_jsonable(one, client.core.decode_or_keep),
+        columns=("WORKFLOW ID", "TYPE", "STATUS", "STARTED", "RUN ID"),
+        row=_row,
+    )
+
+
+def _row(one: WorkflowExecution) -> Sequence[Any]:
+    state = "stuck" if one.stuck else one.status.name if one.status else None
+    return one.id, one.workflow_type, state, one.start_time, one.run_id
 
 
 @connected(app, "count")

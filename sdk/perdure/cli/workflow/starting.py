@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.durations import parse_duration
+from perdure.cli.durations import optional_duration
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
 from perdure.cli.jsonable import to_jsonable
@@ -126,7 +126,7 @@ async def execute(
 
     Exit code 4: it failed or was terminated; 5: it timed out, or --timeout passed; 6: cancelled.
     """
-    wait_at_most = _optional_duration(wait)
+    wait_at_most = optional_duration(wait)
     options = _start_options(
         session, task_queue, id, execution_timeout, run_timeout, task_timeout, memo
     )
@@ -147,7 +147,7 @@ async def result(
 
     Exit code 4: it failed or was terminated; 5: it timed out, or --timeout passed; 6: cancelled.
     """
-    wait_at_most = _optional_duration(wait)
+    wait_at_most = optional_duration(wait)
     client = await session.connect()
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     await _print_result(session, client, handle, wait_at_most)
@@ -176,9 +176,9 @@ def _start_options(
     return {
         "id": str(uuid.uuid4()) if id is None else id,
         "task_queue": task_queue,
-        "execution_timeout": _optional_duration(execution_timeout),
-        "run_timeout": _optional_duration(run_timeout),
-        "task_timeout": _optional_duration(task_timeout),
+        "execution_timeout": optional_duration(execution_timeout),
+        "run_timeout": optional_duration(run_timeout),
+        "task_timeout": optional_duration(task_timeout),
         "memo": _parse_memo(memo or ()),
         "rpc_timeout": session.call_timeout,
     }
@@ -191,10 +191,6 @@ def _add_policies(
         options["id_reuse_policy"] = WorkflowIdReusePolicy[reuse.name]
     if conflict is not None:
         options["id_conflict_policy"] = WorkflowIdConflictPolicy[conflict.name]
-
-
-def _optional_duration(text: str | None) -> timedelta | None:
-    return None if text is None else parse_duration(text)
 
 
 def _parse_memo(entries: Sequence[str]) -> dict[str, Any]:

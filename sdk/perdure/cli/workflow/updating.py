@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.durations import parse_duration
+from perdure.cli.durations import optional_duration
 from perdure.cli.inputs import read_inputs
 from perdure.cli.jsonable import to_jsonable
 from perdure.cli.parameters import InputFiles, Inputs, RunId, WorkflowId
@@ -53,7 +53,7 @@ async def execute(
     Exit code 4: it was refused or failed; 5: --timeout passed.
     """
     args = read_inputs(input or (), input_file or ())
-    wait_at_most = None if wait is None else parse_duration(wait)
+    wait_at_most = optional_duration(wait)
     client = await session.connect()
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     with session.out.waiting(f"Waiting for {name}; Ctrl-C leaves it running"):
@@ -113,7 +113,7 @@ async def result(
 
     Exit code 4: it failed; 5: --timeout passed.
     """
-    wait_at_most = None if wait is None else parse_duration(wait)
+    wait_at_most = optional_duration(wait)
     client = await session.connect()
     handle = client.get_workflow_handle(workflow_id, run_id=run_id).get_update_handle(update_id)
     with session.out.waiting(f"Waiting for {update_id}; Ctrl-C leaves it running"):
