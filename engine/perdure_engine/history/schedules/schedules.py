@@ -46,7 +46,7 @@ from perdure_engine.history.schedules.due import DueSlots
 from perdure_engine.history.schedules.errands import Errands
 from perdure_engine.history.schedules.loading import ScheduleLoading
 from perdure_engine.history.schedules.watch import ScheduleWatch
-from perdure_engine.history.work import Item, ShardStep
+from perdure_engine.history.work import LIST_OF, Item, ShardStep, many_of
 from perdure_engine.ports.store import Batch
 
 if TYPE_CHECKING:
@@ -149,19 +149,19 @@ class Schedules:
     def _decide_list(self, step: ShardStep, item: Item, env: Env) -> None:
         """Of a schedule that is being read, its part waits; of one that is gone, there is none."""
         intent: Any = item.intent
-        kind = LISTS[type(intent)]
+        kind, field = LISTS[type(intent)], LIST_OF[type(intent)]
         there: list[Any] = []
         later: list[Any] = []
         over: list[Any] = []
-        for entry in getattr(intent, kind.field):
+        for entry in many_of(intent):
             uid = kind.uid_of(entry)
             known = uid in self.records
             (there if known else later if self.loading.will_know(uid) else over).append(entry)
         if later:
             rest = copy.copy(item)
-            rest.intent = msgspec.structs.replace(intent, **{kind.field: later})
+            rest.intent = msgspec.structs.replace(intent, **{field: later})
             self.loading.park(rest)
-            item.intent = msgspec.structs.replace(intent, **{kind.field: [*there, *over]})
+            item.intent = msgspec.structs.replace(intent, **{field: [*there, *over]})
         uids = [kind.uid_of(entry) for entry in there]
         if self._lacks_jobs(
             item, [(step.schedules.get(uid, self.records[uid]), None) for uid in uids]
@@ -344,16 +344,15 @@ class Schedules:
 
 
 class _ListKind(NamedTuple):
-    field: str  # of the intent: its list
     uid_of: Callable[[Any], bytes]
     decide: Callable[[Schedules, ShardStep, list[Any], list[Any], Env], None]
 
 
 LISTS: dict[type, _ListKind] = {
-    intents.FireSlots: _ListKind("timers", itemgetter(0), Schedules._fire),
-    intents.HearErrands: _ListKind("heard", attrgetter("uid"), Schedules._hear),
-    intents.HearJobs: _ListKind("ends", attrgetter("uid"), Schedules._hear_ends),
-    intents.MendSchedules: _ListKind("uids", bytes, Schedules._mend),
+    intents.FireSlots: _ListKind(itemgetter(0), Schedules._fire),
+    intents.HearErrands: _ListKind(attrgetter("uid"), Schedules._hear),
+    intents.HearJobs: _ListKind(attrgetter("uid"), Schedules._hear_ends),
+    intents.MendSchedules: _ListKind(bytes, Schedules._mend),
 }
 STARTED = (SlotOutcome.FIRED, SlotOutcome.FIRING)
 
