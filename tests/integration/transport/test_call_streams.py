@@ -16,7 +16,7 @@ from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core.errors import Code, not_found
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.ports.matching import PollAnswer, PollRequest
-from perdure_engine.transport.grpc import call_stream
+from perdure_engine.transport.grpc import call_stream, message_stream
 
 
 async def send(call: Any, *calls: wpb.WorkCall, forget: tuple[int, ...] = ()) -> None:
@@ -151,6 +151,52 @@ async def test_inv17_tasks_of_an_answer_that_cannot_leave_are_undone(served: Ser
 
     await served.history.undo_seen.wait()
     assert large in served.history.undone
+
+
+async def test_inv17_an_answer_that_is_leaving_is_not_interrupted_when_its_call_is_forgotten(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC cannot take back a write: the next one would meet it, and the stream would break. Those behind it go."""
+    leaves, may_leave = asyncio.Event(), asyncio.Event()
+    write = message_stream.MessageStream.write
+
+    async def held(stream: message_stream.MessageStream, message: Any) -> None:
+        leaves.set()
+        await may_leave.wait()
+        await write(stream, message)
+
+    monkeypatch.setattr(message_stream.MessageStream, "write", held)
+    waits_its_turn = activity_task()
+    served.matching.answers = [PollAnswer([], [waits_its_turn])]
+    call = served.workers.Work()
+    await send(call, completing(served, 1))
+    await leaves.wait()
+    await send(call, polling(2), polling(3))
+    await served.matching.parked.wait()
+    await send(call, completing(served, 4), forget=(1, 2, 3))
+    await served.history.undo_seen.wait()
+    may_leave.set()
+
+    async with asyncio.timeout(30):
+        assert [(await answer(call)).call_no for _ in range(2)] == [1, 4]
+    assert served.history.undone == [waits_its_turn]
+    call.cancel()
+
+
+async def test_a_stream_whose_answer_cannot_be_written_is_ended_for_its_caller(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller that is not told would wait for the rest of its calls."""
+
+    async def fails(*_: object) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(message_stream.MessageStream, "write", fails)
+    call = served.workers.Work()
+    await send(call, completing(served, 1), polling(2))
+
+    async with asyncio.timeout(30):
+        assert (await refusal(call.read())).reason == "STREAM_BROKEN"
 
 
 async def test_inv17_tasks_that_come_as_the_stream_breaks_are_undone(served: Served) -> None:

@@ -51,7 +51,9 @@ class CallStream:
         self._parking = parking
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._one_writes = asyncio.Lock()
+        self._leaving: int | None = None  # the call whose answer is being written
         self._serving: asyncio.Task[object] | None = None
+        self._broken: Exception | None = None
 
     async def serve(self) -> None:
         self._serving = asyncio.current_task()
@@ -61,6 +63,12 @@ class CallStream:
                 await asyncio.wait(self._calls.values())
             if not all_read:
                 raise unavailable("SHUTTING_DOWN", "this node is stopping; ask another one")
+        except asyncio.CancelledError:
+            if self._broken is None:
+                raise
+            # By `_end`. gRPC sends a caller that is still there no end at all for a handler that is cancelled.
+            self._serving.uncancel()  # type: ignore[union-attr]  # the current task, set above
+            raise self._broken from None
         finally:
             for call in self._calls.values():
                 call.cancel()
@@ -70,7 +78,8 @@ class CallStream:
         loop = asyncio.get_running_loop()
         while (request := await self._stream.read()) is not None:
             for call_no in request.forget:
-                if (forgotten := self._calls.get(call_no)) is not None:
+                # gRPC cannot take back a write: the next one would meet it and fail
+                if (forgotten := self._calls.get(call_no)) and call_no != self._leaving:
                     forgotten.cancel()
             for call in request.calls:
                 call_no = call.call_no
@@ -90,16 +99,31 @@ class CallStream:
             else:
                 answer.error = self._errors.encoded(_too_many())
             async with self._one_writes:
-                await self._stream.write(response)
-        except Exception:  # the stream takes nothing any more
+                await self._write(call_no, response)
+        except Exception as error:
             streamed.lost()
-            assert self._serving is not None
-            self._serving.cancel()
+            self._end(error)
         except BaseException:
             streamed.lost()
             raise
         finally:
             del self._calls[call_no]
+
+    async def _write(self, call_no: int, response: Message) -> None:
+        self._leaving = call_no
+        try:
+            await self._stream.write(response)
+        except Exception as error:
+            raise unavailable("STREAM_BROKEN", f"the stream takes no answer: {error!r}") from error
+        finally:
+            self._leaving = None
+
+    def _end(self, error: Exception) -> None:
+        """Once."""
+        if self._broken is None:
+            self._broken = error
+            assert self._serving is not None
+            self._serving.cancel()
 
     async def _answer(self, call: Any, streamed: StreamedCall, answer: Any) -> None:
         field = call.WhichOneof("call")
