@@ -10,7 +10,7 @@ Whatever cannot be decided yet because its run is not in memory waits parked, in
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import cast, get_args
 
 from perdure_engine.core import audit, intents
@@ -67,8 +67,6 @@ class Shard:
         "_sequence",
         "audit_head",
         "closed",
-        "closed_runs",
-        "closed_runs_max",
         "currents",
         "deciding",
         "draining",
@@ -120,8 +118,6 @@ class Shard:
         self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
         self.runs_max = rooms.config.runs_cached_max
         self._chore_waits = False
-        self.closed_runs: deque[bytes] = deque()  # that closed lately, oldest first
-        self.closed_runs_max = rooms.config.closed_runs_cached_max
         self._sequence = 0
         self.audit_head = audit.Head(fence.shard_id)  # as saved; whoever takes the shard sets it
         self.loading = Loading(self)
@@ -402,11 +398,7 @@ class Shard:
             self.jobs.publish(step.jobs)
         if self.group_max < self.rooms.config.group_intents_max:
             self.grow_group()
-        if (
-            len(self.closed_runs) > self.closed_runs_max
-            or len(self.runs) > self.runs_max
-            or len(self.currents) > self.runs_max * 2
-        ):
+        if len(self.runs) > self.runs_max or len(self.currents) > self.runs_max * 2:
             trim(self)
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
@@ -420,7 +412,7 @@ class Shard:
             self.outbox.publish(run, draft)
         self.sweeping.publish(run, draft)
         if not draft.state.open:
-            self.closed_runs.append(draft.state.run_id)
+            self.rooms.lately_closed.add(self, run)
         wake(run, draft)
         if run.queries:
             self.queries.run_changed(run, draft)

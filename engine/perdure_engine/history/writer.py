@@ -217,6 +217,7 @@ class Writer:
                 self._publication_failed(step, error)
             if not step.shard.chore_due:
                 self._free(step)
+        self._rooms.lately_closed.trim()
 
     def _publication_failed(self, step: ShardStep, error: Exception) -> None:
         """A bug in one shard's publication must not cost the others theirs. What was saved and not said is in its
