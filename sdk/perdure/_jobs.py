@@ -86,9 +86,11 @@ class JobOptions(TypedDict, total=False):
     """3 attempts, after 1 s and 2 s, unless given."""
     priority: Priority | None
     idempotency_key: str
-    """Asked for again with the same key, it is the same job; with another body that is refused."""
+    """Asked for again with the same key, it is the same job; with another body that is refused, but
+    not noticed under another unique or concurrency key."""
     unique_key: str
-    """While a job of the key lives (`unique_scope`), it is answered and none made."""
+    """While a job of the key lives (`unique_scope`), it is answered and none made. Beside
+    `concurrency` it holds among the jobs of that key."""
     unique_scope: UniqueScope
     """ACTIVE unless given."""
     unique_period: timedelta | None

@@ -178,9 +178,11 @@ class NewJob(_message.Message):
     priority: _builtins.int
     """1 (first) … 5; 3 when 0"""
     idempotency_key: _builtins.str
-    """an existing job of it is answered; INVALID_ARGUMENT when that differs"""
+    """An existing job of it is answered; INVALID_ARGUMENT when that differs. Not noticed under another unique or
+    concurrency key, which decide where a job is.
+    """
     unique_key: _builtins.str
-    """a live job of it is answered, and none made"""
+    """a live job of it is answered, and none made; with concurrency: of its key"""
     unique_scope: Global___UniqueScope.ValueType
     unique_period_ms: _builtins.int
     expire_time_us: _builtins.int

@@ -8,7 +8,7 @@ from math import ceil
 
 import msgspec
 
-from perdure_engine.core.jobs.model import ConcurrencyPolicy, JobRun, NewJob
+from perdure_engine.core.jobs.model import ConcurrencyPolicy, JobRun, JobSpec, NewJob
 
 KIND_UNIQUE = 1  # in the key of `job_keys`
 
@@ -24,6 +24,16 @@ WAITING_KEPT_MAX = 2 * PLACES_MAX
 
 RATE_BURST_S = 0.1
 """How much of a key's rate may come at once: in any second at most a tenth more than the rate starts."""
+
+
+def unique_key_id(namespace_id: bytes, spec: JobSpec) -> KeyId:
+    """Of a job with a unique key. Beside a concurrency key it holds among the jobs of that one, whose owner decides about
+    both: no shard can own two keys of one job that belong elsewhere each."""
+    assert spec.unique is not None
+    key = spec.unique.key
+    if spec.concurrency is not None:
+        key = f"{key}\n{spec.concurrency.key}"  # no key has a line break
+    return namespace_id, KIND_UNIQUE, key
 
 
 class UniqueKey(msgspec.Struct, eq=False, gc=False):

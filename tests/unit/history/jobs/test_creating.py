@@ -8,6 +8,7 @@ import pytest
 from tests.unit.history.jobs.work import (
     AT_ONCE,
     ONCE,
+    Concurrency,
     JobStatus,
     Unique,
     UniqueScope,
@@ -158,6 +159,22 @@ async def test_a_unique_key_of_a_period_holds_until_its_end(room: Room) -> None:
     assert made(await create_named(node, "b", unique=key)) == [False]
     await pass_time(2)
     assert made(await create_named(node, "b", unique=key)) == [True]
+
+
+@in_room()
+async def test_beside_a_concurrency_key_a_unique_key_holds_among_its_jobs(room: Room) -> None:
+    """Both decide the shard, and it can be only one's: the limit's, that no two owners may count."""
+    node = await room.node(1)
+    ada, bob = Concurrency("ada", limit=5), Concurrency("bob", limit=5)
+    assert made(await create_named(node, "a", "b", unique=unique(), concurrency=ada)) == [
+        True,
+        False,
+    ]
+    assert made(await create_named(node, "c", unique=unique(), concurrency=bob)) == [True]
+    assert made(await create_named(node, "d", unique=unique())) == [True]
+    taker = await room.node(1)
+    [found] = (await create_named(taker, "e", unique=unique(), concurrency=ada)).jobs
+    assert (found.created, found.job_id) == (False, id_of("a"))
 
 
 @in_room()
