@@ -27,8 +27,8 @@ RATE_BURST_S = 0.1
 
 
 def unique_key_id(namespace_id: bytes, spec: JobSpec) -> KeyId:
-    """Of a job with a unique key. Beside a concurrency key it holds among the jobs of that one, whose owner decides about
-    both: no shard can own two keys of one job that belong elsewhere each."""
+    """Of a job with a unique key. Beside a concurrency key it holds among the jobs of that one, whose owner decides
+    about both."""
     assert spec.unique is not None
     key = spec.unique.key
     if spec.concurrency is not None:

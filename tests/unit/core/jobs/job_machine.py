@@ -319,9 +319,11 @@ class JobMachine(RuleBasedStateMachine):
         live = defaultdict[KeyId, list[bytes]](list)
         for row in self.bench.tables.job_runs.in_order(SHARD):
             spec = CODEC.decode_job_spec(row.spec)
-            if row.status in OPEN_STATUSES and spec.unique is not None:
-                if spec.unique.scope is UniqueScope.ACTIVE:
-                    live[unique_key_id(NAMESPACE, spec)].append(row.job_id)
+            unique = spec.unique
+            if row.status not in OPEN_STATUSES or unique is None:
+                continue
+            if unique.scope is UniqueScope.ACTIVE:
+                live[unique_key_id(NAMESPACE, spec)].append(row.job_id)
         for key_id, job_ids in live.items():
             key = self.bench.tables.job_keys.get(SHARD, key_id)
             assert key is not None

@@ -123,8 +123,8 @@ class NewJob(JobSettings, kw_only=True, gc=False):
         str,
         Meta(
             max_length=limits.NAME_BYTES_MAX,
-            description="Asked for again with the same key it is the same job; with another body that is refused, but not "
-            "noticed under another unique or concurrency key, nor when only one of the two recurs.",
+            description="Asked for again with the same key it is the same job; with another body that is refused, but "
+            "not noticed under another unique or concurrency key, nor when only one of the two recurs.",
         ),
     ] = ""
     expires_at: Annotated[
