@@ -276,6 +276,31 @@ async def test_no_list_is_more_than_a_statement_takes(room: Room) -> None:
 
 
 @in_room()
+async def test_b55_a_request_id_is_one_calls_and_no_other_is_lost_under_it(room: Room) -> None:
+    """Else a cancellation would be answered as if it had been, and the job would run."""
+    node = await room.node(1)
+    await create_named(node, "a", due_us=room.now_us + 60_000_000)
+    request_id = room.ids.new_id()
+    due_us = room.now_us + 90_000_000
+    for _ in range(2):
+        await reschedule(node, "a", due_us, request_id=request_id)
+    taker = await room.node(1)
+    for other in (
+        reschedule(taker, "a", due_us + 1, request_id=request_id),
+        cancel(taker, "a", request_id=request_id),
+        redrive(taker, "a", request_id=request_id),
+    ):
+        refusal = await refused(other)
+        assert (refusal.code, refusal.reason, refusal.field) == (
+            Code.INVALID_ARGUMENT,
+            "REQUEST_ID_REUSED",
+            "request_id",
+        )
+    assert (await describe(taker, "a")).info.scheduled_us == due_us
+    assert (await cancel(taker, "a")).status is JobStatus.CANCELLED
+
+
+@in_room()
 async def test_what_an_operator_did_is_in_the_audit_log_once(room: Room) -> None:
     """In the statement that does it; a repeat adds nothing."""
     node = await room.node(1)

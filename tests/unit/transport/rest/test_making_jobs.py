@@ -241,10 +241,12 @@ async def test_a17_a_repeat_of_a_recurring_job_is_the_same_request_and_another_b
 ) -> None:
     saves(api)
     body = {"task_id": "t", "schedule": "@daily", "idempotency_key": "k"}
-    first = (await api.post("/jobs", body)).json()
-    again = (await api.post("/jobs", body)).json()
-    assert first == again
-    assert first["job_id"] == RECURRING
+    first = await api.post("/jobs", body)
+    saves(api, repeated=True)
+    again = await api.post("/jobs", body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() | {"created": False} == again.json()
+    assert first.json()["job_id"] == RECURRING
     (_, one), (_, two) = api.history.scheduled
     assert one == two
 
