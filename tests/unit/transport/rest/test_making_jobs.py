@@ -194,6 +194,15 @@ async def test_a_job_that_says_nothing_has_three_attempts(api: Api) -> None:
         ({"schedule": "* " * 200}, "schedule"),
         ({"schedule": "0 10 * * *", "timezone": "Mars/Olympus"}, "timezone"),
         ({"schedule": "2027-01-01T00:00:00", "timezone": "../../etc/passwd"}, "timezone"),
+        ({"timezone": "Mars/Olympus"}, "timezone"),
+        ({"schedule": TIME, "timezone": "Mars/Olympus"}, "timezone"),
+        (
+            {
+                "schedule": {"type": "INTERVAL", "expression": "60"},
+                "timezone": "Mars/Olympus",
+            },
+            "timezone",
+        ),
         ({"schedule": "0 10 * * *", "expires_at": TIME}, "expires_at"),
         ({"schedule": TIME, "expires_at": TIME}, "expires_at"),
         ({"expires_at": "1970-01-01T00:00:01Z"}, "expires_at"),
