@@ -50,14 +50,15 @@ class ConcurrencyPolicy(IntEnum):
     QUEUE = 1
     """It waits for one."""
     CANCEL_NEWEST = 2
-    """It is cancelled."""
+    """It is cancelled. One that comes back from a failure waits."""
     CANCEL_RUNNING = 3
     """It takes the place of the oldest that runs, which is cancelled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Concurrency:
-    """How many jobs of one key may run at a time. The settings of the newest job are the key's.
+    """How many jobs of one key may run at a time. The settings of the newest job whose time has
+    come are the key's.
 
     `rate_per_s` limits starts; 0 is any. After an engine process has died, one burst may exceed it.
     """

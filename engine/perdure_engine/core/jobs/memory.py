@@ -47,7 +47,7 @@ class UniqueKey(msgspec.Struct, eq=False, gc=False):
 
 class KeyRoom(msgspec.Struct, eq=False):
     """The open jobs of one concurrency key whose time has come: those that hold a place, and those that wait for one,
-    in their order. The newest job's settings are the key's."""
+    in their order. The settings of the newest of them are the key's."""
 
     namespace_id: bytes
     key: str

@@ -73,8 +73,6 @@ def add(draft: JobDraft, namespace_id: bytes, new: NewJob, *, held: bool = False
     draft.jobs[new.job_id] = run
     if spec.unique is not None:
         hold_key(draft, run)
-    if spec.concurrency is not None:
-        draft.memory.rooms[namespace_id, spec.concurrency.key].go_by(run)
     if new.batch_id:
         batches.count_in(draft, run)
     if spec.expire_us:

@@ -73,7 +73,7 @@ Schedule = Annotated[
 
 
 class Concurrency(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How many jobs of a key run at a time. The settings of the newest job are the key's."""
+    """How many jobs of a key run at a time. The settings of the newest job whose time has come are the key's."""
 
     key: Name
     limit: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
