@@ -5,15 +5,18 @@ The CLI finds `preview` through the entry points `perdure.engine`.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 from perdure_engine.scheduler.cron import CronSpec
+from perdure_engine.scheduler.times import LAST_US
+from perdure_engine.scheduler.walls import EPOCH
 from perdure_engine.scheduler.words import description_of
 
 TIMES_MAX = 1_000
 GAPS = {"run-after": GapPolicy.RUN_AFTER, "skip": GapPolicy.SKIP}
+END = EPOCH + timedelta(microseconds=LAST_US + 1)
 REPEATS = {"first": RepeatPolicy.FIRST, "both": RepeatPolicy.BOTH}
 
 
@@ -40,11 +43,13 @@ def preview(
     spec = CronSpec(
         text, timezone, seconds_first=seconds_first, gap=GAPS[gap], repeat=REPEATS[overlap]
     )
+    if not EPOCH <= after < END:
+        raise ValueError("no times are computed outside the years 1970-2999")
     times: list[datetime] = []
     at = after
     for _ in range(min(count, TIMES_MAX)):
         following = spec.next_after(at)
-        if following is None:
+        if following is None or following >= END:
             break
         at = following
         times.append(at.astimezone(spec.zone))

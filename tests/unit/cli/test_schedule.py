@@ -53,6 +53,12 @@ def test_seconds_come_first_when_asked_for() -> None:
     assert preview(*asked).exit_code == 2
 
 
+def test_times_end_with_the_years_that_a_schedule_can_have() -> None:
+    asked = ("--cron", "0 0 * * *", "--after", "2999-12-30T00:00:00Z", "-n", "3", "-o", "json")
+
+    assert json.loads(preview(*asked).stdout) == ["2999-12-31T00:00:00+00:00"]
+
+
 def test_people_read_it_in_words() -> None:
     result = preview("--cron", "0 9 * * MON-FRI", "--after", "2026-11-29T16:00:00Z", "-n", "1")
 
@@ -69,6 +75,9 @@ def test_people_read_it_in_words() -> None:
         (("--cron", "CRON_TZ=UTC * * * * *", "--timezone", "UTC"), "beside"),
         (("--cron", "1," * 200), "longer than"),
         (("--cron", "* * * * *", "--after", "yesterday"), "not a time"),
+        (("--cron", "0 0 * * *", "--after", "9999-12-31T23:59:00Z"), "1970-2999"),
+        (("--cron", "0 0 * * *", "--after", "0001-01-01T00:00:00+14:00"), "1970-2999"),
+        (("--cron", "1\u00a0* * * *"), "five fields"),
     ],
 )
 def test_what_is_refused_is_bad_usage(arguments: tuple[str, ...], reason: str) -> None:
