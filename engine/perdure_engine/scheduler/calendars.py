@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from perdure_engine.core.schedules.model import CalendarRange, CalendarSpec
-from perdure_engine.scheduler.cron import YEARS_SEARCHED_MAX
 from perdure_engine.scheduler.fields import (
     DAY_OF_MONTH,
     DAY_OF_WEEK,
@@ -24,6 +23,7 @@ from perdure_engine.scheduler.fields import (
     CronFault,
     FieldKind,
 )
+from perdure_engine.scheduler.walls import YEARS_SEARCHED_MAX
 
 YEAR = FieldKind("year", 1970, 2999)
 DAYS_OF_WEEK = 7
