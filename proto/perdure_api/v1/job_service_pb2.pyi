@@ -38,6 +38,7 @@ class _JobStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobStatus.V
     JOB_STATUS_SKIPPED: _JobStatus.ValueType  # 7
     """expired, or its schedule's overlap policy or pause passed it over"""
     JOB_STATUS_SUSPENDED: _JobStatus.ValueType  # 8
+    """no job has it: kept for those that crash their workers again and again"""
 
 class JobStatus(_JobStatus, metaclass=_JobStatusEnumTypeWrapper): ...
 
@@ -53,6 +54,7 @@ JOB_STATUS_CANCELLED: JobStatus.ValueType  # 6
 JOB_STATUS_SKIPPED: JobStatus.ValueType  # 7
 """expired, or its schedule's overlap policy or pause passed it over"""
 JOB_STATUS_SUSPENDED: JobStatus.ValueType  # 8
+"""no job has it: kept for those that crash their workers again and again"""
 Global___JobStatus: _TypeAlias = JobStatus  # noqa: Y015
 
 class _UniqueScope:
