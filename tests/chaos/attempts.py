@@ -1,0 +1,70 @@
+"""What the ledger tells of the attempts of jobs, and what faults may have done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tests.chaos.effects import Effect
+from tests.chaos.killing import Kill
+
+# What a fault left open is claimed by its worker, or handed out again, within this.
+CLAIMED_S = 30.0
+
+
+@dataclass
+class Attempt:
+    """One run of a job's code. `over_s` None: it has left no word of its end."""
+
+    key: str
+    number: int
+    attempt: int
+    pid: int
+    begun_s: float
+    over_s: float | None = None
+
+
+def attempts_of(ledger: Iterable[Effect]) -> dict[str, list[Attempt]]:
+    """By job, in the order in which they began."""
+    found: dict[str, list[Attempt]] = {}
+    for line in ledger:
+        same = found.setdefault(line.key, [])
+        if not line.over:
+            same.append(Attempt(line.key, line.number, line.attempt, line.pid, line.at_s))
+            continue
+        running = [
+            one
+            for one in same
+            if one.over_s is None and (one.attempt, one.pid) == (line.attempt, line.pid)
+        ]
+        # of two in one process the earlier began earlier, and was told to stop earlier
+        running[0].over_s = line.at_s
+    return found
+
+
+class Faults:
+    """What was done to the processes, by the wall clock."""
+
+    def __init__(self, kills: Sequence[Kill]) -> None:
+        self.kills = kills
+        self._deaths_s = {pid: kill.at_s for kill in kills for pid in kill.pids.values()}
+
+    def between(self, from_s: float, to_s: float) -> bool:
+        """Whether there was one, or one had not been got over."""
+        return any(
+            kill.at_s <= to_s and kill.restarted_s + CLAIMED_S >= from_s for kill in self.kills
+        )
+
+    def death_s(self, pid: int) -> float | None:
+        """When the process was killed, if it was."""
+        return self._deaths_s.get(pid)
+
+
+def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    """How many of the spans, without their ends, share a moment."""
+    edges = sorted(edge for begin, end in spans if begin < end for edge in ((begin, 1), (end, -1)))
+    most = count = 0
+    for _, step in edges:
+        count += step
+        most = max(most, count)
+    return most

@@ -1,0 +1,143 @@
+"""Blows at random, or as planned: processes are killed and started again, or stand still for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from tests.chaos.load import wait_for
+from tests.chaos.machines import Process, Scene
+
+from perdure_engine.membership.lease import LEASE_S
+
+DATABASE = "database"
+SUPERVISE_S = 0.1
+STOPPED_S = LEASE_S + 2.0  # others have taken what the stopped one owned
+
+
+class Blow(NamedTuple):
+    after_s: float
+    killed: tuple[str, ...] = ()
+    stopped: str = ""
+    """SIGSTOP; it goes on after `STOPPED_S`. The others are killed meanwhile."""
+
+
+Plan = Sequence[Blow]
+
+
+class Kill(NamedTuple):
+    """A blow, by the wall clock. `pids`: of what was killed, by its name; of the database there is none."""
+
+    targets: tuple[str, ...]
+    at_s: float
+    restarted_s: float
+    in_flight: tuple[str, ...] = ()
+    pids: Mapping[str, int] = {}
+    stopped: bool = False
+
+
+def random_plan(
+    seed: int, seconds: float, targets: Sequence[str], stoppable: Sequence[str] = ()
+) -> Plan:
+    """Now and then two at once, or one again at once."""
+    chance = random.Random(seed)
+    plan: list[Blow] = []
+    spent_s = 0.0
+    while True:
+        after_s = chance.choice((chance.uniform(0.2, 2.0), chance.uniform(3, 12), 12.0))
+        spent_s += after_s
+        if spent_s > seconds:
+            return plan
+        count = chance.choices((1, 2, 3), (80, 15, 5))[0]
+        killed = tuple(chance.sample(targets, count))
+        if not stoppable or chance.random() > 0.2:
+            plan.append(Blow(after_s, killed))
+            continue
+        stopped = chance.choice(stoppable)
+        others = tuple(name for name in killed if name != stopped) if chance.random() < 0.5 else ()
+        plan.append(Blow(after_s, others, stopped))
+        spent_s += STOPPED_S
+
+
+class Killer:
+    """Restarts at once what it has killed; whatever ends by itself it starts again, and notes it.
+
+    `stop`: set, the rest of the plan follows at once.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        processes: Mapping[str, Process],
+        stop: asyncio.Event,
+        in_flight: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        self.kills: list[Kill] = []
+        self.unexpected_ends: list[str] = []
+        self._scene = scene
+        self._processes = processes
+        self._stop = stop
+        self._in_flight = in_flight
+        self._busy = asyncio.Lock()
+
+    async def run(self, plan: Plan) -> None:
+        for blow in plan:
+            await wait_for(self._stop, blow.after_s)
+            if blow.stopped:
+                await self._stop_for_a_while(self._processes[blow.stopped], blow.killed)
+            else:
+                await self._kill(blow.killed)
+
+    async def _stop_for_a_while(self, process: Process, killed: tuple[str, ...]) -> None:
+        at_s = time.time()
+        process.send(signal.SIGSTOP)
+        try:
+            if killed:
+                await self._kill(killed)
+            await wait_for(self._stop, STOPPED_S)
+        finally:
+            process.send(signal.SIGCONT)
+        self.kills.append(Kill((process.name,), at_s, time.time(), stopped=True))
+
+    async def _kill(self, targets: tuple[str, ...]) -> None:
+        async with self._busy:
+            in_flight = tuple(self._in_flight())
+            pids = {name: self._processes[name].pid for name in targets if name != DATABASE}
+            at_s = time.time()
+            await asyncio.to_thread(self._kill_and_restart, targets)
+            known = {name: pid for name, pid in pids.items() if pid is not None}
+            self.kills.append(Kill(targets, at_s, time.time(), in_flight, known))
+
+    def _kill_and_restart(self, targets: tuple[str, ...]) -> None:
+        for one in targets:
+            self._kill_one(one)
+        # The database last: it blocks until it has recovered. And in one thread, because a process
+        # just forked has our files open until its exec, the lock of the data folder among them.
+        for one in sorted(targets, key=lambda name: name == DATABASE):
+            self._restart_one(one)
+
+    def _kill_one(self, target: str) -> None:
+        if target == DATABASE:
+            self._scene.database.kill()
+        else:
+            self._processes[target].kill()
+
+    def _restart_one(self, target: str) -> None:
+        if target == DATABASE:
+            self._scene.database.restart()
+        else:
+            self._processes[target].restart()
+
+    async def supervise(self) -> None:
+        """As a service manager would; until it is cancelled."""
+        never = asyncio.Event()
+        while not await wait_for(never, SUPERVISE_S):
+            async with self._busy:
+                for process in self._processes.values():
+                    if process.pid is None:
+                        self.unexpected_ends.append(f"{process.name}: {process.tail()[-500:]}")
+                        process.restart()

@@ -1,0 +1,23 @@
+"""Jobs and schedules while each process is killed once and an owner stands still (the long version: tests/chaos)."""
+
+from __future__ import annotations
+
+from tests.chaos.job_kills import job_kills
+from tests.chaos.killing import DATABASE, Blow
+from tests.chaos.machines import scene
+
+PLAN = [
+    Blow(1.5, ("worker-a",)),
+    Blow(6.0, (DATABASE,)),
+    Blow(1.0, ("worker-b",), stopped="first"),
+    Blow(1.0, ("second",)),
+]
+
+
+async def test_no_job_is_lost_and_each_slot_has_one_outcome() -> None:
+    """Invariants 13, 14, 25, 28, 30, 31 and 51 to 57 under F1, F2, F4, F7, F8 and F12."""
+    with scene(number_of_shards=4) as played:
+        outcome = await job_kills(played, PLAN, seed=1, pace=0.3, copies=1, tail_s=0.5)
+        outcome.say()
+
+        assert outcome.findings == []
