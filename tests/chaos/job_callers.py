@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 from zlib import crc32
 
 from tests.chaos.callers import PATIENCE_S, PAUSE_S, TRY_ELSEWHERE, TRY_S, Node, Nodes
-from tests.chaos.load import NAMESPACE, wait_for
-
-import asyncio
+from tests.chaos.load import NAMESPACE
 
 from perdure._client.schedule_actions import wire_action
 from perdure._wire.job_info import JobDescription
@@ -62,9 +60,8 @@ class JobCallers:
                 self._nodes.tries += 1
                 answered = await _answers(node, message)
                 for index, one in enumerate(answered):
-                    if isinstance(one, MadeJob) or one.status not in TRY_ELSEWHERE:
-                        made.setdefault(index, one)
-                    elif loop.time() > deadline_s:
+                    late = loop.time() > deadline_s
+                    if isinstance(one, MadeJob) or late or one.status not in TRY_ELSEWHERE:
                         made.setdefault(index, one)
                 if answered and len(made) == count:
                     return [made[index] for index in range(count)]

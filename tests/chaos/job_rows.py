@@ -10,6 +10,7 @@ from tests.chaos.scrub import PAGE, open_store
 
 from perdure._wire.payloads import payloads_from_bytes
 from perdure.converter import PayloadConverter
+from perdure.job import JobStatus
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.jobs.memory import JobBatch
 from perdure_engine.core.jobs.model import OPEN_STATUSES, JobRun
@@ -31,6 +32,10 @@ class SavedJob(NamedTuple):
     argument: Any
     """The first one: the number of its story; of a callback what the engine says of the batch."""
     result: Any
+
+    @property
+    def status(self) -> JobStatus:
+        return JobStatus(int(self.run.status))
 
     @property
     def closed_s(self) -> float:

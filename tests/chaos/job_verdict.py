@@ -100,14 +100,14 @@ class JobJudge:
     # ---- one job
 
     def _of_story(self, job: SavedJob, story: Story) -> None:
-        status, run = job.run.status, job.run
+        status, run = job.status, job.run
         lost = self.verdict.lost
         if not job.closed_s:
             lost.append(
                 f"{job.job_id}: {story} is open: {status.name}, {run.task_id=} {run.reason}"
             )
             return
-        if JobStatus(int(status)) not in story.ends:
+        if status not in story.ends:
             why = [one.failure.message for one in run.failures]
             lost.append(f"{job.job_id}: {story} ended as {status.name}: {run.reason} {why}")
         if job.argument != story.number:
@@ -134,15 +134,13 @@ class JobJudge:
     def _of_any(self, job: SavedJob) -> None:
         attempts = self._attempts.get(job.job_id, [])
         run = job.run
-        if run.status == JobStatus.COMPLETED and not attempts:
+        if job.status is JobStatus.COMPLETED and not attempts:
             self.verdict.broken.append(f"57: {job.job_id} is completed and never ran")
         if job.closed_s and (run.task_id or run.timer is not None or run.expiry is not None):
             self.verdict.broken.append(f"13: {job.job_id} has ended, and waits: {run.task_id=}")
-        if attempts and attempts[0].begun_s < job.scheduled_s - CLOCK_S:
-            if not self._handed_out_before(job, attempts[0]):
-                self.verdict.early.append(
-                    f"{job.job_id}: due {job.scheduled_s:.3f}, began {attempts[0]}"
-                )
+        too_soon = attempts and attempts[0].begun_s < job.scheduled_s - CLOCK_S
+        if too_soon and not self._handed_out_before(job, attempts[0]):
+            self.verdict.early.append(f"{job.job_id}: due {job.scheduled_s:.3f}, {attempts[0]}")
         if attempts and max(one.attempt for one in attempts) > run.attempt:
             self.verdict.broken.append(f"31: {job.job_id} is at {run.attempt}, and ran {attempts}")
         for earlier, later in itertools.pairwise(attempts):
@@ -199,13 +197,13 @@ class JobJudge:
     def _answers(self) -> None:
         for job_id, status in self._acked.ended.items():
             job = self._rows.jobs.get(job_id)
-            if job is None or job.run.status != status:
+            if job is None or job.status != status:
                 self.verdict.lost.append(f"{job_id}: was said to have ended as {status.name}")
         for told in self._acked.cancels:
             if told.status is not JobStatus.CANCELLED:
                 continue
             job = self._rows.jobs.get(told.job_id)
-            if job is None or job.run.status != JobStatus.CANCELLED:
+            if job is None or job.status != JobStatus.CANCELLED:
                 self.verdict.lost.append(f"{told.job_id}: its cancel was acknowledged")
                 continue
             self._cancelled(told, job)
@@ -284,12 +282,12 @@ class JobJudge:
             broken.append(f"{batch_id}: {len(callbacks)} callbacks")
             return
         [callback] = callbacks
-        if callback.run.status != JobStatus.COMPLETED:
-            self.verdict.lost.append(f"{batch_id}: its callback is {callback.run.status.name}")
+        if callback.status != JobStatus.COMPLETED:
+            self.verdict.lost.append(f"{batch_id}: its callback is {callback.status.name}")
         last_s = max(job.closed_s for job in jobs)
         if callback.created_s < last_s:
             self.verdict.early.append(f"{batch_id}: called back before {last_s:.3f}")
-        counts = Counter(job.run.status.name.lower() for job in jobs)
+        counts = Counter(job.status.name.lower() for job in jobs)
         told = {name: count for name, count in _summary(callback).items() if name in STATUSES}
         if told != {name: counts[name] for name in STATUSES}:
             broken.append(f"{batch_id}: called back with {told}, ended as {counts}")

@@ -125,28 +125,17 @@ class ScheduleJudge:
         counts = self.verdict.by_outcome
         counts[outcome.name] = counts.get(outcome.name, 0) + 1
         name = f"{story.schedule_id} {instant_text(slot.nominal_us)}"
-        match outcome:
-            case Outcome.FIRED:
-                if story.kind.overlap is Overlap.ALLOW_ALL:  # others may have had to wait
-                    late_s = (slot.acted_us - slot.nominal_us) / 1e6
-                    self.verdict.latest_s = max(self.verdict.latest_s, late_s)
-                if _must_be_paused(story, slot):
-                    self.verdict.broken.append(f"56: {name} has fired while it was paused")
-                begins = self._run_of if story.kind.workflow else self._job_of
-                return begins(name, slot)
-            case Outcome.PAUSED:
-                if not _may_be_paused(story, slot):
-                    self.verdict.broken.append(f"56: {name} was not paused: {slot}")
-            case Outcome.SKIPPED:
-                if story.kind.overlap is Overlap.ALLOW_ALL:
-                    self.verdict.broken.append(f"52: {name} was skipped: {slot.detail}")
-            case Outcome.MISSED:
-                if not slot.detail.startswith(DELETED):
-                    self.verdict.broken.append(f"54: {name} was missed: {slot.detail}")
-            case Outcome.FIRING | Outcome.BUFFERED:
-                self.verdict.missing.append(f"52: {name} is {outcome.name} still")
-            case _:
-                self.verdict.broken.append(f"52: {name} is {outcome.name}: {slot.detail}")
+        if outcome is Outcome.FIRED:
+            if story.kind.overlap is Overlap.ALLOW_ALL:  # others may have had to wait
+                late_s = (slot.acted_us - slot.nominal_us) / 1e6
+                self.verdict.latest_s = max(self.verdict.latest_s, late_s)
+            if _must_be_paused(story, slot):
+                self.verdict.broken.append(f"56: {name} has fired while it was paused")
+            return (self._run_of if story.kind.workflow else self._job_of)(name, slot)
+        if outcome in (Outcome.FIRING, Outcome.BUFFERED):
+            self.verdict.missing.append(f"52: {name} is {outcome.name} still")
+        elif not _may_be(outcome, story, slot):
+            self.verdict.broken.append(f"52: {name} is {outcome.name}: {slot}")
         return None
 
     def _job_of(self, name: str, slot: ScheduleSlotRow) -> Action | None:
@@ -154,8 +143,8 @@ class ScheduleJudge:
         if job is None:
             self.verdict.missing.append(f"51: {name} has fired, and its job is not there")
             return None
-        if job.run.status != JobStatus.COMPLETED:
-            self.verdict.missing.append(f"57: the job of {name} is {job.run.status.name}")
+        if job.status != JobStatus.COMPLETED:
+            self.verdict.missing.append(f"57: the job of {name} is {job.status.name}")
         attempts = self._attempts.get(job.job_id, [])
         begun_s = attempts[0].begun_s if attempts else NEVER_S
         if begun_s < slot.nominal_us / 1e6:
@@ -211,16 +200,18 @@ class ScheduleJudge:
 def _had_to_skip(
     slot: ScheduleSlotRow, actions: Sequence[Action], slots: Sequence[ScheduleSlotRow]
 ) -> bool:
-    if slot.detail == OVERLAPS:
-        return any(
-            action.slot.nominal_us < slot.nominal_us and action.closed_s >= slot.nominal_us / 1e6
-            for action in actions
-        )
-    if slot.detail == ONE_WAITS:
-        return any(
-            one.nominal_us < slot.nominal_us and one.acted_us >= slot.acted_us for one in slots
-        )
-    return slot.detail.startswith(DELETED)
+    """An earlier action was open, or it was not known yet whether an earlier slot would act."""
+    if slot.detail.startswith(DELETED):
+        return True
+    earlier_waits = any(
+        one.nominal_us < slot.nominal_us and one.acted_us >= slot.acted_us for one in slots
+    )
+    if slot.detail == ONE_WAITS or earlier_waits:
+        return earlier_waits
+    return slot.detail == OVERLAPS and any(
+        action.slot.nominal_us < slot.nominal_us and action.closed_s >= slot.nominal_us / 1e6
+        for action in actions
+    )
 
 
 def _times_us(after_s: float, until_s: float, every_s: int) -> set[int]:
@@ -228,6 +219,19 @@ def _times_us(after_s: float, until_s: float, every_s: int) -> set[int]:
     return {
         number * every_s * 1_000_000 for number in range(first, math.floor(until_s / every_s) + 1)
     }
+
+
+def _may_be(outcome: Outcome, story: ScheduleStory, slot: ScheduleSlotRow) -> bool:
+    """Of a slot that has begun nothing. Why one was skipped is looked at with the others (`_overlaps`)."""
+    match outcome:
+        case Outcome.PAUSED:
+            return _may_be_paused(story, slot)
+        case Outcome.SKIPPED:
+            return story.kind.overlap is not Overlap.ALLOW_ALL
+        case Outcome.MISSED:
+            return slot.detail.startswith(DELETED)
+        case _:
+            return False
 
 
 def _must_be_paused(story: ScheduleStory, slot: ScheduleSlotRow) -> bool:
