@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from tests.chaos.effects import Effect
 from tests.chaos.killing import Kill
 
-# What a fault left open is claimed by its worker, or handed out again, within this.
-CLAIMED_S = 30.0
+# What a fault left open is claimed by its worker, or handed out again, within this: a node's lease and an attempt's.
+CLAIMED_S = 20.0
+WORKER = "worker"
+"""What the names of workers begin with."""
 
 
 @dataclass
@@ -48,12 +50,20 @@ class Faults:
     def __init__(self, kills: Sequence[Kill]) -> None:
         self.kills = kills
         self._deaths_s = {pid: kill.at_s for kill in kills for pid in kill.pids.values()}
+        self._of_engine = [kill for kill in kills if not kill.only(WORKER) and not kill.orderly]
 
-    def between(self, from_s: float, to_s: float) -> bool:
-        """Whether there was one, or one had not been got over."""
+    def of_engine(self, from_s: float, to_s: float) -> bool:
+        """Whether a node or the database was hit in that time, or had been and was not got over."""
         return any(
-            kill.at_s <= to_s and kill.restarted_s + CLAIMED_S >= from_s for kill in self.kills
+            kill.at_s <= to_s and kill.restarted_s + CLAIMED_S >= from_s for kill in self._of_engine
         )
+
+    def interrupted(self, earlier: Attempt, later: Attempt) -> bool:
+        """Whether there is a reason for the second of two attempts: the first one's process was killed, or what it
+        said of its end may have been lost with a node or the database."""
+        death_s = self.death_s(earlier.pid)
+        died = death_s is not None and earlier.begun_s <= death_s <= later.begun_s
+        return died or self.of_engine(earlier.begun_s, later.begun_s)
 
     def death_s(self, pid: int) -> float | None:
         """When the process was killed, if it was."""

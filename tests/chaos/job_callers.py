@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -14,7 +14,7 @@ from tests.chaos.load import NAMESPACE
 
 from perdure._client.schedule_actions import wire_action
 from perdure._wire.job_info import JobDescription
-from perdure._wire.job_service import JobAct
+from perdure._wire.job_service import JobAct, JobOutcome
 from perdure._wire.new_jobs import Fields, JobsToMake, MadeJob, job_fields
 from perdure._wire.schedule_service import Asked, NewSchedule, ScheduleTarget
 from perdure.errors import RPCError
@@ -25,6 +25,7 @@ from perdure_engine.core.ids import shard_of_job
 T = TypeVar("T")
 
 IDENTITY = "caller"
+PATIENCE = timedelta(seconds=PATIENCE_S)
 
 
 class JobCallers:
@@ -92,6 +93,29 @@ class JobCallers:
                 NAMESPACE, job_id, lambda one: one, TRY_S
             ),
         )
+
+    async def result(self, job_id: str) -> JobOutcome:
+        """Waits for it, however long and through whatever happens."""
+        while True:
+            ended = await self._of_job(
+                job_id, lambda node: node.client.core.job_service.results(NAMESPACE, [job_id])
+            )
+            for one in ended:
+                if one.error is not None:
+                    raise one.error
+                return await one.read(self._nodes.client.core.edge)
+
+    async def execute(self, job: NewJob[Any]) -> Any:
+        """As users do, if there is one node; else the same with our own calls."""
+        core = self._nodes.client.core
+        if len(self._nodes.nodes) == 1:
+            [handle] = await self._nodes.client.jobs.create_many([job], rpc_timeout=PATIENCE)
+            return await handle.result()
+        [made] = await self.create([job])
+        if isinstance(made, RPCError):
+            raise made
+        outcome = await self.result(made.id)
+        return core.converter.from_payload(outcome.result[0]) if outcome.result else outcome.status
 
     async def _of_job(self, job_id: str, send: Callable[[Node], Awaitable[T]]) -> T:
         async def sent(node: Node) -> T:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,13 +61,15 @@ class Outcome:
         ]
 
     def say(self) -> None:
-        names = [name for kill in self.kills for name in kill.targets if not kill.stopped]
-        stopped = [name for kill in self.kills for name in kill.targets if kill.stopped]
+        stopped = [kill for kill in self.kills if kill.stopped]
+        ended = [kill for kill in self.kills if kill.orderly]
+        killed = [kill for kill in self.kills if not (kill.stopped or kill.orderly)]
         figures: dict[str, Any] = {
             "seed": self.seed,
             "seconds": round(self.seconds, 1),
-            "kills": {name: names.count(name) for name in sorted(set(names))},
-            "stops": {name: stopped.count(name) for name in sorted(set(stopped))},
+            "kills": Counter(name for kill in killed for name in kill.targets),
+            "stopped": len(stopped),
+            "ended": len(ended),
             "acknowledged": self.load.acked.figures(),
             **self.jobs.figures(),
             "schedules": len(self.schedules.stories),

@@ -34,7 +34,7 @@ from tests.chaos.load import wait_for
 from perdure import job
 from perdure._wire.new_jobs import MadeJob
 from perdure.common import RetryPolicy
-from perdure.errors import RPCError, RPCStatusCode
+from perdure.errors import JobError, RPCError, RPCStatusCode
 from perdure.job import Concurrency, ConcurrencyPolicy, JobStatus, NewJob, UniqueScope
 
 BACKOFF = timedelta(milliseconds=300)
@@ -50,6 +50,7 @@ KEYS = {
 }
 CANCELLING = (ConcurrencyPolicy.CANCEL_NEWEST, ConcurrencyPolicy.CANCEL_RUNNING)
 UNIQUE_KEYS = 6
+EXECUTING = 8  # lanes
 BATCH_NOTES = (5, 60)
 
 
@@ -75,6 +76,7 @@ class JobLoad:
             (self._idempotent, 0.5),
             (self._batch, 1.5),
             (self._ended_ones, 0.2),
+            *[(self._executed, 0.1)] * EXECUTING,
         )
         async with asyncio.TaskGroup() as group:
             for lane, every_s in lanes:
@@ -85,8 +87,8 @@ class JobLoad:
         while not self.stop.is_set():
             try:
                 await once()
-            except RPCError as error:  # a finding, not the end of the load
-                self._wrong(f"{once.__name__}: {error.status.name} {error.reason} {error}")
+            except (RPCError, JobError) as error:  # a finding, not the end of the load
+                self._wrong(f"{once.__name__}: {error!r}")
             pause_s = every_s * self._random.uniform(0.5, 1.5)
             await wait_for(self.stop, pause_s)
 
@@ -184,6 +186,14 @@ class JobLoad:
             batch.jobs.update(job_id for job_id, _ in made)
             if made and self._random.random() < 0.2:
                 self._meddle(self._cancel(made[0][0], 0.0))
+
+    async def _executed(self) -> None:
+        """Made, and waited for."""
+        story = Story(next(self._numbers), TOIL, seconds=self._random.choice((0.0, 0.0, 0.5, 2.0)))
+        result = await self._callers.execute(self._new(story))
+        self.acked.executed += 1
+        if result != story.number:
+            self._wrong(f"{story}: executed, and {result!r}")
 
     async def _ended_ones(self) -> None:
         """What was answered of a job's end stays so."""

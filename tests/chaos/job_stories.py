@@ -76,6 +76,7 @@ class JobsAcknowledged:
     reschedules: list[Rescheduled] = field(default_factory=list)
     batches: dict[str, BatchStory] = field(default_factory=dict)
     ended: dict[str, JobStatus] = field(default_factory=dict)  # by an answer
+    executed: int = 0  # made and waited for
     refused: int = 0  # cancels and reschedules that came too late
     repeats: int = 0
     wrong: list[str] = field(default_factory=list)  # answers that cannot be
@@ -84,6 +85,7 @@ class JobsAcknowledged:
         return {
             "jobs": len(self.jobs),
             "found": len(self.found),
+            "executed": self.executed,
             "cancels": len(self.cancels),
             "reschedules": len(self.reschedules),
             "refused": self.refused,

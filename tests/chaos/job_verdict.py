@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.attempts import Attempt, Faults, most_at_once
+from tests.chaos.attempts import WORKER, Attempt, Faults, most_at_once
 from tests.chaos.job_rows import SavedJob, SavedRows
 from tests.chaos.job_stories import CALLED_BACK, Cancelled, JobsAcknowledged, Story
 from tests.chaos.killing import Kill
@@ -18,8 +18,6 @@ REDELIVERED_S_MAX = 10.0
 NEVER_S = 1e9
 CLOCK_S = 0.001  # two readings of one clock
 STATUSES = ("completed", "failed", "cancelled", "skipped")
-WORKER = "worker"
-"""What the names of workers begin with."""
 
 
 @dataclass
@@ -153,7 +151,7 @@ class JobJudge:
     def _handed_out_before(self, job: SavedJob, first: Attempt) -> bool:
         """It got another time when the start that it had had was lost with its owner."""
         return any(
-            one.job_id == job.job_id and self._faults.between(first.begun_s, one.at_s)
+            one.job_id == job.job_id and self._faults.of_engine(first.begun_s, one.at_s)
             for one in self._acked.reschedules
         )
 
@@ -161,7 +159,7 @@ class JobJudge:
         """A fault hit the attempt while its end was not saved; anything else is the engine's."""
         not_saved = not job.closed_s or job.closed_s >= later.begun_s - CLOCK_S
         if later.attempt < earlier.attempt or not (
-            not_saved and self._faults.between(earlier.begun_s, later.begun_s)
+            not_saved and self._faults.interrupted(earlier, later)
         ):
             self.verdict.repeated_without_cause.append(
                 f"{job.job_id}: {later} after {earlier}; closed {job.closed_s:.3f}"
@@ -169,7 +167,7 @@ class JobJudge:
 
     def _skipped(self, job: SavedJob, earlier: Attempt, later: Attempt) -> None:
         """An attempt between that has left no line: handed out, and never begun."""
-        if not self._faults.between(earlier.begun_s, later.begun_s):
+        if not self._faults.interrupted(earlier, later):
             self.verdict.broken.append(f"31: {job.job_id}: {later} after {earlier}")
 
     # ---- answers
@@ -217,7 +215,7 @@ class JobJudge:
         """One that was cancelled before its start does not start. Its start may have been lost with the owner that
         handed it out: then it had begun before it was cancelled."""
         for one in self._attempts.get(told.job_id, []):
-            lost_start = self._faults.between(one.begun_s, told.at_s) or job.run.failures
+            lost_start = self._faults.of_engine(one.begun_s, told.at_s) or job.run.failures
             if one.begun_s > told.at_s or not lost_start:
                 self.verdict.broken.append(f"{told}: cancelled before its start, and ran: {one}")
 
@@ -298,7 +296,7 @@ class JobJudge:
         """What a killed worker held is with another one soon; unless something else was amiss meanwhile."""
         kills = self._faults.kills
         for kill in kills:
-            if kill.stopped or not all(name.startswith(WORKER) for name in kill.targets):
+            if kill.stopped or not kill.only(WORKER):
                 continue
             others = [one for one in kills if one is not kill]
             if any(one.at_s <= kill.at_s < one.restarted_s + REDELIVERED_S_MAX for one in others):

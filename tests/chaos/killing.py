@@ -16,6 +16,7 @@ from perdure_engine.membership.lease import LEASE_S
 
 DATABASE = "database"
 SUPERVISE_S = 0.1
+END_S = 30.0  # after SIGTERM
 STOPPED_S = LEASE_S + 2.0  # others have taken what the stopped one owned
 
 
@@ -24,6 +25,8 @@ class Blow(NamedTuple):
     killed: tuple[str, ...] = ()
     stopped: str = ""
     """SIGSTOP; it goes on after `STOPPED_S`. The others are killed meanwhile."""
+    ended: str = ""
+    """SIGTERM, and started again when it has ended."""
 
 
 Plan = Sequence[Blow]
@@ -38,12 +41,17 @@ class Kill(NamedTuple):
     in_flight: tuple[str, ...] = ()
     pids: Mapping[str, int] = {}
     stopped: bool = False
+    orderly: bool = False
+
+    def only(self, prefix: str) -> bool:
+        """Whether the names of all that it hit begin so."""
+        return all(name.startswith(prefix) for name in self.targets)
 
 
 def random_plan(
     seed: int, seconds: float, targets: Sequence[str], stoppable: Sequence[str] = ()
 ) -> Plan:
-    """Now and then two at once, or one again at once."""
+    """Now and then two at once, or one again at once. `stoppable`: what may stand still, or be ended in order."""
     chance = random.Random(seed)
     plan: list[Blow] = []
     spent_s = 0.0
@@ -54,10 +62,14 @@ def random_plan(
             return plan
         count = chance.choices((1, 2, 3), (80, 15, 5))[0]
         killed = tuple(chance.sample(targets, count))
-        if not stoppable or chance.random() > 0.2:
+        kind = chance.random() if stoppable else 1.0
+        if kind > 0.3:
             plan.append(Blow(after_s, killed))
             continue
         stopped = chance.choice(stoppable)
+        if kind > 0.2:
+            plan.append(Blow(after_s, ended=stopped))
+            continue
         others = tuple(name for name in killed if name != stopped) if chance.random() < 0.5 else ()
         plan.append(Blow(after_s, others, stopped))
         spent_s += STOPPED_S
@@ -89,6 +101,8 @@ class Killer:
             await wait_for(self._stop, blow.after_s)
             if blow.stopped:
                 await self._stop_for_a_while(self._processes[blow.stopped], blow.killed)
+            elif blow.ended:
+                await self._end(self._processes[blow.ended])
             else:
                 await self._kill(blow.killed)
 
@@ -102,6 +116,17 @@ class Killer:
         finally:
             process.send(signal.SIGCONT)
         self.kills.append(Kill((process.name,), at_s, time.time(), stopped=True))
+
+    async def _end(self, process: Process) -> None:
+        async with self._busy:
+            at_s = time.time()
+            if process.pid is not None:  # it may just have found no database
+                process.send(signal.SIGTERM)
+                code = await asyncio.to_thread(process.wait_ended, END_S)
+                if code not in (0, -signal.SIGTERM):  # the latter of one that was just beginning
+                    self.unexpected_ends.append(f"{process.name}: ended in order with {code}")
+            process.restart()
+            self.kills.append(Kill((process.name,), at_s, time.time(), orderly=True))
 
     async def _kill(self, targets: tuple[str, ...]) -> None:
         async with self._busy:
