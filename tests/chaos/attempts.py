@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tests.chaos.effects import Effect
+from tests.chaos.effects import CLIMBED_TO, CLIMBS_FROM, Effect
 from tests.chaos.killing import Kill
 
 # What a fault left open is claimed by its worker, or handed out again, within this: a node's lease and an attempt's.
@@ -30,6 +30,8 @@ def attempts_of(ledger: Iterable[Effect]) -> dict[str, list[Attempt]]:
     """By job, in the order in which they began."""
     found: dict[str, list[Attempt]] = {}
     for line in ledger:
+        if line.key.endswith((CLIMBS_FROM, CLIMBED_TO)):
+            continue
         same = found.setdefault(line.key, [])
         if not line.over:
             same.append(Attempt(line.key, line.number, line.attempt, line.pid, line.at_s))
@@ -42,6 +44,19 @@ def attempts_of(ledger: Iterable[Effect]) -> dict[str, list[Attempt]]:
         # of two in one process the earlier began earlier, and was told to stop earlier
         running[0].over_s = line.at_s
     return found
+
+
+def lost_steps(ledger: Iterable[Effect]) -> list[str]:
+    """Invariant 33: attempts that began behind what had been saved before."""
+    reached: dict[str, int] = {}
+    lost: list[str] = []
+    for line in ledger:
+        job_id = line.key.removesuffix(CLIMBS_FROM).removesuffix(CLIMBED_TO)
+        if line.key.endswith(CLIMBED_TO):
+            reached[job_id] = max(line.number, reached.get(job_id, 0))
+        elif line.key.endswith(CLIMBS_FROM) and line.number < reached.get(job_id, 0):
+            lost.append(f"33: {job_id} had reached {reached[job_id]}, and went on from {line}")
+    return lost
 
 
 class Faults:

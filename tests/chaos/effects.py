@@ -16,6 +16,9 @@ from perdure import activity
 from perdure.errors import ApplicationError
 
 HUNG_S = 60.0
+STEP_S = 0.3
+CLIMBS_FROM, CLIMBED_TO = ":from", ":to"
+"""What the keys of lines end with that are about an attempt's progress, which is their number."""
 
 
 class Effect(NamedTuple):
@@ -80,6 +83,20 @@ class Effects:
                 await asyncio.sleep(HUNG_S)
             return number
 
+    @activity.defn(name="climb")
+    async def climb(self, number: int, steps: int) -> int:
+        """Goes on from where the last attempt was saved, and tells from where, and what has been saved."""
+        with self._running(number):
+            info = activity.info()
+            step = int(info.heartbeat_details[0]) if info.heartbeat_details else 0
+            self._write(step, of=CLIMBS_FROM)
+            while step < steps:
+                await asyncio.sleep(STEP_S)
+                step += 1
+                await activity.checkpoint(step)
+                self._write(step, of=CLIMBED_TO)
+            return number
+
     @activity.defn(name="called_back")
     async def called_back(self, summary: dict[str, Any]) -> dict[str, Any]:
         """Of a batch."""
@@ -104,9 +121,9 @@ class Effects:
                 await asyncio.to_thread(os.fdatasync, self._descriptor)
                 self._synced = up_to
 
-    def _write(self, number: int, *, over: bool = False) -> None:
+    def _write(self, number: int, *, over: bool = False, of: str = "") -> None:
         info = activity.info()
-        key, attempt = info.idempotency_key, info.attempt
+        key, attempt = f"{info.idempotency_key}{of}", info.attempt
         effect = Effect(key, number, attempt, os.getpid(), time.time(), over)
         os.write(self._descriptor, f"{json.dumps(effect)}\n".encode())
 

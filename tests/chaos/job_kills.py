@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos.attempts import Faults, attempts_of
+from tests.chaos.attempts import Faults, attempts_of, lost_steps
 from tests.chaos.callers import Nodes
 from tests.chaos.effects import read_ledger
 from tests.chaos.job_callers import JobCallers
@@ -106,7 +106,7 @@ async def job_kills(
         await both_own_shards(scene)
     nodes = await Nodes.connect(addresses, await shards_of(scene))
     callers = JobCallers(nodes)
-    load = JobLoad(callers, scene.task_queue, seed, pace)
+    load = JobLoad(callers, scene.task_queue, seed, pace, climbs=len(engines) == 1)
     schedules = ScheduleLoad(callers, scene.task_queue, seed, copies)
     killer = Killer(scene, processes, load.stop)
     supervisor = asyncio.create_task(killer.supervise())
@@ -151,9 +151,11 @@ async def job_kills(
 async def _judge(scene: Scene, outcome: Outcome) -> Outcome:
     began_s = time.time()
     rows = await read_rows(scene.database.dsn, scene.number_of_shards)
-    attempts = attempts_of(read_ledger(scene.effects))
+    ledger = read_ledger(scene.effects)
+    attempts = attempts_of(ledger)
     faults = Faults(outcome.kills)
     outcome.jobs = JobJudge(outcome.load.acked, rows, attempts, faults).judge()
+    outcome.jobs.broken += lost_steps(ledger)
     runs, outcome.broken_runs = await _runs(scene)
     outcome.slots = ScheduleJudge(outcome.schedules.stories, rows, runs, attempts).judge()
     outcome.checked_s = time.time() - began_s

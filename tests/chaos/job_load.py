@@ -15,6 +15,7 @@ from typing import Any
 from tests.chaos.job_callers import JobCallers
 from tests.chaos.job_stories import (
     CALLED_BACK,
+    CLIMB,
     FAILED,
     HANG,
     MAYBE_CANCELLED,
@@ -53,22 +54,30 @@ UNIQUE_KEYS = 6
 EXECUTING = 8  # lanes
 BATCH_NOTES = (5, 60)
 
+Lane = Callable[[], Awaitable[None]]
+
 
 class JobLoad:
-    """Lanes, until `stop` is set; then each ends what it has begun. `pace`: 1.0 is some 300 jobs a second."""
+    """Lanes, until `stop` is set; then each ends what it has begun. `pace`: 1.0 is some 300 jobs a second.
 
-    def __init__(self, callers: JobCallers, queue: str, seed: int, pace: float) -> None:
+    `climbs`: jobs that save checkpoints, which a worker can with one node only until nodes route.
+    """
+
+    def __init__(
+        self, callers: JobCallers, queue: str, seed: int, pace: float, *, climbs: bool
+    ) -> None:
         self.acked = JobsAcknowledged()
         self.stop = asyncio.Event()
         self._callers = callers
         self._queue = queue
         self._random = random.Random(seed)
         self._pace = pace
+        self._climbs = climbs
         self._numbers = itertools.count(1)
         self._meddling: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        lanes = (
+        lanes: tuple[tuple[Lane, float], ...] = (
             (self._now, 0.5),
             (self._at_once, 2.0),
             (self._keyed, 1.0),
@@ -78,12 +87,14 @@ class JobLoad:
             (self._ended_ones, 0.2),
             *[(self._executed, 0.1)] * EXECUTING,
         )
+        if self._climbs:
+            lanes = (*lanes, (self._climb, 0.5))
         async with asyncio.TaskGroup() as group:
             for lane, every_s in lanes:
                 group.create_task(self._lane(lane, every_s))
         await asyncio.gather(*self._meddling)
 
-    async def _lane(self, once: Callable[[], Awaitable[None]], every_s: float) -> None:
+    async def _lane(self, once: Lane, every_s: float) -> None:
         while not self.stop.is_set():
             try:
                 await once()
@@ -186,6 +197,10 @@ class JobLoad:
             batch.jobs.update(job_id for job_id, _ in made)
             if made and self._random.random() < 0.2:
                 self._meddle(self._cancel(made[0][0], 0.0))
+
+    async def _climb(self) -> None:
+        story = Story(next(self._numbers), CLIMB)
+        await self._create([story], [self._new(story)])
 
     async def _executed(self) -> None:
         """Made, and waited for."""

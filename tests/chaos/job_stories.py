@@ -13,7 +13,9 @@ MAYBE_FAILED = COMPLETED | FAILED
 MAYBE_CANCELLED = COMPLETED | {JobStatus.CANCELLED}
 MAYBE_SKIPPED = COMPLETED | {JobStatus.SKIPPED}
 
-NOTE, TOIL, STUMBLE, HANG, CALLED_BACK = "note", "toil", "stumble", "hang", "called_back"
+NOTE, TOIL, STUMBLE, HANG, CLIMB = "note", "toil", "stumble", "hang", "climb"
+CALLED_BACK = "called_back"
+STEPS = 6  # of a climb
 
 
 class Story(NamedTuple):
@@ -40,6 +42,8 @@ class Story(NamedTuple):
                 return [self.number, self.seconds]
             case "stumble":
                 return [self.number, self.fails]
+            case "climb":
+                return [self.number, STEPS]
             case _:
                 return [self.number]
 

@@ -104,7 +104,7 @@ def make_worker(client: Client, task_queue: str, effects: Effects) -> Worker:
         workflows=ALL,
         activities=[
             *(effects.record, effects.work, effects.note, effects.toil, effects.stumble),
-            *(effects.hang, effects.called_back),
+            *(effects.hang, effects.climb, effects.called_back),
         ],
         max_cached_workflows=2_000,
         max_concurrent_workflow_tasks=256,
