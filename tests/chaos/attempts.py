@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.chaos.effects import CLIMBED_TO, CLIMBS_FROM, Effect
-from tests.chaos.killing import Kill
+from tests.chaos.killing import WORKER, Kill
 
 # What a fault left open is claimed by its worker, or handed out again, within this: a node's lease and an attempt's.
 CLAIMED_S = 20.0
-WORKER = "worker"
-"""What the names of workers begin with."""
+LATE_S = 2.0  # after it woke, what a stopped process had been about to do may still show
 
 
 @dataclass
@@ -64,7 +63,9 @@ class Faults:
 
     def __init__(self, kills: Sequence[Kill]) -> None:
         self.kills = kills
-        self._deaths_s = {pid: kill.at_s for kill in kills for pid in kill.pids.values()}
+        self._deaths_s = {
+            pid: kill.at_s for kill in kills if not kill.stopped for pid in kill.pids.values()
+        }
         self._of_engine = [kill for kill in kills if not kill.only(WORKER) and not kill.orderly]
 
     def of_engine(self, from_s: float, to_s: float) -> bool:
@@ -76,9 +77,21 @@ class Faults:
     def interrupted(self, earlier: Attempt, later: Attempt) -> bool:
         """Whether there is a reason for the second of two attempts: the first one's process was killed, or what it
         said of its end may have been lost with a node or the database."""
-        death_s = self.death_s(earlier.pid)
-        died = death_s is not None and earlier.begun_s <= death_s <= later.begun_s
-        return died or self.of_engine(earlier.begun_s, later.begun_s)
+        hit = any(
+            earlier.pid in kill.pids.values()
+            and kill.at_s <= later.begun_s
+            and earlier.begun_s <= kill.restarted_s
+            for kill in self.kills
+        )
+        return hit or self.of_engine(earlier.begun_s, later.begun_s)
+
+    def delayed(self, attempt: Attempt) -> bool:
+        """Whether it may have been handed out long before it began: its worker, or who handed it out, stood still. Such
+        a one may begin when its time is over, and is told so within a moment."""
+        return any(
+            kill.stopped and kill.at_s <= attempt.begun_s <= kill.restarted_s + LATE_S
+            for kill in self.kills
+        )
 
     def death_s(self, pid: int) -> float | None:
         """When the process was killed, if it was."""

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.attempts import WORKER, Attempt, Faults, most_at_once
+from tests.chaos.attempts import Attempt, Faults, most_at_once
 from tests.chaos.job_rows import SavedJob, SavedRows
 from tests.chaos.job_stories import CALLED_BACK, Cancelled, JobsAcknowledged, Story
-from tests.chaos.killing import Kill
+from tests.chaos.killing import WORKER, Kill
 
 from perdure.job import JobStatus
 
@@ -158,9 +158,8 @@ class JobJudge:
     def _repeated(self, job: SavedJob, earlier: Attempt, later: Attempt) -> None:
         """A fault hit the attempt while its end was not saved; anything else is the engine's."""
         not_saved = not job.closed_s or job.closed_s >= later.begun_s - CLOCK_S
-        if later.attempt < earlier.attempt or not (
-            not_saved and self._faults.interrupted(earlier, later)
-        ):
+        may_be = self._faults.delayed(later) or (not_saved and later.attempt == earlier.attempt)
+        if not (may_be and self._faults.interrupted(earlier, later)):
             self.verdict.repeated_without_cause.append(
                 f"{job.job_id}: {later} after {earlier}; closed {job.closed_s:.3f}"
             )
@@ -215,6 +214,8 @@ class JobJudge:
         """One that was cancelled before its start does not start. Its start may have been lost with the owner that
         handed it out: then it had begun before it was cancelled."""
         for one in self._attempts.get(told.job_id, []):
+            if self._faults.delayed(one):
+                continue
             lost_start = self._faults.of_engine(one.begun_s, told.at_s) or job.run.failures
             if one.begun_s > told.at_s or not lost_start:
                 self.verdict.broken.append(f"{told}: cancelled before its start, and ran: {one}")

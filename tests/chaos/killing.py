@@ -17,14 +17,17 @@ from perdure_engine.membership.lease import LEASE_S
 DATABASE = "database"
 SUPERVISE_S = 0.1
 END_S = 30.0  # after SIGTERM
-STOPPED_S = LEASE_S + 2.0  # others have taken what the stopped one owned
+STOPPED_S = LEASE_S + 2.0  # others have taken what the stopped node owned
+WORKER_STOPPED_S = 13.0  # what the stopped worker held has lost its lease
+WORKER = "worker"
+"""What the names of workers begin with."""
 
 
 class Blow(NamedTuple):
     after_s: float
     killed: tuple[str, ...] = ()
     stopped: str = ""
-    """SIGSTOP; it goes on after `STOPPED_S`. The others are killed meanwhile."""
+    """SIGSTOP, for longer than its lease or leases. The others are killed meanwhile."""
     ended: str = ""
     """SIGTERM, and started again when it has ended."""
 
@@ -33,7 +36,7 @@ Plan = Sequence[Blow]
 
 
 class Kill(NamedTuple):
-    """A blow, by the wall clock. `pids`: of what was killed, by its name; of the database there is none."""
+    """A blow, by the wall clock. `pids`: of what was hit, by its name; of the database there is none."""
 
     targets: tuple[str, ...]
     at_s: float
@@ -67,7 +70,7 @@ def random_plan(
             plan.append(Blow(after_s, killed))
             continue
         stopped = chance.choice(stoppable)
-        if kind > 0.2:
+        if kind > 0.2 and not stopped.startswith(WORKER):
             plan.append(Blow(after_s, ended=stopped))
             continue
         others = tuple(name for name in killed if name != stopped) if chance.random() < 0.5 else ()
@@ -107,15 +110,20 @@ class Killer:
                 await self._kill(blow.killed)
 
     async def _stop_for_a_while(self, process: Process, killed: tuple[str, ...]) -> None:
+        pid = process.pid
+        if pid is None:
+            return
         at_s = time.time()
         process.send(signal.SIGSTOP)
         try:
             if killed:
                 await self._kill(killed)
-            await wait_for(self._stop, STOPPED_S)
+            lasts_s = WORKER_STOPPED_S if process.name.startswith(WORKER) else STOPPED_S
+            await wait_for(self._stop, lasts_s)
         finally:
             process.send(signal.SIGCONT)
-        self.kills.append(Kill((process.name,), at_s, time.time(), stopped=True))
+        pids = {process.name: pid}
+        self.kills.append(Kill((process.name,), at_s, time.time(), pids=pids, stopped=True))
 
     async def _end(self, process: Process) -> None:
         async with self._busy:
