@@ -10,6 +10,7 @@ from tests.chaos.killing import WORKER, Kill
 
 # What a fault left open is claimed by its worker, or handed out again, within this: a node's lease and an attempt's.
 CLAIMED_S = 20.0
+NEVER_S = 1e12
 LATE_S = 2.0  # after it woke, what a stopped process had been about to do may still show
 
 

@@ -16,6 +16,7 @@ from tests.chaos.job_callers import JobCallers
 from tests.chaos.job_stories import (
     CALLED_BACK,
     CLIMB,
+    COMPLETED,
     FAILED,
     HANG,
     MAYBE_CANCELLED,
@@ -80,7 +81,7 @@ class JobLoad:
         lanes: tuple[tuple[Lane, float], ...] = (
             (self._now, 0.5),
             (self._at_once, 2.0),
-            (self._keyed, 1.0),
+            (self._keyed, 0.4),
             (self._unique, 0.5),
             (self._idempotent, 0.5),
             (self._batch, 1.5),
@@ -134,6 +135,7 @@ class JobLoad:
                 self._meddle(self._reschedule(job_id, max(0.0, before_s), other_s))
 
     async def _keyed(self) -> None:
+        """More than may run at once."""
         name = self._random.choice(tuple(KEYS))
         concurrency = KEYS[name]
         cancelling = concurrency.policy in CANCELLING
@@ -141,12 +143,10 @@ class JobLoad:
             Story(
                 next(self._numbers),
                 TOIL,
-                MAYBE_CANCELLED if cancelling else frozenset((JobStatus.COMPLETED,)),
-                seconds=self._random.uniform(0.01, 0.3),
-                key=name,
-                limit=concurrency.limit,
+                MAYBE_CANCELLED if cancelling else COMPLETED,
+                seconds=self._random.uniform(0.01, 0.5),
             )
-            for _ in range(self._random.randint(1, 2 * concurrency.limit))
+            for _ in range(self._random.randint(1, 3 * concurrency.limit))
         ]
         await self._create(stories, [self._new(one, concurrency=concurrency) for one in stories])
 

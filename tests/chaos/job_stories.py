@@ -28,9 +28,6 @@ class Story(NamedTuple):
     fails: int = 0  # of stumbles, in a row
     once: bool = False  # one attempt at most
     backoff_s: float = 0.0  # before its second attempt, at least
-    key: str = ""
-    """Of its concurrency."""
-    limit: int = 0
     idempotency: str = ""
     unique: str = ""
     batch: str = ""

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.attempts import Attempt, Faults, most_at_once
+from tests.chaos.attempts import NEVER_S, Attempt, Faults, most_at_once
 from tests.chaos.job_rows import SavedJob, SavedRows
 from tests.chaos.job_stories import CALLED_BACK, Cancelled, JobsAcknowledged, Story
 from tests.chaos.killing import WORKER, Kill
@@ -15,7 +15,6 @@ from tests.chaos.killing import WORKER, Kill
 from perdure.job import JobStatus
 
 REDELIVERED_S_MAX = 10.0
-NEVER_S = 1e9
 CLOCK_S = 0.001  # two readings of one clock
 STATUSES = ("completed", "failed", "cancelled", "skipped")
 
@@ -227,7 +226,7 @@ class JobJudge:
         by_key: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for job in self._rows.jobs.values():
             if job.run.spec.unique is not None:
-                by_key[job.run.spec.unique.key].append((job.created_s, job.closed_s))
+                by_key[job.run.spec.unique.key].append((job.created_s, job.closed_s or NEVER_S))
         for key, spans in by_key.items():
             if most_at_once(spans) > 1:
                 self.verdict.twice.append(f"57: {key} has had two live jobs")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.chaos.attempts import Attempt
+from tests.chaos.attempts import NEVER_S, Attempt
 from tests.chaos.job_rows import SavedJob, SavedRows
 from tests.chaos.schedule_load import Overlap, ScheduleStory
 
@@ -20,8 +20,6 @@ from perdure_engine.core.schedules.model import SlotOrigin
 from perdure_engine.core.schedules.model import SlotOutcome as Outcome
 from perdure_engine.core.schedules.overlap import ONE_WAITS, OVERLAPS
 from perdure_engine.ports.rows import ScheduleSlotRow
-
-NEVER_S = 1e9
 
 
 class SavedRun(NamedTuple):
