@@ -234,7 +234,9 @@ class JobLoad:
         outcomes = await self._callers.create(jobs, batch, times=times)
         made: list[tuple[str, Story]] = []
         for story, outcome in zip(stories, outcomes, strict=True):
-            if not isinstance(outcome, MadeJob):
+            if not isinstance(outcome, MadeJob) and _came_too_late(story, outcome):
+                self.acked.not_made.append(story)
+            elif not isinstance(outcome, MadeJob):
                 self._wrong(f"{story}: {outcome.status.name} {outcome.reason} {outcome}")
             elif story.unique or story.idempotency:
                 self.acked.found.append((outcome.id, story))
@@ -316,3 +318,8 @@ class JobLoad:
         if JobStatus.SKIPPED in story.ends:
             options["expires_at"] = options["run_at"] + timedelta(seconds=1)
         return job.new(story.task, args=story.args, **options)
+
+
+def _came_too_late(story: Story, error: RPCError) -> bool:
+    """The call had no owner to go to before the job's time was over."""
+    return JobStatus.SKIPPED in story.ends and error.status is RPCStatusCode.INVALID_ARGUMENT

@@ -73,6 +73,7 @@ class JobsAcknowledged:
 
     jobs: dict[str, Story] = field(default_factory=dict)
     found: list[tuple[str, Story]] = field(default_factory=list)  # answered, and not made
+    not_made: list[Story] = field(default_factory=list)  # refused
     cancels: list[Cancelled] = field(default_factory=list)
     reschedules: list[Rescheduled] = field(default_factory=list)
     batches: dict[str, BatchStory] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class JobsAcknowledged:
             "jobs": len(self.jobs),
             "found": len(self.found),
             "executed": self.executed,
+            "not_made": len(self.not_made),
             "cancels": len(self.cancels),
             "reschedules": len(self.reschedules),
             "refused": self.refused,

@@ -191,6 +191,12 @@ class JobJudge:
                 self.verdict.twice.append(f"{key}: {found}, {in_rows[key]} rows")
 
     def _answers(self) -> None:
+        numbers = {
+            job.argument for job in self._rows.jobs.values() if isinstance(job.argument, int)
+        }
+        for story in self._acked.not_made:
+            if story.number in numbers:
+                self.verdict.broken.append(f"{story} was refused, and is there")
         for job_id, status in self._acked.ended.items():
             job = self._rows.jobs.get(job_id)
             if job is None or job.status != status:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.chaos.job_kills import job_kills
 from tests.chaos.killing import DATABASE, Blow
 from tests.chaos.machines import scene
+
+# What hangs is named by the verdict, which is made when it has been waited for.
+pytestmark = pytest.mark.timeout(300)
 
 PLAN = [
     Blow(1.5, ("worker-a",)),
