@@ -157,8 +157,9 @@ class JobJudge:
     def _repeated(self, job: SavedJob, earlier: Attempt, later: Attempt) -> None:
         """A fault hit the attempt while its end was not saved; anything else is the engine's."""
         not_saved = not job.closed_s or job.closed_s >= later.begun_s - CLOCK_S
-        may_be = self._faults.delayed(later) or (not_saved and later.attempt == earlier.attempt)
-        if not (may_be and self._faults.interrupted(earlier, later)):
+        same = not_saved and later.attempt == earlier.attempt
+        interrupted = same and self._faults.interrupted(earlier, later)
+        if not (interrupted or self._faults.delayed(later)):
             self.verdict.repeated_without_cause.append(
                 f"{job.job_id}: {later} after {earlier}; closed {job.closed_s:.3f}"
             )

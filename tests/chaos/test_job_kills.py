@@ -7,6 +7,7 @@ import time
 
 import pytest
 from tests.chaos.job_kills import ENGINES, WORKERS, job_kills
+from tests.chaos.job_trial import Size
 from tests.chaos.killing import DATABASE, random_plan
 from tests.chaos.machines import scene
 
@@ -23,7 +24,7 @@ async def test_no_job_is_lost_and_each_slot_has_one_outcome(engines: tuple[str, 
         plan = random_plan(
             SEED, SECONDS, (*engines, *WORKERS, DATABASE), (*engines, *engines, *WORKERS)
         )
-        outcome = await job_kills(played, plan, seed=SEED, pace=0.7, copies=2, engines=engines)
+        outcome = await job_kills(played, plan, Size(SEED, pace=0.7, copies=2), engines=engines)
         outcome.say()
 
         assert outcome.kills

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.chaos.job_kills import job_kills
+from tests.chaos.job_trial import Size
 from tests.chaos.killing import DATABASE, Blow
 from tests.chaos.machines import scene
 
@@ -21,7 +22,7 @@ PLAN = [
 async def test_no_job_is_lost_and_each_slot_has_one_outcome() -> None:
     """Invariants 13, 14, 25, 28, 30, 31 and 51 to 57 under F1, F2, F4, F7, F8 and F12."""
     with scene(number_of_shards=4) as played:
-        outcome = await job_kills(played, PLAN, seed=1, pace=0.3, copies=1, tail_s=0.5)
+        outcome = await job_kills(played, PLAN, Size(seed=1, pace=0.3, copies=1), tail_s=0.5)
         outcome.say()
 
         assert outcome.findings == []
