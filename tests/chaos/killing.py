@@ -62,7 +62,8 @@ def random_plan(
         after_s = chance.choice((chance.uniform(0.2, 2.0), chance.uniform(3, 12), 12.0))
         spent_s += after_s
         if spent_s > seconds:
-            return plan
+            # What waits for an answer of one that stands still must not be mended by the next kill.
+            return [*plan, *[Blow(after_s, stopped=name) for name in stoppable[:1]]]
         count = chance.choices((1, 2, 3), (80, 15, 5))[0]
         killed = tuple(chance.sample(targets, count))
         kind = chance.random() if stoppable else 1.0
