@@ -455,6 +455,7 @@ class Room:
             namespaces=self.namespaces,
             sealer=self.sealer,
             ids=self.ids,
+            clock=self.clock,
             db_now_us=lambda: 2_000_000,
             about=About("0.1.0", "PostgreSQL 18.6"),
             cron=CronSpecs(),
