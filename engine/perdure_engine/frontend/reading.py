@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Place = TypeVar("Place")
 
 # A page is to be there within 50 ms whatever the filter: what has not been found by then is the next page's.
-READ_ON_S = 0.015
+READ_ON_S = 0.02
 
 
 async def read_page(
