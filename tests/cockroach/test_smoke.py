@@ -109,7 +109,7 @@ async def test_a_run_from_start_to_close(store_without_full_scans: SqlStore) -> 
     assert len(await store.load_tasks(1, (0, 0), 1_000)) > 0
     assert len(await store.load_queue_tasks(1, QUEUE, 0, 5)) == 5
     assert len(await store.load_timers(1, (0, 0), 2**60, 5)) > 0
-    assert len(await store.list_runs(VisibilityFilter(NAMESPACE), None, 10)) == 10
+    assert len((await store.list_runs(VisibilityFilter(NAMESPACE), None, 10)).rows) == 10
     # Every kind of condition, in every order: what the planner of PostgreSQL takes, this one must too.
     every = VisibilityFilter(NAMESPACE, expression=parse("query", EVERY_CONDITION, 0).expression)
     for order in Order:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from perdure_engine.ports.clock import Clock
@@ -16,7 +16,9 @@ READ_ON_S = 0.02
 
 async def read_page(
     clock: Clock,
-    read: Callable[[Place | None, int], Awaitable[tuple[list[tuple[Place, Item]], Place | None]]],
+    read: Callable[
+        [Place | None, int], Awaitable[tuple[Sequence[tuple[Place, Item]], Place | None]]
+    ],
     past: Place | None,
     size: int,
 ) -> tuple[list[Item], Place | None]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
@@ -98,6 +99,8 @@ BY_KEY = {
     "timers.read_window": {"timers_pk"},
     "visibility.list": {"visibility_list"},
     "visibility.list_oldest": {"visibility_list"},
+    "visibility.end": {"visibility_list"},
+    "visibility.end_oldest": {"visibility_list"},
     "visibility.read_after": {"visibility_pk"},
     "visibility.read_keys": {"visibility_pk"},
     "visibility.targets": {"visibility_pk"},
@@ -178,8 +181,10 @@ IN_KEY_ORDER = (
     "schedule_slots.list",
     "schedule_slots.read_after",
 )
-# What reads no row of a job, only the index.
+# What reads no row, only the index.
 OF_INDEX_ALONE = (
+    "visibility.end",
+    "visibility.end_oldest",
     "job_lists.list_all",
     "job_lists.list_all_oldest",
     "job_lists.end_all",
@@ -270,6 +275,15 @@ def pages_read(
     oldest_first: bool,
 ) -> int:
     """How many pages of the database a list's page of 100 rows takes."""
+    text, values = _statement_of_page(where, seen_us, oldest_first)
+    plan, _ = _executed(database, text, values)
+    assert plan["Actual Rows"] == 100
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def _statement_of_page(
+    where: JobFilter | VisibilityFilter | SlotsOf, seen_us: int | None, oldest_first: bool
+) -> tuple[LiteralString, list[object]]:
     past = None if seen_us is None else (seen_us, bytes(16))
     text: LiteralString
     match where:
@@ -279,11 +293,18 @@ def pages_read(
             )
         case VisibilityFilter():
             order = Order.START_ASC if oldest_first else Order.START_DESC
-            text, values = visibility.list_statement(where, order, past, 100)
+            text, values = visibility.list_statement(where, order, past, None, 100)
         case SlotsOf(schedule_id):
             slot = None if seen_us is None else (seen_us, 1)
             text = schedule_slots.LIST
             values = schedule_slots.list_parameters(1, NAMESPACE, schedule_id, (), 0, 0, slot, 100)
+    return text, values
+
+
+def _executed(
+    database: Database, text: LiteralString, values: list[object]
+) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    """The generic plan, as it went, and what it found."""
     types = dict(re.findall(r"\$([0-9]+)::([a-z0-9]+(?:\[\])?)", text))
     of_each = ", ".join(types[str(number)] for number in range(1, len(values) + 1))
     with psycopg.connect(database.dsn, cursor_factory=psycopg.ClientCursor) as connection:
@@ -293,10 +314,9 @@ def pages_read(
         row = connection.execute(
             f"explain (analyze, buffers, format json) {execute}".encode()
         ).fetchone()
+        found = connection.execute(execute.encode()).fetchall()
     assert row is not None
-    plan = row[0][0]["Plan"]
-    assert plan["Actual Rows"] == 100
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    return row[0][0]["Plan"], found
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -403,7 +423,7 @@ def test_a3_jobs_are_found_in_their_part_of_an_index(
 
 
 @pytest.mark.parametrize("name", OF_INDEX_ALONE)
-def test_a3_jobs_are_looked_through_in_the_index_alone(database: Database, name: str) -> None:
+def test_a3_what_is_passed_over_is_read_in_the_index_alone(database: Database, name: str) -> None:
     if not database.rows:
         pytest.skip("of a young table no page is known to be visible to all")
     plan = plan_of(database, STATEMENTS[name])
@@ -493,3 +513,63 @@ def test_a3_a_page_costs_the_same_wherever_it_is(
     middle = pages_read(database, where, middle_us, oldest_first)
 
     assert middle < first + 100, "of 100 rows and their index entries"
+
+
+LOOK = 64
+SCANS = 8 * 16  # of each status in each bucket
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize(
+    "where",
+    [
+        JobFilter(NAMESPACE, task_name="never"),
+        JobFilter(NAMESPACE, queue="never", statuses=(COMPLETED,)),
+        JobFilter(NAMESPACE, user_id="anna", task_name="never"),
+        JobFilter(NAMESPACE, schedule_id="daily", queue="never", from_us=1),
+        JobFilter(NAMESPACE, batch_id="nightly", user_id="nobody"),
+        VisibilityFilter(NAMESPACE, workflow_type="Never"),
+        VisibilityFilter(NAMESPACE, statuses=(7,)),
+        VisibilityFilter(NAMESPACE, workflow_id_prefix="never"),
+    ],
+    ids=lambda value: repr(value)[:90],
+)
+def test_a3_what_nothing_has_is_looked_for_in_bounds(
+    database: Database, where: JobFilter | VisibilityFilter, oldest_first: bool
+) -> None:
+    """The statement that finds the end and the list up to it look at no more than that of each scan."""
+    if not database.rows:
+        pytest.skip("an empty table ends at once")
+    end, found = _looked(database, where, oldest_first)
+
+    assert found["Actual Rows"] == 0
+    for plan in (end, found):
+        looked = sum(
+            node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+            for node in _nodes(plan)
+            if "Index Name" in node
+        )
+        assert looked <= SCANS * LOOK
+
+
+def _looked(
+    database: Database, where: JobFilter | VisibilityFilter, oldest_first: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How the end of a page was found, and the page up to it."""
+    text: LiteralString
+    match where:
+        case JobFilter():
+            text, values = job_lists.end_statement(where, None, LOOK, oldest_first=oldest_first)
+        case VisibilityFilter():
+            order = Order.START_ASC if oldest_first else Order.START_DESC
+            text, values = visibility.end_statement(where, order, None, LOOK)
+    end, [(at, row_id)] = _executed(database, text, values)
+    until = (at - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1), row_id.bytes
+    match where:
+        case JobFilter():
+            text, values = job_lists.list_statement(
+                where, None, until, 100, oldest_first=oldest_first
+            )
+        case VisibilityFilter():
+            text, values = visibility.list_statement(where, order, None, until, 100)
+    return end, _executed(database, text, values)[0]
