@@ -149,12 +149,14 @@ class ScheduleStore(Protocol):
 
 
 class ClosedJob(msgspec.Struct, frozen=True):
-    """What retention needs to know of a job run that has ended. Its unique key stands in `spec`."""
+    """What retention needs to know of a job run that has ended. Its unique key stands in `spec`, which is empty when it
+    is over LISTED_SPEC_BYTES_MAX: a page of thousand must not weigh gigabytes."""
 
     job_id: bytes
     namespace_id: bytes
     closed_us: int
     spec: bytes
+    row_bytes: int  # of its specification, state and result
 
 
 class ClosedJobPage(msgspec.Struct, frozen=True):

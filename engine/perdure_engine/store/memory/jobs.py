@@ -140,7 +140,13 @@ class MemoryJobRetention:
         rows = [row for row in self.tables.job_runs.in_order(shard_id) if row.job_id > after_job_id]
         page = rows[:limit]
         closed = [
-            ClosedJob(row.job_id, row.namespace_id, row.closed_us, row.spec)
+            ClosedJob(
+                row.job_id,
+                row.namespace_id,
+                row.closed_us,
+                _listed_spec(row),
+                len(row.spec) + len(row.state) + len(row.result),
+            )
             for row in page
             if row.closed_us is not None
         ]
@@ -176,8 +182,11 @@ def _light(rows: list[JobRunRow]) -> list[JobRunRow]:
 
 
 def _in_list(row: JobRunRow) -> JobRunRow:
-    spec = row.spec if len(row.spec) <= LISTED_SPEC_BYTES_MAX else b""
-    return row._replace(spec=spec, result=b"")
+    return row._replace(spec=_listed_spec(row), result=b"")
+
+
+def _listed_spec(row: JobRunRow) -> bytes:
+    return row.spec if len(row.spec) <= LISTED_SPEC_BYTES_MAX else b""
 
 
 def _matches(where: JobFilter, row: JobRunRow) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, LiteralString
 
+from perdure_engine.ports.jobs import LISTED_SPEC_BYTES_MAX
 from perdure_engine.ports.rows import JobRunRow
 from perdure_engine.store.sql.parameters import (
     Blobs,
@@ -156,9 +157,11 @@ order by r.task_id desc limit $4::int8"""
 )
 
 # By key, open jobs and ended ones: what has ended is for the reader to see (store.sql.visibility says why).
+assert LISTED_SPEC_BYTES_MAX == 4_096, "the text below says 4096"
 READ_AFTER: Final[LiteralString] = """\
 select j.job_id, j.namespace_id, j.closed_at,
-  case when j.closed_at is null then ''::bytea else j.spec end as spec
+  case when j.closed_at is null or length(j.spec) > 4096 then ''::bytea else j.spec end as spec,
+  length(j.spec) + length(j.state) + length(j.result) as row_bytes
 from job_runs as j
 where j.shard_id = $1::int4 and j.job_id > $2::uuid
 order by j.shard_id, j.job_id limit $3::int8"""

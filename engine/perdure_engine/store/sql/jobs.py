@@ -144,8 +144,8 @@ class SqlJobRetention:
         values = (Int4(shard_id), Uuid(after_job_id), Int8(limit))
         rows = await self._access.read(job_runs.READ_AFTER, values)
         closed = [
-            ClosedJob(job_id, namespace_id, closed_us, spec)
-            for job_id, namespace_id, closed_us, spec in rows
+            ClosedJob(job_id, namespace_id, closed_us, spec, row_bytes)
+            for job_id, namespace_id, closed_us, spec, row_bytes in rows
             if closed_us is not None
         ]
         return ClosedJobPage(closed, rows[-1][0] if len(rows) == limit else None)
