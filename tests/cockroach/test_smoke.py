@@ -11,7 +11,7 @@ import re
 import psycopg
 import pytest
 from tests.cockroach.conftest import NUMBER_OF_SHARDS
-from tests.conformance.jobs import ended_row, job_row, jobs_of, key_row
+from tests.conformance.jobs import NO_JOB, ended_row, job_row, jobs_of, key_row
 from tests.conformance.owner import (
     NAMESPACE,
     QUEUE,
@@ -30,7 +30,6 @@ import perdure_migrations
 from perdure_engine.frontend.filters import parse
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.jobs import JobFilter
-from perdure_engine.ports.rows import NO_JOB
 from perdure_engine.ports.store import (
     BatchRefused,
     Fence,

@@ -19,6 +19,7 @@ from perdure_engine.ports.store import Store
 
 PENDING, IN_PROGRESS, RETRY, COMPLETED, FAILED, CANCELLED, SKIPPED, SUSPENDED = range(1, 9)
 OPEN = (PENDING, IN_PROGRESS, RETRY, SUSPENDED)
+NO_JOB = bytes(16)  # the job of a key that nobody holds
 
 
 def job_row(shard_id: int = 1, **columns: Any) -> JobRunRow:

@@ -8,6 +8,7 @@ from tests.conformance.jobs import (
     COMPLETED,
     FAILED,
     IN_PROGRESS,
+    NO_JOB,
     OPEN,
     PENDING,
     RETRY,
@@ -22,7 +23,7 @@ from tests.conformance.jobs import (
 from tests.conformance.owner import NAMESPACE, START_US, Owner, new_id
 
 from perdure_engine.ports.jobs import LISTED_SPEC_BYTES_MAX, ClosedJob
-from perdure_engine.ports.rows import NO_JOB, JobBatchRow, ScheduleSlotRow
+from perdure_engine.ports.rows import JobBatchRow, ScheduleSlotRow
 from perdure_engine.ports.store import FenceLost, GuardFailed, JobRemoval, Store, Sweep
 
 SHARD = 2
