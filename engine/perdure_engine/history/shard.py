@@ -239,12 +239,14 @@ class Shard:
 
     # ---- decide
 
-    def decide(self, weight: int, now_us: int) -> ShardStep:
+    def decide(self, step: ShardStep, weight: int, now_us: int) -> ShardStep:
         """Take intents of about so much weight and decide them. Nothing leaves here: answers wait in the step.
+
+        `step` is a new one. What is to be saved comes back: that, or an empty one when all is to be decided again.
+        Should this raise, what was taken is in `step`, in the inbox again, or answered.
 
         `now_us`: the lower bound of database time that the decisions go by.
         """
-        step = ShardStep(self)
         env = self._env
         env.now_us, env.timer_mark_us = now_us, self.timers.mark_us
         # while a culprit is looked for, a group is not larger than was meant
@@ -266,13 +268,23 @@ class Shard:
                 return self._spoiled(step, item, error)
         if too_many:
             self.put_again(too_many)
-        if step.jobs is not None and step.jobs.ended and not self.schedules.hear_jobs(step, env):
-            self.redo(step)
-            return ShardStep(self)
-        self._mark_busy(step)
         if self._sequence > SEQUENCE_MAX - NUMBERS_SPARE:
             self.unproven = True  # it gets a new range before this step is saved
-        return step
+        return self._decided(step, env)
+
+    def _decided(self, step: ShardStep, env: Env) -> ShardStep:
+        """What each intent comes to is known: what all of them together do to others of the shard."""
+        try:
+            ended = step.jobs is not None and step.jobs.ended
+            loaded = not ended or self.schedules.hear_jobs(step, env)
+            if loaded:
+                self._mark_busy(step)
+        except Exception as error:
+            return self._in_halves(step, error)
+        if loaded:
+            return step
+        self.redo(step)
+        return ShardStep(self)
 
     def _mark_busy(self, step: ShardStep) -> None:
         """What the step has changed is not shown before it is saved."""
@@ -288,16 +300,31 @@ class Shard:
 
     def _spoiled(self, step: ShardStep, item: Item, error: Exception) -> ShardStep:
         """A decision raised what is not a refusal: all but its intent is decided again on reloaded state."""
-        if item in step.items:
-            step.items.remove(item)
+        if item not in step.items:
+            step.items.append(item)
         why = repr(error.__cause__ if isinstance(error, Bug) else error)
         if isinstance(error, Bug) and isinstance(error.run, Run):
             self.evict(error.run)
             self.quarantined.count_failure(error.run.state.run_id, why)
+        step.items.remove(item)
         self._give_up_or_again(item, "DECISION_FAILED", why)
         self.redo(step)
         if type(item.intent) in JOB_KINDS:
             self.jobs.spoiled(cast("JobIntent", item.intent))
+        return ShardStep(self)
+
+    def _in_halves(self, step: ShardStep, error: Exception) -> ShardStep:
+        """What follows from all decisions together raised, and nothing says whose it is: they are decided again in
+        halves until the culprit stands alone."""
+        if len(step.items) > 1:
+            self.shrink_group(step.weight)
+            self.redo(step)
+            return ShardStep(self)
+        items, step.items = step.items, []
+        for item in items:
+            self._give_up_or_again(item, "DECISION_FAILED", repr(error))
+        self.redo(step)
+        self.grow_group()
         return ShardStep(self)
 
     def _blamed(self, step: ShardStep) -> list[bytes]:

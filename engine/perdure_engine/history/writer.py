@@ -119,7 +119,14 @@ class Writer:
                 self._ready[shard.shard_id] = shard  # a culprit is looked for: the shard goes alone
                 self._ready.move_to_end(shard.shard_id, last=False)
                 break
-            step = ShardStep(shard) if shard.unproven else shard.decide(room, now_us)
+            step = ShardStep(shard)
+            if not shard.unproven:
+                try:
+                    step = shard.decide(step, room, now_us)
+                except Exception:
+                    shard.in_flight = True
+                    steps.append(step)  # whoever sees to the others' work sees to what it took
+                    raise
             if step.items or shard.chore_due or shard.unproven:
                 shard.in_flight, shard.in_flight_since = True, now
                 steps.append(step)

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from unittest.mock import patch
 
+import pytest
 from tests.unit.history.room import (
     FINISH,
     Room,
@@ -22,6 +23,8 @@ from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.history import shard as shard_module
 from perdure_engine.history import writer as writer_module
 from perdure_engine.history.deciding import Deciding
+from perdure_engine.history.shard import Shard
+from perdure_engine.history.work import ShardStep
 from perdure_engine.ports.store import (
     Batch,
     BatchRefused,
@@ -265,6 +268,68 @@ async def test_invariant_13_a_decision_that_raised_once_does_not_lose_a_timer(ro
         await pass_time(200)
     assert raised == 1
     assert (await room.names(run_id)).count("TimerFired") == 1
+
+
+@in_room()
+async def test_what_raises_beside_the_decisions_costs_its_own_caller_only(room: Room) -> None:
+    """Invariant 66: nothing says whose it is, so it is looked for in halves. The writer does not hear of it."""
+    node = await room.node(1)
+    await asyncio.gather(*[node.start(f"order-{number}") for number in range(5)])
+    mark = Shard._mark_busy
+
+    def mark_busy(shard: Shard, step: ShardStep) -> None:
+        mark(shard, step)
+        if any(getattr(item.intent, "signal_name", "") == "bug" for item in step.items):
+            raise ZeroDivisionError
+
+    with patch.object(Shard, "_mark_busy", mark_busy):
+        calls = [node.signal(f"order-{n}", "bug" if n == 3 else "s") for n in range(5)]
+        assert await codes(calls.pop(3)) == [Code.INTERNAL]
+        await asyncio.gather(*calls)
+    events = [(await node.describe(f"order-{n}")).info.history_events for n in range(5)]
+    assert events == [3, 3, 3, 2, 3]
+    assert node.alarms == ["intent_failed"]
+
+
+@pytest.mark.parametrize("in_recovery", [False, True])
+def test_invariant_13_what_raises_beside_the_decisions_loses_no_timer_and_no_caller(
+    in_recovery: bool,
+) -> None:
+    """Nor when what mends it raises as well: then the writer sees to what was taken."""
+
+    @in_room()
+    async def story(room: Room) -> None:
+        node = await room.node(1)
+        run_id = await node.at("order", room.worker(), [timer(1)])
+        mark, mend = Shard._mark_busy, Shard._in_halves
+        raised = mended = 0
+
+        def mark_busy(shard: Shard, step: ShardStep) -> None:
+            nonlocal raised
+            if raised < 2:
+                raised += 1
+                raise ZeroDivisionError
+            mark(shard, step)
+
+        def in_halves(shard: Shard, step: ShardStep, error: Exception) -> ShardStep:
+            nonlocal mended
+            mended += 1
+            if in_recovery and mended == 1:
+                raise error
+            return mend(shard, step, error)
+
+        with (
+            patch.object(Shard, "_mark_busy", mark_busy),
+            patch.object(Shard, "_in_halves", in_halves),
+        ):
+            call = node.signal("order")
+            assert await codes(call) in ([Code.UNAVAILABLE] if in_recovery else [Code.INTERNAL], [])
+            await pass_time(200)
+        assert raised == 2
+        assert (await room.names(run_id)).count("TimerFired") == 1
+        assert ("writer_failed" in node.alarms) == in_recovery
+
+    story()
 
 
 @in_room()
