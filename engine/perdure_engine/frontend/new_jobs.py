@@ -136,10 +136,10 @@ def due_of(options: JobOptions, now_us: int) -> int:
 
 def shard_of_keys(options: JobOptions, namespace_id: bytes, number_of_shards: int) -> int:
     """Each key has one owner, which decides about all jobs of it. 0: there is no key."""
-    if options.unique is not None:
-        about = f"unique:{options.unique.key}"
-    elif options.concurrency is not None:
+    if options.concurrency is not None:
         about = f"concurrency:{options.concurrency.key}"
+    elif options.unique is not None:
+        about = f"unique:{options.unique.key}"
     elif options.idempotency_key:
         about = f"idempotency:{options.idempotency_key}"
     else:

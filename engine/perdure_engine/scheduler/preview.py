@@ -20,12 +20,13 @@ from perdure_engine.core.schedules.model import (
 )
 from perdure_engine.scheduler.cron import CronSpec, zone
 from perdure_engine.scheduler.fields import CronFault
-from perdure_engine.scheduler.times import Times
+from perdure_engine.scheduler.times import LAST_US, Times
 from perdure_engine.scheduler.walls import EPOCH, us_of
 
 TIMES_MAX = 1_000
 GAPS = {"run-after": GapPolicy.RUN_AFTER, "skip": GapPolicy.SKIP}
 REPEATS = {"first": RepeatPolicy.FIRST, "both": RepeatPolicy.BOTH}
+END = EPOCH + timedelta(microseconds=LAST_US + 1)
 MILLISECOND = timedelta(milliseconds=1)
 
 Fields = Mapping[str, Any]
@@ -69,6 +70,8 @@ def preview(
         repeat=REPEATS[overlap],
     )
     shown_in = _zone_of(spec, timezone)
+    if not EPOCH <= after < END:
+        raise ValueError("no times are computed outside the years 1970-2999")
     times = Times()
     fault = times.fault(spec)
     if fault:

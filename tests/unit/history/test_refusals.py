@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from unittest.mock import patch
 
 from tests.unit.history.room import (
     FINISH,
@@ -20,6 +21,7 @@ from perdure_engine.core import intents
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.history import shard as shard_module
 from perdure_engine.history import writer as writer_module
+from perdure_engine.history.deciding import Deciding
 from perdure_engine.ports.store import (
     Batch,
     BatchRefused,
@@ -229,18 +231,17 @@ async def test_a_decision_that_raises_costs_its_own_caller_only(
     """Invariant 66: a bug in a decision; the batch's others are decided again on reloaded state."""
     node = await room.node(1)
     await asyncio.gather(node.start("bad"), node.start("good"))
-    deciding = node.shard().deciding
-    real = deciding._reply
+    real = Deciding._reply
 
-    def reply(step, item, run, env):  # type: ignore[no-untyped-def]
+    def reply(deciding, step, item, run, env):  # type: ignore[no-untyped-def]
         if getattr(item.intent, "signal_name", "") == "bug":
             raise ZeroDivisionError
-        return real(step, item, run, env)
+        return real(deciding, step, item, run, env)
 
-    deciding._reply = reply  # type: ignore[method-assign]
-    calls = [node.signal("good", "1"), node.signal("bad", "bug"), node.signal("good", "2")]
-    assert await codes(calls[1]) == [Code.INTERNAL]
-    await asyncio.gather(calls[0], calls[2])
+    with patch.object(Deciding, "_reply", reply):
+        calls = [node.signal("good", "1"), node.signal("bad", "bug"), node.signal("good", "2")]
+        assert await codes(calls[1]) == [Code.INTERNAL]
+        await asyncio.gather(calls[0], calls[2])
     assert (await node.describe("good")).info.history_events == 4
     assert (await node.describe("bad")).info.history_events == 2
 
@@ -250,19 +251,18 @@ async def test_invariant_13_a_decision_that_raised_once_does_not_lose_a_timer(ro
     """The shard's own intent has no caller who would repeat it."""
     node = await room.node(1)
     run_id = await node.at("order", room.worker(), [timer(1)])
-    deciding = node.shard().deciding
-    real = deciding._reply
+    real = Deciding._reply
     raised = 0
 
-    def reply(step, item, run, env):  # type: ignore[no-untyped-def]
+    def reply(deciding, step, item, run, env):  # type: ignore[no-untyped-def]
         nonlocal raised
         if isinstance(item.intent, intents.FireTimer) and not raised:
             raised += 1
             raise ZeroDivisionError
-        return real(step, item, run, env)
+        return real(deciding, step, item, run, env)
 
-    deciding._reply = reply  # type: ignore[method-assign]
-    await pass_time(200)
+    with patch.object(Deciding, "_reply", reply):
+        await pass_time(200)
     assert raised == 1
     assert (await room.names(run_id)).count("TimerFired") == 1
 

@@ -111,6 +111,7 @@ class JobState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expiry: tuple[int, int] | None = None  # of its JOB_EXPIRY row
     request_id: bytes = b""  # of the last operator's call that was applied
     key_place: bool = False  # it holds a place of its concurrency key
+    request_body: bytes = b""  # of that call: see `core.repeats`
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -159,6 +160,7 @@ class JobRun(msgspec.Struct, eq=False, gc=False):
     cancel_us: int = 0
     reason: str = ""
     request_id: bytes = b""
+    request_body: bytes = b""
     key_place: bool = False
     result: bytes = b""
     timer: TimerRecord | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure_engine.core.jobs.memory import KIND_UNIQUE, BatchId
+from perdure_engine.core.jobs.memory import BatchId, unique_key_id
 from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.jobs import ClosedJob
 from perdure_engine.ports.rows import JobBatchRow, ScheduleSlotRow
@@ -75,7 +75,7 @@ class JobRemoving:
             return None
         if spec.unique is None:
             return None
-        return job.namespace_id, KIND_UNIQUE, spec.unique.key, job.job_id
+        return *unique_key_id(job.namespace_id, spec), job.job_id
 
     async def wait_idle(self) -> bool:
         """Returns when nothing waits and nothing is under way. False: something has stayed."""

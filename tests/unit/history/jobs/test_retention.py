@@ -10,6 +10,7 @@ from tests.unit.history.archive_room import KEPT_S, Bucket, archive_in, keep_for
 from tests.unit.history.jobs.work import (
     FAILURE,
     ONCE,
+    Concurrency,
     JobStatus,
     Unique,
     UniqueScope,
@@ -298,10 +299,11 @@ async def test_the_unique_key_of_a_job_goes_with_it_but_not_before_its_period(ro
     node = await room.node(1)
     keep_for(room, KEPT_S, archive=False)
     await done(room, node, "active", unique=Unique("active"))
+    await done(room, node, "keyed", unique=Unique("active"), concurrency=Concurrency("c"))
     period_ms = 3 * KEPT_S * 1_000
     await done(room, node, "period", unique=Unique("period", UniqueScope.PERIOD, period_ms))
     await pass_time(OVER_S)
-    assert await retention(node, Bucket()).run_once() == 1
+    assert await retention(node, Bucket()).run_once() == 2
     assert in_tables(room) == ["period"]
     again = await create(
         node, new_job("again", unique=Unique("period", UniqueScope.PERIOD, period_ms))

@@ -73,7 +73,7 @@ Schedule = Annotated[
 
 
 class Concurrency(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How many jobs of a key run at a time. The settings of the newest job are the key's."""
+    """How many jobs of a key run at a time. The settings of the newest job whose time has come are the key's."""
 
     key: Name
     limit: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
@@ -103,7 +103,8 @@ class JobSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=F
         str,
         Meta(
             max_length=limits.NAME_BYTES_MAX,
-            description="While a job of the key lives, it is answered and none is made.",
+            description="While a job of the key lives, it is answered and none is made. Beside concurrency it holds "
+            "among the jobs of that key.",
         ),
     ] = ""
     unique_scope: Literal["PENDING", "ACTIVE", "PERIOD"] = "ACTIVE"
@@ -122,7 +123,8 @@ class NewJob(JobSettings, kw_only=True, gc=False):
         str,
         Meta(
             max_length=limits.NAME_BYTES_MAX,
-            description="Asked for again with the same key it is the same job; with another body that is refused.",
+            description="Asked for again with the same key it is the same job; with another body that is refused, but "
+            "not noticed under another unique or concurrency key, nor when only one of the two recurs.",
         ),
     ] = ""
     expires_at: Annotated[
