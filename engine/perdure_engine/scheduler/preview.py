@@ -25,8 +25,8 @@ from perdure_engine.scheduler.walls import EPOCH, us_of
 
 TIMES_MAX = 1_000
 GAPS = {"run-after": GapPolicy.RUN_AFTER, "skip": GapPolicy.SKIP}
-REPEATS = {"first": RepeatPolicy.FIRST, "both": RepeatPolicy.BOTH}
 END = EPOCH + timedelta(microseconds=LAST_US + 1)
+REPEATS = {"first": RepeatPolicy.FIRST, "both": RepeatPolicy.BOTH}
 MILLISECOND = timedelta(milliseconds=1)
 
 Fields = Mapping[str, Any]
@@ -69,9 +69,9 @@ def preview(
         gap=GAPS[gap],
         repeat=REPEATS[overlap],
     )
-    shown_in = _zone_of(spec, timezone)
     if not EPOCH <= after < END:
         raise ValueError("no times are computed outside the years 1970-2999")
+    shown_in = _zone_of(spec, timezone)
     times = Times()
     fault = times.fault(spec)
     if fault:
