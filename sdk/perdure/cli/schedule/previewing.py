@@ -78,25 +78,19 @@ def preview(
     """
 
     async def body(session: Session) -> None:
-        if not (cron or interval or calendar or date):
-            raise UsageError("say when: --cron, --interval, --calendar or --date")
         now = datetime.now(UTC)
+        when = _when(cron, interval, calendar, date, exclude)
         since = now if after is None else parse_instant(after, now)
-        intervals = [parse_interval(one) for one in interval or ()]
         next_times = load_engine_part("schedule_preview", "perdure schedule preview", needed=NEEDED)
         try:
             found = next_times(
-                cron or (),
-                timezone,
+                timezone=timezone,
                 after=since,
                 count=count,
                 seconds_first=seconds_first,
                 gap=gap.value,
                 overlap=overlap.value,
-                intervals=[(one.every, one.offset or timedelta()) for one in intervals],
-                calendars=[_plain(parse_calendar(one)) for one in calendar or ()],
-                dates=[parse_time(one) for one in date or ()],
-                exclude=[_plain(one) for one in parse_exclusions(exclude or ())],
+                **when,
             )
         except ValueError as refusal:
             raise UsageError(str(refusal)) from None
@@ -109,6 +103,26 @@ def preview(
             session.out.line(time.isoformat())
 
     run_session(Flags(output=output, no_color=no_color), body)
+
+
+def _when(
+    cron: list[str] | None,
+    interval: list[str] | None,
+    calendar: list[str] | None,
+    date: list[str] | None,
+    exclude: list[str] | None,
+) -> dict[str, Any]:
+    """As the engine's preview takes it. Raises UsageError."""
+    if not (cron or interval or calendar or date):
+        raise UsageError("say when: --cron, --interval, --calendar or --date")
+    intervals = [parse_interval(one) for one in interval or ()]
+    return {
+        "crons": cron or [],
+        "intervals": [(one.every, one.offset or timedelta()) for one in intervals],
+        "calendars": [_plain(parse_calendar(one)) for one in calendar or ()],
+        "dates": [parse_time(one) for one in date or ()],
+        "exclude": [_plain(one) for one in parse_exclusions(exclude or ())],
+    }
 
 
 def _plain(calendar: ScheduleCalendarSpec) -> dict[str, Any]:
