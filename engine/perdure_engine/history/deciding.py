@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 class Deciding:
+    __slots__ = ("_shard",)
+
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 

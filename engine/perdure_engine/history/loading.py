@@ -33,6 +33,8 @@ RETRY_S = 1.0  # after a read that failed
 class Loading:
     """One shard's loads."""
 
+    __slots__ = ("_parked_currents", "_parked_runs", "_shard", "_tasks", "_waiting")
+
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._parked_runs: dict[bytes, list[Item]] = {}

@@ -81,6 +81,23 @@ class _FiringJobs(Item):
 
 
 class ShardTimers:
+    __slots__ = (
+        "_alarm",
+        "_alarm_us",
+        "_firing",
+        "_heap",
+        "_jobs_due",
+        "_jobs_firing",
+        "_known",
+        "_loaded_to",
+        "_loader",
+        "_shard",
+        "_tokens",
+        "_tokens_at",
+        "mark_us",
+        "window_end_us",
+    )
+
     def __init__(self, shard: Shard, mark_us: int) -> None:
         self._shard = shard
         self._heap: list[Entry] = []

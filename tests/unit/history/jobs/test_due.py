@@ -35,6 +35,7 @@ from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.decide.complete import jitter
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TimerKind
+from perdure_engine.history.shard import Shard
 from perdure_engine.history.timers import JOBS_FIRING_MAX
 from perdure_engine.history.work import Item
 from perdure_engine.ports.store import Batch, OutcomeUnknown
@@ -374,7 +375,7 @@ async def test_lists_that_are_refused_in_part_leave_no_room_that_is_not_there(ro
     node = await room.node(1)
     shard, error = node.shard(), Rejected(Code.INTERNAL, "WRITE_REFUSED", "?")
     put: list[Item] = []
-    with patch.object(shard, "put", put.append):
+    with patch.object(Shard, "put", lambda _, item: put.append(item)):
         for number in range(9_000):
             kind = TimerKind.JOB_DUE
             shard.timers.add((room.now_us - 5, number, kind, 0, number.to_bytes(16, "big")))
