@@ -106,7 +106,7 @@ class Loading:
         try:
             run = await self._read(run_id)
             if run is None:
-                refusal = not_found("WORKFLOW", "the run does not exist")
+                refusal = not_found("WORKFLOW", "the run does not exist, or is over its retention")
         except StoreError as error:
             refusal = unavailable(
                 "DATABASE_UNAVAILABLE", f"the database did not answer a read: {error}"

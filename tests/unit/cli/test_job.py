@@ -278,6 +278,13 @@ def test_a_list_as_a_table_and_as_json(jobs: FakeJobs) -> None:
     assert [json.loads(line)["status"] for line in lines] == ["FAILED"] * 3
 
 
+def test_a_status_that_no_job_has_is_not_offered() -> None:
+    refused = CliRunner().invoke(app, ["job", "list", "--status", "suspended"])
+
+    assert refused.exit_code == 2
+    assert "suspended" not in CliRunner().invoke(app, ["job", "list", "--help"]).stdout
+
+
 def test_every_filter(jobs: FakeJobs) -> None:
     words = [
         *("--status", "failed", "--status", "in-progress", "--task", "mail", "--queue", "mails"),

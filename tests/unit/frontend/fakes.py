@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure_engine.core.audit import AuditRow
+from perdure_engine.core.errors import not_found
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import ClientIntent, StartWorkflow, WaitResult, WorkerIntent
 from perdure_engine.core.jobs.intents import (
@@ -18,6 +19,7 @@ from perdure_engine.core.jobs.intents import (
     CompleteJobs,
     CreatedJob,
     CreateJobs,
+    DescribeJob,
     JobClientIntent,
     JobWorkerIntent,
     RedriveJob,
@@ -226,6 +228,8 @@ def plain_answer(intent: Any) -> Any:
             return JobsCreated([*made])
         case CompleteJobs():
             return JobsAnswered([])
+        case DescribeJob():
+            return not_found("JOB", "the job does not exist")
         case CancelJob() | RescheduleJob() | RedriveJob():
             return JobAnswered(JobStatus.CANCELLED)
         case WaitResult() | WaitJobs():

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure_engine.core.jobs.memory import KIND_UNIQUE, BatchId
-from perdure_engine.core.jobs.model import Unique
+from perdure_engine.core.jobs.memory import BatchId, KeyId
 from perdure_engine.ports.rows import JobBatchRow, ScheduleSlotRow
 from perdure_engine.ports.store import JobRemoval
 
@@ -31,10 +30,10 @@ class LeavingJob(msgspec.Struct, frozen=True):
     """A job that is over its retention."""
 
     job_id: bytes
-    namespace_id: bytes
     closed_us: int
     row_bytes: int
-    unique: Unique | None
+    key_id: KeyId | None = None  # its unique key
+    key_until_us: int = 0  # a key of a period: until then a job may be answered with it
 
 
 class Taken(msgspec.Struct, eq=False):
@@ -61,9 +60,7 @@ class JobRemoving:
 
     def add(self, job: LeavingJob) -> None:
         """It has ended, and that is saved. Its unique key goes with it."""
-        key = None
-        if job.unique is not None:
-            key = (job.namespace_id, KIND_UNIQUE, job.unique.key, job.job_id)
+        key = None if job.key_id is None else (*job.key_id, job.job_id)
         self._waiting.jobs[job.job_id] = key
         self._begin()
 

@@ -11,6 +11,7 @@ from tests.unit.history.archive_room import KEPT_S, Bucket, archive_in, keep_for
 from tests.unit.history.jobs.work import (
     FAILURE,
     ONCE,
+    Concurrency,
     JobStatus,
     Unique,
     UniqueScope,
@@ -285,9 +286,7 @@ async def test_a_job_that_was_redriven_and_has_left_memory_stays(room: Room) -> 
     jobs = node.shard().jobs
     jobs.memory.jobs.pop(id_of("failed"))
     for one in page.jobs:
-        jobs.removing.add(
-            LeavingJob(one.job_id, one.namespace_id, one.closed_us, one.row_bytes, None)
-        )
+        jobs.removing.add(LeavingJob(one.job_id, one.closed_us, one.row_bytes))
 
     assert await jobs.removing.wait_idle() is False
 
@@ -338,10 +337,11 @@ async def test_the_unique_key_of_a_job_goes_with_it_but_not_before_its_period(ro
     node = await room.node(1)
     keep_for(room, KEPT_S, archive=False)
     await done(room, node, "active", unique=Unique("active"))
+    await done(room, node, "keyed", unique=Unique("active"), concurrency=Concurrency("c"))
     period_ms = 3 * KEPT_S * 1_000
     await done(room, node, "period", unique=Unique("period", UniqueScope.PERIOD, period_ms))
     await pass_time(OVER_S)
-    assert await retention(node, Bucket()).run_once() == 1
+    assert await retention(node, Bucket()).run_once() == 2
     assert in_tables(room) == ["period"]
     again = await create(
         node, new_job("again", unique=Unique("period", UniqueScope.PERIOD, period_ms))
