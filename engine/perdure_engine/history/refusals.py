@@ -49,3 +49,8 @@ def moved(shard_id: int) -> Rejected:
         f"shard {shard_id} is not served by this node",
         metadata={"shard_id": str(shard_id)},
     )
+
+
+def internal(reason: str, error_id: str) -> Rejected:
+    """A defect of ours. What it was is said where the id is: in an alarm."""
+    return Rejected(Code.INTERNAL, reason, f"internal error {error_id}; the engine's log has it")

@@ -15,7 +15,7 @@ from typing import cast, get_args
 
 from perdure_engine.core import audit, intents
 from perdure_engine.core.draft import Draft, Env
-from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
 from perdure_engine.core.jobs.intents import JobIntent, WaitJobs
 from perdure_engine.core.jobs.replies import JobReply
@@ -39,7 +39,7 @@ from perdure_engine.history.outbox import Outbox
 from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
-from perdure_engine.history.refusals import moved
+from perdure_engine.history.refusals import internal, moved
 from perdure_engine.history.removing import Removing
 from perdure_engine.history.resetting import Resetting
 from perdure_engine.history.rooms import Rooms
@@ -240,13 +240,9 @@ class Shard:
     # ---- decide
 
     def decide(self, step: ShardStep, weight: int, now_us: int) -> ShardStep:
-        """Take intents of about so much weight and decide them. Nothing leaves here: answers wait in the step.
-
-        `step` is a new one. What is to be saved comes back: that, or an empty one when all is to be decided again.
-        Should this raise, what was taken is in `step`, in the inbox again, or answered.
-
-        `now_us`: the lower bound of database time that the decisions go by.
-        """
+        """Take intents of about so much weight into a new step and decide them. Nothing leaves here: answers wait in
+        the step that comes back, an empty one when all is decided again. Should this raise, what was taken is in
+        `step` or in the inbox. `now_us`: the lower bound of database time that the decisions go by."""
         env = self._env
         env.now_us, env.timer_mark_us = now_us, self.timers.mark_us
         # while a culprit is looked for, a group is not larger than was meant
@@ -273,18 +269,16 @@ class Shard:
         return self._decided(step, env)
 
     def _decided(self, step: ShardStep, env: Env) -> ShardStep:
-        """What each intent comes to is known: what all of them together do to others of the shard."""
+        """What follows from all decisions together."""
         try:
             ended = step.jobs is not None and step.jobs.ended
-            loaded = not ended or self.schedules.hear_jobs(step, env)
-            if loaded:
-                self._mark_busy(step)
+            if ended and not self.schedules.hear_jobs(step, env):
+                self.redo(step)
+                return ShardStep(self)
+            self._mark_busy(step)
         except Exception as error:
             return self._in_halves(step, error)
-        if loaded:
-            return step
-        self.redo(step)
-        return ShardStep(self)
+        return step
 
     def _mark_busy(self, step: ShardStep) -> None:
         """What the step has changed is not shown before it is saved."""
@@ -318,13 +312,10 @@ class Shard:
         halves until the culprit stands alone."""
         if len(step.items) > 1:
             self.shrink_group(step.weight)
-            self.redo(step)
-            return ShardStep(self)
-        items, step.items = step.items, []
-        for item in items:
-            self._give_up_or_again(item, "DECISION_FAILED", repr(error))
+        elif step.items:
+            self._give_up_or_again(step.items.pop(), "DECISION_FAILED", repr(error))
+            self.grow_group()
         self.redo(step)
-        self.grow_group()
         return ShardStep(self)
 
     def _blamed(self, step: ShardStep) -> list[bytes]:
@@ -358,9 +349,7 @@ class Shard:
             reason=reason,
             why=why,
         )
-        item.refuse(
-            Rejected(Code.INTERNAL, reason, f"internal error {error_id}; the engine's log has it")
-        )
+        item.refuse(internal(reason, error_id))
 
     # ---- what is in memory
 

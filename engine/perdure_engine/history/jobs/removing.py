@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from perdure_engine.core.jobs.memory import BatchId, KeyId
-from perdure_engine.core.jobs.model import Unique
 from perdure_engine.ports.rows import JobBatchRow, ScheduleSlotRow
 from perdure_engine.ports.store import JobRemoval
 
@@ -27,21 +26,14 @@ Key = tuple[bytes, int, str, bytes]
 SlotId = tuple[bytes, str, int, int]
 
 
-class HeldKey(NamedTuple):
-    """A job's unique key, and the id of its row."""
-
-    unique: Unique
-    key_id: KeyId
-
-
 class LeavingJob(msgspec.Struct, frozen=True):
     """A job that is over its retention."""
 
     job_id: bytes
-    namespace_id: bytes
     closed_us: int
     row_bytes: int
-    key: HeldKey | None
+    key_id: KeyId | None = None  # its unique key
+    key_until_us: int = 0  # a key of a period: until then a job may be answered with it
 
 
 class Taken(msgspec.Struct, eq=False):
@@ -68,7 +60,7 @@ class JobRemoving:
 
     def add(self, job: LeavingJob) -> None:
         """It has ended, and that is saved. Its unique key goes with it."""
-        key = None if job.key is None else (*job.key.key_id, job.job_id)
+        key = None if job.key_id is None else (*job.key_id, job.job_id)
         self._waiting.jobs[job.job_id] = key
         self._begin()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from perdure_engine.core.jobs.memory import unique_key_id
 from perdure_engine.core.jobs.model import UniqueScope
 from perdure_engine.core.schedules.model import SlotOutcome
 from perdure_engine.history.archiving import BEFORE_ALL, Archiving, Over, first_of
 from perdure_engine.history.jobs.closed_jobs import ClosedJobs
-from perdure_engine.history.jobs.removing import HeldKey, LeavingJob
+from perdure_engine.history.jobs.removing import LeavingJob
 from perdure_engine.history.shard import Shard
 from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.jobs import ClosedJob, JobRetentionStore
@@ -52,48 +54,47 @@ class JobsPass:
             for job in page.jobs
             if (namespace := self._is_over(job.namespace_id, job.closed_us)) is not None
         ]
-        keys = await self._keys([job for job, _ in old])
-        over: list[tuple[LeavingJob, NamespaceRow]] = []
-        for job, namespace in old:
-            if job.job_id in keys:
-                key = keys[job.job_id]
-                leaving = LeavingJob(
-                    job.job_id, job.namespace_id, job.closed_us, job.row_bytes, key
-                )
-                if not self._holds_its_key(leaving):
-                    over.append((leaving, namespace))
+        leaving = await self._leaving([job for job, _ in old])
+        low_us = self._shard.rooms.database_clock.low_us()
+        over = [
+            (leaving[job.job_id], namespace)
+            for job, namespace in old
+            # the key's row goes with the job's
+            if job.job_id in leaving and leaving[job.job_id].key_until_us <= low_us
+        ]
         return over, page.last_job_id
 
-    async def _keys(self, jobs: list[ClosedJob]) -> dict[bytes, HeldKey | None]:
+    async def _leaving(self, jobs: list[ClosedJob]) -> dict[bytes, LeavingJob]:
         """By id. Of those whose specification is too large for a page a few are read at a time; what has begun anew
         meanwhile is missing."""
         shard = self._shard
-        found = {job.job_id: self._key_of(job.namespace_id, job.spec) for job in jobs if job.spec}
+        found = {job.job_id: self._with_key(job, job.spec) for job in jobs if job.spec}
         left = [job for job in jobs if not job.spec]
         while left and not self._stops:
             group = first_of(left, lambda job: job.row_bytes)
             left = left[len(group) :]
-            closed_us = {job.job_id: job.closed_us for job in group}
-            for row in await shard.rooms.store.load_jobs(shard.shard_id, list(closed_us)):
-                if row.closed_us == closed_us[row.job_id]:
-                    found[row.job_id] = self._key_of(row.namespace_id, row.spec)
+            by_id = {job.job_id: job for job in group}
+            for row in await shard.rooms.store.load_jobs(shard.shard_id, list(by_id)):
+                job = by_id[row.job_id]
+                if row.closed_us == job.closed_us:
+                    found[job.job_id] = self._with_key(job, row.spec)
         return found
 
-    def _key_of(self, namespace_id: bytes, saved: bytes) -> HeldKey | None:
+    def _with_key(self, job: ClosedJob, spec: bytes) -> LeavingJob:
+        leaving = LeavingJob(job.job_id, job.closed_us, job.row_bytes)
         try:
-            spec = self._shard.rooms.codec.decode_job_spec(saved)
+            decoded = self._shard.rooms.codec.decode_job_spec(spec)
         except CorruptRow:
-            return None
-        if spec.unique is None:
-            return None
-        return HeldKey(spec.unique, unique_key_id(namespace_id, spec))
-
-    def _holds_its_key(self, job: LeavingJob) -> bool:
-        """Whether a unique key of a period may still be answered with it: the key's row goes with the job's."""
-        if job.key is None or job.key.unique.scope is not UniqueScope.PERIOD:
-            return False
-        low_us = self._shard.rooms.database_clock.low_us()
-        return job.closed_us + job.key.unique.period_ms * 1_000 > low_us
+            return leaving
+        unique = decoded.unique
+        if unique is None:
+            return leaving
+        until_us = 0
+        if unique.scope is UniqueScope.PERIOD:
+            until_us = job.closed_us + unique.period_ms * 1_000
+        return msgspec.structs.replace(
+            leaving, key_id=unique_key_id(job.namespace_id, decoded), key_until_us=until_us
+        )
 
     async def _batches(self) -> None:
         """Those that are over: an open one waits for its jobs, and nobody knows how long."""

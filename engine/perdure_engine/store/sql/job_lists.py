@@ -95,8 +95,7 @@ select j.shard_id, j.job_id, j.namespace_id, j.bucket, j.task_name, j.queue, j.q
   j.created_at, j.scheduled_at, j.closed_at, j.task_id, j.start_no,
   case when length(j.spec) <= 4096 then j.spec else ''::bytea end as spec,
   case when sum(length(j.state)) over (order by """
-_WITH_STATE: Final[LiteralString] = """) - length(j.state) < 4194304 then j.state
-    else ''::bytea end as state,
+_WITH_STATE: Final[LiteralString] = """) - length(j.state) < 4194304 then j.state end as state,
   ''::bytea as result, j.version
 from (
   select r.shard_id, r.job_id, r.scheduled_at

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+from typing import Final
+
 from perdure_engine.ports.jobs import (
     JOBS_LOOKED_AT,
     ClosedJob,
@@ -31,6 +34,8 @@ from perdure_engine.store.sql.parameters import (
     Uuid,
     Uuids,
 )
+
+_STATE: Final = JobRunRow._fields.index("state")
 
 
 class SqlJobs:
@@ -121,11 +126,11 @@ class SqlJobs:
             ends = await self._access.read_list(text, values, prepare=True)
             end = (ends[0][0], ends[0][1]) if ends else None
         text, values = job_lists.list_statement(where, past, end, limit, oldest_first=oldest_first)
-        rows = _jobs(await self._access.read_list(text, values, prepare=True))
-        shown = _with_state(rows)
-        if shown and (len(shown) < len(rows) or len(rows) == limit):
-            end = (shown[-1].scheduled_us, shown[-1].job_id)
-        return JobPage(shown, end)
+        found = await self._access.read_list(text, values, prepare=True)
+        rows = _jobs(list(takewhile(_has_state, found)))
+        if rows and (len(rows) < len(found) or len(rows) == limit):
+            end = (rows[-1].scheduled_us, rows[-1].job_id)
+        return JobPage(rows, end)
 
     async def count_jobs(self, where: JobFilter) -> list[tuple[int, int]]:
         text, values = job_lists.count_statement(where)
@@ -174,12 +179,9 @@ class SqlJobRetention:
         return [ScheduleSlotRow._make(row) for row in rows]
 
 
-def _with_state(rows: list[JobRunRow]) -> list[JobRunRow]:
-    """Those before the first whose state was too much for the page. No state is empty."""
-    for number, row in enumerate(rows):
-        if not row.state and number:
-            return rows[:number]
-    return rows
+def _has_state(row: Row) -> bool:
+    """Else it was too much for the page, which ends before it."""
+    return row[_STATE] is not None
 
 
 def _jobs(rows: list[Row]) -> list[JobRunRow]:

@@ -286,9 +286,7 @@ async def test_a_job_that_was_redriven_and_has_left_memory_stays(room: Room) -> 
     jobs = node.shard().jobs
     jobs.memory.jobs.pop(id_of("failed"))
     for one in page.jobs:
-        jobs.removing.add(
-            LeavingJob(one.job_id, one.namespace_id, one.closed_us, one.row_bytes, None)
-        )
+        jobs.removing.add(LeavingJob(one.job_id, one.closed_us, one.row_bytes))
 
     assert await jobs.removing.wait_idle() is False
 
