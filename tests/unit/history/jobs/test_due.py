@@ -291,6 +291,18 @@ async def test_a_job_that_has_not_started_by_its_expiry_is_skipped(room: Room) -
 
 
 @in_room()
+async def test_a_job_that_failed_and_begins_anew_has_started_in_time(room: Room) -> None:
+    """Redriven after its expiry it runs: somebody wants it to."""
+    node = await room.node(1)
+    await create_named(node, "a", expire_us=room.now_us + 5 * S, retry=ONCE)
+    await fail(node, await poll_one(node, room.worker()))
+    await pass_time(6)
+    assert (await redrive(node, "a")).status is JobStatus.PENDING
+    await complete(node, await poll_one(node, room.worker()))
+    assert await status(node, "a") is JobStatus.COMPLETED
+
+
+@in_room()
 async def test_a_job_that_is_due_after_its_expiry_is_skipped(room: Room) -> None:
     """Whichever of its two timers comes first."""
     node = await room.node(1)
