@@ -18,17 +18,12 @@ NO_PLACE = "its concurrency key had no place left"
 
 def become_due(draft: JobDraft, run: JobRun) -> None:
     spec = run.spec
-    if spec.expire_us and _never_started(run) and draft.env.now_us >= spec.expire_us:
+    if run.expiry is not None and draft.env.now_us >= spec.expire_us:
         end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)
     elif spec.concurrency is None:
         draft.make_ready(run)
     else:
         _enter(draft, run)
-
-
-def _never_started(run: JobRun) -> bool:
-    """One that begins anew after it failed has started in time."""
-    return run.status is JobStatus.PENDING and not run.failures
 
 
 def _enter(draft: JobDraft, run: JobRun) -> None:
