@@ -31,6 +31,7 @@ class JobStatus(IntEnum):
     SKIPPED = 7
     """It expired, or its schedule passed it over."""
     SUSPENDED = 8
+    """No job has it yet: kept for those that crash their workers again and again."""
 
 
 class UniqueScope(IntEnum):

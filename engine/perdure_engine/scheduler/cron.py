@@ -19,10 +19,9 @@ from croniter import CroniterBadDateError, CroniterError, croniter
 from perdure_engine.core.limits import CRON_BYTES_MAX
 from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 from perdure_engine.scheduler.fields import KINDS, SECOND, CronFault, expanded
-from perdure_engine.scheduler.walls import WallTimes
+from perdure_engine.scheduler.walls import YEARS_SEARCHED_MAX, WallTimes
 
 SPECS_KEPT_MAX = 1_024  # a fleet has few schedules, and each is used again and again
-YEARS_SEARCHED_MAX = 40  # the longest that a date lets wait for itself: a fifth Monday in February
 ZONE_PREFIX = "CRON_TZ="
 ZONE_BYTES_MAX = 100  # the longest name has 32
 MACROS = {

@@ -38,6 +38,7 @@ class _JobStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobStatus.V
     JOB_STATUS_SKIPPED: _JobStatus.ValueType  # 7
     """expired, or its schedule's overlap policy or pause passed it over"""
     JOB_STATUS_SUSPENDED: _JobStatus.ValueType  # 8
+    """no job has it: kept for those that crash their workers again and again"""
 
 class JobStatus(_JobStatus, metaclass=_JobStatusEnumTypeWrapper): ...
 
@@ -53,6 +54,7 @@ JOB_STATUS_CANCELLED: JobStatus.ValueType  # 6
 JOB_STATUS_SKIPPED: JobStatus.ValueType  # 7
 """expired, or its schedule's overlap policy or pause passed it over"""
 JOB_STATUS_SUSPENDED: JobStatus.ValueType  # 8
+"""no job has it: kept for those that crash their workers again and again"""
 Global___JobStatus: _TypeAlias = JobStatus  # noqa: Y015
 
 class _UniqueScope:
@@ -376,6 +378,8 @@ Global___JobFailure: _TypeAlias = JobFailure  # noqa: Y015
 
 @_typing.final
 class JobInfo(_message.Message):
+    """What lists show: of its failures the last. JobDetails has all that are kept."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
@@ -628,8 +632,8 @@ class ListJobsRequest(_message.Message):
     oldest_first: _builtins.bool
     """by scheduled time; else newest first"""
     archived: _builtins.bool
-    """Those that have left the tables instead, by the day of their end, the newest first; not with oldest_first. A page
-    may have no jobs and yet a token. FAILED_PRECONDITION: there is no archive.
+    """Those that have left the tables instead, by the day of their end, the newest first; not with oldest_first.
+    FAILED_PRECONDITION: there is no archive.
     """
     @_builtins.property
     def filter(self) -> Global___JobFilter: ...
@@ -653,6 +657,8 @@ Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
 
 @_typing.final
 class ListJobsResponse(_message.Message):
+    """A page may have fewer jobs than asked for, and none, and yet a token: when it has looked at many jobs and found few."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: _builtins.int

@@ -199,7 +199,7 @@ async def test_b13_an_unknown_namespace(served: Served, method: str) -> None:
             "retry_policy.backoff_coefficient",
         ),
         ("B28", {"task_name": "m", "due_time_us": 253_402_300_800_000_000}, "due_time_us"),
-        ("B28", {"task_name": "m", "expire_time_us": 5}, "expire_time_us"),
+        ("B28", {"task_name": "m", "due_time_us": 5, "expire_time_us": 5}, "expire_time_us"),
     ],
 )
 async def test_bad_jobs(served: Served, row: str, job: dict[str, Any], field: str) -> None:

@@ -25,7 +25,9 @@ class JobStatus(enum.IntEnum):
     FAILED = 5
     CANCELLED = 6
     SKIPPED = 7
-    SUSPENDED = 8
+    SUSPENDED = (
+        8  # no job has it: kept for those that crash their workers again and again (design §7)
+    )
 
 
 OPEN_STATUSES = (

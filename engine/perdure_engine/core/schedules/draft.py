@@ -116,6 +116,19 @@ class ScheduleDraft:
 
     # ---- slots
 
+    def next_us(self, after_us: int) -> int:
+        """The first slot past an instant; 0: there is none.
+
+        The spec remembers by which rules of the zones it was found, even if it knew newer ones: nodes differ while a
+        cluster is upgraded, and who has the newer finds by that what to look at again (invariant 55).
+        """
+        spec, version = self.schedule.spec, self.times.tzdata_version
+        if spec.tzdata_version != version:
+            spec = msgspec.structs.replace(spec, tzdata_version=version)
+            self.schedule = msgspec.structs.replace(self.schedule, spec=spec)  # no new definition
+            self.changed = self.defined = True
+        return self.times.next_us(spec, after_us)
+
     def put_slot(
         self,
         nominal_us: int,

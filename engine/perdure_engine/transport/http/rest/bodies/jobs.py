@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -42,8 +42,8 @@ StatusChoice = Literal[
     "FAILED",
     "CANCELLED",
     "SKIPPED",
-    "SUSPENDED",
 ]
+StatusOfRun = Annotated[str, Meta(extra_json_schema={"enum": [*get_args(StatusChoice)]})]
 Statuses = Annotated[list[StatusChoice], Meta(description="One of these; any without.")]
 Key = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
 Expression = Annotated[str, Meta(min_length=1, max_length=limits.CRON_BYTES_MAX)]
@@ -178,7 +178,7 @@ class JobInfo(msgspec.Struct, kw_only=True):
     job_id: Uuid
     task_id: str
     queue: str
-    status: Status
+    status: StatusOfRun
     attempt: int
     user_id: str
     schedule_id: Annotated[str, Meta(description="Of the recurring job or schedule that made it.")]
