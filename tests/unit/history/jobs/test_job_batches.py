@@ -118,6 +118,7 @@ async def test_a_repeat_of_a_sealed_call_is_answered_by_the_next_owner_too(room:
     """The owner that sealed it died before it could answer. What it made is not in the memory of the next one."""
     first = await room.node(1)
     made = await in_batch(first, *"ab", said=batch())
+    await complete(first, *await poll(first, room.worker()))
     second = await room.node(1)
     again = await in_batch(second, *"ab", said=batch())
 
