@@ -70,14 +70,13 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     shard_id: int
     due_us: int
     refused: Rejected | None = None
-    late: bool = (
-        False  # refused for the time that it is: a repeat of a call that came in time is not
-    )
+    late: bool = False
+    """Refused for the time that it is: a repeat of a call that came in time is not."""
 
 
 def check_options(options: JobOptions, *, in_batch: bool) -> None:
-    """What is wrong at any time. `in_batch`: all jobs of the call are one shard's, so that none can be where its own key
-    belongs."""
+    """What is wrong at any time. `in_batch`: all jobs of the call are one shard's, so that none can be where its own
+    key belongs."""
     checks.type_name("task_name", options.task_name)
     checks.name("task_queue", options.queue)
     checks.size("header", options.header, limits.HEADER_BYTES_MAX)
@@ -149,10 +148,10 @@ def due_of(options: JobOptions, now_us: int) -> int:
 
 def shard_of_keys(options: JobOptions, namespace_id: bytes, number_of_shards: int) -> int:
     """Each key has one owner, which decides about all jobs of it. 0: there is no key."""
-    if options.unique is not None:
-        about = f"unique:{options.unique.key}"
-    elif options.concurrency is not None:
+    if options.concurrency is not None:
         about = f"concurrency:{options.concurrency.key}"
+    elif options.unique is not None:
+        about = f"unique:{options.unique.key}"
     elif options.idempotency_key:
         about = f"idempotency:{options.idempotency_key}"
     else:

@@ -81,12 +81,31 @@ class _FiringJobs(Item):
 
 
 class ShardTimers:
+    __slots__ = (
+        "_alarm",
+        "_alarm_us",
+        "_firing",
+        "_heap",
+        "_jobs_due",
+        "_jobs_firing",
+        "_known",
+        "_loaded_to",
+        "_loader",
+        "_shard",
+        "_tokens",
+        "_tokens_at",
+        "mark_us",
+        "window_end_us",
+    )
+
     def __init__(self, shard: Shard, mark_us: int) -> None:
         self._shard = shard
         self._heap: list[Entry] = []
         self._known: set[tuple[int, int]] = set()  # keys on the heap
         self._firing: set[tuple[int, int]] = set()  # off the heap, their end not committed yet
-        self._jobs_firing = 0  # of them
+        self._jobs_firing: set[tuple[int, int]] = (
+            set()
+        )  # of them, without those that wait to be fired again
         self._jobs_due: deque[Entry] = deque()  # off the heap, and not fired yet
         self.mark_us = mark_us  # saved: no timer row that is not gone wakes before it
         # wake times below it are on the heap, or will be when a running read ends
@@ -131,10 +150,11 @@ class ShardTimers:
 
     def jobs_fired(self, timers: Sequence[tuple[int, int, int, bytes]]) -> None:
         """As `fired`, for all timers of an intent."""
-        for _, wake_us, timer_id, _ in timers:
-            self._firing.discard((wake_us, timer_id))
+        keys = [(wake_us, timer_id) for _, wake_us, timer_id, _ in timers]
+        self._firing.difference_update(keys)
+        self._jobs_firing.difference_update(keys)
+        for wake_us, _ in keys:
             self._measure(wake_us)
-        self._jobs_firing -= len(timers)
         self._fire_jobs()
 
     def slots_fired(self, keys: Sequence[tuple[int, int]]) -> None:
@@ -248,10 +268,11 @@ class ShardTimers:
     def _fire_jobs(self) -> None:
         """As many as there is room for; the others have their turn when these have had theirs."""
         shard_id = self._shard.shard_id
-        while self._jobs_due and self._jobs_firing < JOBS_FIRING_MAX:
+        while self._jobs_due and len(self._jobs_firing) < JOBS_FIRING_MAX:
             entries = self._next_jobs()
-            self._jobs_firing += len(entries)
-            self._firing.update([entry[:2] for entry in entries])
+            keys = [entry[:2] for entry in entries]
+            self._jobs_firing.update(keys)
+            self._firing.update(keys)
             self._shard.put(_FiringJobs(self, shard_id, entries))
 
     def _next_jobs(self) -> list[Entry]:
@@ -273,14 +294,16 @@ class ShardTimers:
         asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, entry)
 
     def jobs_refused(self, entries: list[Entry], error: Rejected) -> None:
-        """Some of them may have been decided: a list that was cut is refused if a part of it was."""
-        self._jobs_firing = max(0, self._jobs_firing - len(entries))
+        """Some of them may have been decided, or be about to be told so: a list that was cut is refused if a part of it
+        was."""
+        self._jobs_firing.difference_update([entry[:2] for entry in entries])
         for entry in entries:
-            self.refused(entry, error)
+            if entry[:2] in self._firing:
+                self.refused(entry, error)
 
     def _fire_again(self, entry: Entry) -> None:
-        self._firing.discard(entry[:2])
-        if not self._shard.closed:
+        if entry[:2] in self._firing and not self._shard.closed:
+            self._firing.discard(entry[:2])
             self.add(entry)
 
     def _still_wanted(self, run_id: bytes, kind: TimerKind, reference: int, timer_id: int) -> bool:

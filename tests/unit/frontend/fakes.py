@@ -52,10 +52,12 @@ from perdure_engine.ports.history import (
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import (
+    RUNS_LOOKED_AT,
     DeploymentRow,
     NamespaceRow,
     NodeRow,
     PageKey,
+    RunPage,
     ShardRow,
     StoreUnavailable,
     TokenKeyRow,
@@ -373,14 +375,16 @@ class FakeStore:
         before: PageKey | None,
         limit: int,
         order: Order = Order.START_DESC,
-    ) -> list[VisibilityRow]:
+        look: int = RUNS_LOOKED_AT,
+    ) -> RunPage:
         self._check()
         self.lists.append((where, before, limit))
         self.orders.append(order)
         rows = sorted(self.runs, key=lambda row: (row.start_us, row.run_id), reverse=True)
         if before is not None:
             rows = [row for row in rows if (row.start_us, row.run_id) < before[:2]]
-        return rows[:limit]
+        end = (rows[limit - 1].start_us, rows[limit - 1].run_id) if len(rows) > limit else None
+        return RunPage(rows[:limit], end)
 
     async def count_runs(self, where: VisibilityFilter) -> int:
         self._check()
@@ -459,6 +463,7 @@ class Room:
             namespaces=self.namespaces,
             sealer=self.sealer,
             ids=self.ids,
+            clock=self.clock,
             db_now_us=lambda: 2_000_000,
             about=About("0.1.0", "PostgreSQL 18.6"),
             cron=CronSpecs(),

@@ -99,7 +99,8 @@ async def test_a_repeat_of_a_call_names_the_same_jobs_and_another_call_others() 
     [
         ({"idempotency_key": "i"}, "idempotency:i"),
         ({"idempotency_key": "i", "concurrency": Concurrency("c")}, "concurrency:c"),
-        ({"unique": Unique("u"), "concurrency": Concurrency("c")}, "unique:u"),
+        ({"unique": Unique("u")}, "unique:u"),
+        ({"unique": Unique("u"), "concurrency": Concurrency("c")}, "concurrency:c"),
     ],
 )
 async def test_a_key_decides_the_shard(changes: dict[str, Any], about: str) -> None:

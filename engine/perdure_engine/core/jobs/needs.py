@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure_engine.core.jobs import intents
-from perdure_engine.core.jobs.memory import KIND_UNIQUE, BatchId, JobMemory, KeyId, RoomId
+from perdure_engine.core.jobs.memory import BatchId, JobMemory, KeyId, RoomId, unique_key_id
 from perdure_engine.core.jobs.model import JobRun, JobSpec
 
 NONE: frozenset[bytes] = frozenset()
@@ -38,7 +38,7 @@ class Needs(msgspec.Struct):
     def unique(self, namespace_id: bytes, spec: JobSpec) -> None:
         if spec.unique is None:
             return
-        key_id = (namespace_id, KIND_UNIQUE, spec.unique.key)
+        key_id = unique_key_id(namespace_id, spec)
         known = self.memory.keys.get(key_id)
         if known is None:
             self.keys[key_id] = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -97,7 +96,7 @@ class _Portion:
         self.jobs: list[NewJob] = []
 
 
-class _Late(NamedTuple):
+class _Late(msgspec.Struct, gc=False):
     """A job whose time is over before it is made; or which was made by a call that had no answer."""
 
     index: int

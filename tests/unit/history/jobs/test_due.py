@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from functools import partial
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -27,12 +29,15 @@ from tests.unit.history.jobs.work import (
 )
 from tests.unit.history.room import Node, Room, in_room, pass_time, refused, turns
 
-from perdure_engine.core.errors import Code
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.decide.complete import jitter
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TimerKind
+from perdure_engine.history.shard import Shard
+from perdure_engine.history.timers import JOBS_FIRING_MAX
+from perdure_engine.history.work import Item
 from perdure_engine.ports.store import Batch, OutcomeUnknown
 from perdure_engine.store.memory import Moment
 
@@ -362,3 +367,33 @@ async def test_a_time_that_comes_while_its_job_is_being_cancelled(room: Room) ->
     assert await status(node, "a") is JobStatus.CANCELLED
     await asyncio.gather(pass_time(1))
     assert node.alarms == []
+
+
+@in_room(seeds=(0,))
+async def test_lists_that_are_refused_in_part_leave_no_room_that_is_not_there(room: Room) -> None:
+    """Of a list that was cut a half may be decided and the whole refused, in either order."""
+    node = await room.node(1)
+    shard, error = node.shard(), Rejected(Code.INTERNAL, "WRITE_REFUSED", "?")
+    put: list[Item] = []
+    with patch.object(Shard, "put", lambda _, item: put.append(item)):
+        for number in range(9_000):
+            kind = TimerKind.JOB_DUE
+            shard.timers.add((room.now_us - 5, number, kind, 0, number.to_bytes(16, "big")))
+        shard.timers.fire_due()
+        firing = sum(len(timers_of(item)) for item in put)
+        assert firing == JOBS_FIRING_MAX
+        for number in range(20):
+            item, before = put.pop(0), len(put)
+            half = timers_of(item)[:125]
+            told = [partial(shard.timers.jobs_fired, half), partial(item.refuse, error)]
+            for tell in told if number % 2 else reversed(told):
+                tell()
+            firing += sum(len(timers_of(one)) for one in put[before:]) - len(timers_of(item))
+            assert firing < JOBS_FIRING_MAX + len(timers_of(item))
+
+    assert not node.alarms
+
+
+def timers_of(item: Item) -> list[tuple[int, int, int, bytes]]:
+    assert isinstance(item.intent, job.FireJobTimers)
+    return list(item.intent.timers)

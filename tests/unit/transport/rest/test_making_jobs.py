@@ -194,6 +194,15 @@ async def test_a_job_that_says_nothing_has_three_attempts(api: Api) -> None:
         ({"schedule": "* " * 200}, "schedule"),
         ({"schedule": "0 10 * * *", "timezone": "Mars/Olympus"}, "timezone"),
         ({"schedule": "2027-01-01T00:00:00", "timezone": "../../etc/passwd"}, "timezone"),
+        ({"timezone": "Mars/Olympus"}, "timezone"),
+        ({"schedule": TIME, "timezone": "Mars/Olympus"}, "timezone"),
+        (
+            {
+                "schedule": {"type": "INTERVAL", "expression": "60"},
+                "timezone": "Mars/Olympus",
+            },
+            "timezone",
+        ),
         ({"schedule": "0 10 * * *", "expires_at": TIME}, "expires_at"),
         ({"schedule": TIME, "expires_at": TIME}, "expires_at"),
         ({"expires_at": "2027-01-01T00:00:00"}, "expires_at"),
@@ -248,10 +257,12 @@ async def test_a17_a_repeat_of_a_recurring_job_is_the_same_request_and_another_b
 ) -> None:
     saves(api)
     body = {"task_id": "t", "schedule": "@daily", "idempotency_key": "k"}
-    first = (await api.post("/jobs", body)).json()
-    again = (await api.post("/jobs", body)).json()
-    assert first == again
-    assert first["job_id"] == RECURRING
+    first = await api.post("/jobs", body)
+    saves(api, repeated=True)
+    again = await api.post("/jobs", body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() | {"created": False} == again.json()
+    assert first.json()["job_id"] == RECURRING
     (_, one), (_, two) = api.history.scheduled
     assert one == two
 
