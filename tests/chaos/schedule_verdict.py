@@ -52,10 +52,6 @@ class ScheduleVerdict:
     def problems(self) -> list[str]:
         return [*self.missing, *self.twice, *self.broken]
 
-    @property
-    def clean(self) -> bool:
-        return not self.problems
-
     def figures(self) -> dict[str, object]:
         return {
             "slots": self.slots,
