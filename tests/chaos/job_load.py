@@ -25,7 +25,6 @@ from tests.chaos.job_stories import (
     NOTE,
     STUMBLE,
     TOIL,
-    BatchStory,
     Cancelled,
     JobsAcknowledged,
     Rescheduled,
@@ -185,16 +184,14 @@ class JobLoad:
         ]
         callback = job.callback(CALLED_BACK, queue=self._queue)
         about: dict[str, Any] = {"batch_id": name, "callback": self._callers.callback(callback)}
-        batch = self.acked.batches[name] = BatchStory()
+        acked = self.acked.batches[name] = set()
         cut = self._random.choice((0, len(stories) // 2))
         for part, more in ((stories[:cut], True), (stories[cut:], False)):
             if not part:
                 continue
-            if not more:
-                batch.sealed_s = time.time()
             new = [self._new(story) for story in part]
             made = await self._create(part, new, {**about, "more": more})
-            batch.jobs.update(job_id for job_id, _ in made)
+            acked.update(job_id for job_id, _ in made)
             if made and self._random.random() < 0.2:
                 self._meddle(self._cancel(made[0][0], 0.0))
 

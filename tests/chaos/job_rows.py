@@ -80,16 +80,16 @@ async def _jobs(store: SqlStore, codec: MsgpackCodec) -> AsyncIterator[SavedJob]
     [namespace] = await store.list_namespaces()
     past: tuple[int, bytes] | None = None
     while True:
-        listed = await store.list_jobs(JobFilter(namespace.namespace_id), past, PAGE)
+        page = await store.list_jobs(JobFilter(namespace.namespace_id), past, PAGE)
         by_shard: dict[int, list[bytes]] = {}
-        for row in listed:
+        for row in page.rows:
             by_shard.setdefault(row.shard_id, []).append(row.job_id)
         for shard_id, job_ids in by_shard.items():
             for whole in await store.load_jobs(shard_id, job_ids):  # lists leave results out
                 yield _saved(job_of_row(whole, codec))
-        if len(listed) < PAGE:
+        past = page.end
+        if past is None:
             return
-        past = (listed[-1].scheduled_us, listed[-1].job_id)
 
 
 def _saved(run: JobRun) -> SavedJob:

@@ -62,12 +62,6 @@ class Rescheduled(NamedTuple):
 
 
 @dataclass
-class BatchStory:
-    jobs: set[str] = field(default_factory=set)
-    sealed_s: float = 0.0  # when the call that sealed it was sent
-
-
-@dataclass
 class JobsAcknowledged:
     """What the engine has promised, as its callers heard it."""
 
@@ -76,7 +70,7 @@ class JobsAcknowledged:
     not_made: list[Story] = field(default_factory=list)  # refused
     cancels: list[Cancelled] = field(default_factory=list)
     reschedules: list[Rescheduled] = field(default_factory=list)
-    batches: dict[str, BatchStory] = field(default_factory=dict)
+    batches: dict[str, set[str]] = field(default_factory=dict)  # the jobs of each
     ended: dict[str, JobStatus] = field(default_factory=dict)  # by an answer
     executed: int = 0  # made and waited for
     refused: int = 0  # cancels and reschedules that came too late

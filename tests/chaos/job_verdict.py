@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.chaos.attempts import NEVER_S, Attempt, Faults, most_at_once
 from tests.chaos.job_rows import SavedJob, SavedRows
-from tests.chaos.job_stories import CALLED_BACK, Cancelled, JobsAcknowledged, Story
+from tests.chaos.job_stories import CALLED_BACK, HANG, Cancelled, JobsAcknowledged, Story
 from tests.chaos.killing import WORKER, Kill
 
 from perdure.job import JobStatus
@@ -31,10 +31,6 @@ class JobVerdict:
     repeated_without_cause: list[str] = field(default_factory=list)
     redelivered_s: list[float] = field(default_factory=list)
     late: list[str] = field(default_factory=list)  # redelivered after too long, or never
-
-    @property
-    def clean(self) -> bool:
-        return not self.problems
 
     @property
     def problems(self) -> list[str]:
@@ -120,9 +116,9 @@ class JobJudge:
 
     def _retried(self, story: Story, earlier: Attempt, later: Attempt) -> None:
         """Invariant 31."""
-        if earlier.attempt > max(story.fails, 1 if story.task == "hang" else 0):
+        if earlier.attempt > max(story.fails, 1 if story.task == HANG else 0):
             self.verdict.broken.append(f"31: {story} did not fail, and has {later}")
-        if story.task == "hang":
+        if story.task == HANG:
             return  # what hung may hear late that its time is over
         since_s = earlier.begun_s if earlier.over_s is None else earlier.over_s
         if later.begun_s < since_s + story.backoff_s - CLOCK_S:
@@ -268,12 +264,12 @@ class JobJudge:
     def _batch(self, batch_id: str) -> None:
         """Its callback was made once, after its last job, and counts right."""
         broken = self.verdict.broken
-        story, batch = self._acked.batches[batch_id], self._rows.batches.get(batch_id)
+        acked, batch = self._acked.batches[batch_id], self._rows.batches.get(batch_id)
         if batch is None:
             self.verdict.lost.append(f"{batch_id}: acknowledged, and not there")
             return
         jobs = [job for job in self._rows.jobs.values() if job.run.batch_id == batch_id]
-        if story.jobs - {job.job_id for job in jobs}:
+        if acked - {job.job_id for job in jobs}:
             self.verdict.lost.append(f"{batch_id}: jobs of it are not there")
         if batch.total != len(jobs) or batch.open or not (batch.sealed and batch.over):
             broken.append(f"{batch_id}: {len(jobs)} jobs, but {batch}")

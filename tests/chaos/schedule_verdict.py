@@ -52,10 +52,6 @@ class ScheduleVerdict:
     def problems(self) -> list[str]:
         return [*self.missing, *self.twice, *self.broken]
 
-    @property
-    def clean(self) -> bool:
-        return not self.problems
-
     def figures(self) -> dict[str, object]:
         return {
             "slots": self.slots,
@@ -144,10 +140,9 @@ class ScheduleJudge:
         if job.status != JobStatus.COMPLETED:
             self.verdict.missing.append(f"57: the job of {name} is {job.status.name}")
         attempts = self._attempts.get(job.job_id, [])
-        begun_s = attempts[0].begun_s if attempts else NEVER_S
-        if begun_s < slot.nominal_us / 1e6:
-            self.verdict.broken.append(f"{name} began early, at {begun_s}")
-        return Action(slot, begun_s, job.closed_s or NEVER_S)
+        if attempts and attempts[0].begun_s < slot.nominal_us / 1e6:
+            self.verdict.broken.append(f"{name} began early, at {attempts[0].begun_s}")
+        return Action(slot, slot.acted_us / 1e6, job.closed_s or NEVER_S)
 
     def _run_of(self, name: str, slot: ScheduleSlotRow) -> Action | None:
         runs = self._runs.get(slot.detail, [])

@@ -91,6 +91,10 @@ def missing(
 
 def _create(needs: Needs, intent: intents.CreateJobs, look_up: bool) -> None:
     namespace_id = intent.namespace_id
+    if intent.batch is not None:
+        batch = needs.memory.batches.get((namespace_id, intent.batch.batch_id))
+        # It takes no more jobs: whether these are refused or are a repeat, the rows say.
+        look_up = look_up or (batch is not None and batch.sealed)
     for new in intent.jobs:
         spec = new.spec
         if look_up or spec.idempotency_key:
