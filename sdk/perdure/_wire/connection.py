@@ -44,7 +44,15 @@ class Connection:
 
     def __init__(self, target: str) -> None:
         self.target = target
-        self.channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        self._closed = False
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        """Raises RPCError CANCELLED once it is closed: gRPC crashes the process that makes a stub of one."""
+        if self._closed:
+            raise RPCError(f"the connection to {self.target} is closed", RPCStatusCode.CANCELLED)
+        return self._channel
 
     async def wait_ready(self, timeout_s: float) -> None:
         """Returns once the engine answers; RPCError UNAVAILABLE when it does not in time."""
@@ -57,7 +65,8 @@ class Connection:
 
     async def close(self) -> None:
         """Calls under way are cancelled. Closing twice is fine."""
-        await self.channel.close()
+        self._closed = True
+        await self._channel.close()
 
 
 def open_blocking_channel(target: str) -> grpc.Channel:
