@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from perdure._schedules.times import ScheduleCalendarSpec, ScheduleIntervalSpec, ScheduleRange
 from perdure.cli.durations import parse_duration
@@ -80,14 +80,15 @@ def parse_interval(text: str) -> ScheduleIntervalSpec:
 
 def _read(text: str) -> tuple[dict[str, Any], str | None]:
     try:
-        given = json.loads(text)
+        given: Any = json.loads(text)
     except ValueError:
         given = None
     if not isinstance(given, dict) or not given:
         raise UsageError(f'not a calendar ({{"dayOfWeek": "Mon-Fri", "hour": 9}}): {text!r}')
+    fields = cast("dict[str, Any]", given)
     ranges: dict[str, Any] = {}
     comment: str | None = None
-    for key, value in given.items():
+    for key, value in fields.items():
         if key == "comment" and isinstance(value, str):
             comment = value
             continue

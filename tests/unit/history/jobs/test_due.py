@@ -295,6 +295,39 @@ async def test_a_job_that_has_not_started_by_its_expiry_is_skipped(room: Room) -
     assert room.timers() == []
 
 
+@pytest.mark.parametrize("saved_s", [0.1, 2])
+def test_invariant_57_a_job_whose_worker_died_after_its_expiry_had_started_in_time(
+    saved_s: float,
+) -> None:
+    """It is ready again, and whoever polls has it: it must not wait for an expiry that has been."""
+
+    @in_room()
+    async def story(room: Room) -> None:
+        node = await room.node(1)
+        await pass_time(1)
+        await create_named(node, "a", expire_us=room.now_us + round(saved_s * S))
+        await poll_one(node, room.worker("dead"))
+        await pass_time(saved_s + 0.1)
+        tasks = await poll(node, room.worker("w2"), timeout_s=20)
+        assert names(tasks) == ["a"]
+        await complete(node, *tasks)
+        assert await status(node, "a") is JobStatus.COMPLETED
+
+    story()
+
+
+@in_room()
+async def test_a_job_that_failed_and_begins_anew_has_started_in_time(room: Room) -> None:
+    """Redriven after its expiry it runs: somebody wants it to."""
+    node = await room.node(1)
+    await create_named(node, "a", expire_us=room.now_us + 5 * S, retry=ONCE)
+    await fail(node, await poll_one(node, room.worker()))
+    await pass_time(6)
+    assert (await redrive(node, "a")).status is JobStatus.PENDING
+    await complete(node, await poll_one(node, room.worker()))
+    assert await status(node, "a") is JobStatus.COMPLETED
+
+
 @in_room()
 async def test_a_job_that_is_due_after_its_expiry_is_skipped(room: Room) -> None:
     """Whichever of its two timers comes first."""

@@ -18,7 +18,7 @@ NO_PLACE = "its concurrency key had no place left"
 
 def become_due(draft: JobDraft, run: JobRun) -> None:
     spec = run.spec
-    if spec.expire_us and run.status is JobStatus.PENDING and draft.env.now_us >= spec.expire_us:
+    if run.expiry is not None and draft.env.now_us >= spec.expire_us:
         end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)
     elif spec.concurrency is None:
         draft.make_ready(run)
