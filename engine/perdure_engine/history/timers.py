@@ -84,7 +84,7 @@ class ShardTimers:
     def __init__(self, shard: Shard, mark_us: int) -> None:
         self._shard = shard
         self._heap: list[Entry] = []
-        self._known: set[tuple[int, int]] = set()  # keys on the heap
+        self._known: set[tuple[int, int]] = set()  # keys of what has not fired yet
         self._firing: set[tuple[int, int]] = set()  # off the heap, their end not committed yet
         self._jobs_firing = 0  # of them
         self._jobs_due: deque[Entry] = deque()  # off the heap, and not fired yet
@@ -156,8 +156,14 @@ class ShardTimers:
             return
         self._known.add(key)
         heapq.heappush(self._heap, entry)
+        if entry[2] in JOB_TIMERS:
+            self._shard.jobs.ahead.comes(entry)
         if self._heap[0] is entry:
             self._set_alarm()
+
+    def is_coming(self, entry: Entry) -> bool:
+        """Whether a timer that was added has not fired yet."""
+        return entry[:2] in self._known
 
     def next_mark_us(self) -> int:
         """How far the mark may go: not past an unfinished timer, what is not loaded, or the database's recent past."""
@@ -227,10 +233,13 @@ class ShardTimers:
                 break
             entry = heapq.heappop(self._heap)
             wake_us, timer_id, kind, reference, run_id = entry
-            self._known.discard((wake_us, timer_id))
             if kind in JOB_TIMERS:
                 self._jobs_due.append(entry)
-            elif kind is TimerKind.SCHEDULE_SLOT:
+                allowed -= 1
+                self._tokens -= 1
+                continue
+            self._known.discard((wake_us, timer_id))
+            if kind is TimerKind.SCHEDULE_SLOT:
                 slots.append((run_id, wake_us, timer_id))
             elif self._still_wanted(run_id, kind, reference, timer_id):
                 self._firing.add((wake_us, timer_id))
@@ -251,7 +260,9 @@ class ShardTimers:
         while self._jobs_due and self._jobs_firing < JOBS_FIRING_MAX:
             entries = self._next_jobs()
             self._jobs_firing += len(entries)
-            self._firing.update([entry[:2] for entry in entries])
+            keys = [entry[:2] for entry in entries]
+            self._known.difference_update(keys)
+            self._firing.update(keys)
             self._shard.put(_FiringJobs(self, shard_id, entries))
 
     def _next_jobs(self) -> list[Entry]:

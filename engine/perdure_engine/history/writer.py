@@ -211,6 +211,7 @@ class Writer:
             self._guarded(step, step.shard.publish)
             if not step.shard.chore_due:
                 self._free(step)
+        self._rooms.job_cache.trim()
 
     def _guarded(self, step: ShardStep, publish: Callable[[ShardStep], None]) -> None:
         """A bug in one shard's publication must not cost the others theirs. What was saved and not said is in its
