@@ -28,6 +28,7 @@ from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.jobs.loading import JobLoading
 from perdure_engine.history.jobs.queues import JobQueues
 from perdure_engine.history.jobs.removing import JobRemoving
+from perdure_engine.history.jobs.timers import JobTimers
 from perdure_engine.history.jobs.waits import JobWaits
 from perdure_engine.history.rows import add_audit
 from perdure_engine.history.work import Item, ShardStep
@@ -53,6 +54,7 @@ class Jobs:
         self.leases = JobLeases(self)
         self.waits = JobWaits(self)
         self.removing = JobRemoving(self)
+        self.timers = JobTimers(self)
         self.ahead = JobsAhead(self)
         self._cache = shard.rooms.job_cache
         self._cache.owners[shard.shard_id] = self
@@ -82,7 +84,7 @@ class Jobs:
             step.after.append(partial(self.waits.take_turn, item))
             return
         if type(intent) is FireJobTimers:
-            step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
+            step.after.append(partial(self.timers.fired, intent.timers))
         try:
             if type(intent) in OF_ONE_JOB:
                 self.shard.quarantined.require_not_in(intent.job_id)
@@ -133,7 +135,7 @@ class Jobs:
         if ended:
             self.waits.publish(ended)
         if draft.timers or draft.gone_timers:
-            self.shard.timers.publish_jobs(draft.timers)
+            self.timers.publish(draft.timers, draft.gone_timers)
             self.shard.sweeping.publish_timers([timer for _, timer in draft.gone_timers])
         self._step_ends()
         self._forget_empty(draft)
@@ -320,6 +322,7 @@ class Jobs:
         self.queues.stop()
         self.leases.stop()
         self.removing.stop()
+        self.timers.stop()
         self.ahead.stop()
         waiting = self.loading.drain() + self.waits.drain()
         self.memory = JobMemory()
