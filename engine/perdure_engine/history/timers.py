@@ -143,7 +143,9 @@ class ShardTimers:
     def lag_us(self) -> int:
         """How long the oldest timer that should have fired is due."""
         first_us = self._first_us()
-        return 0 if first_us is None else max(0, self._shard.rooms.database_clock.low_us() - first_us)
+        return (
+            0 if first_us is None else max(0, self._shard.rooms.database_clock.low_us() - first_us)
+        )
 
     @property
     def busy(self) -> bool:

@@ -100,7 +100,9 @@ class JobTimers:
         self._due: deque[JobTimer] = deque()
         # By their ids, which are nobody else's in the shard:
         self._coming: set[int] = set()  # near or due, and wanted still
-        self._firing: dict[int, int] = {}  # their wake times; what they ask for is not committed yet
+        self._firing: dict[
+            int, int
+        ] = {}  # their wake times; what they ask for is not committed yet
         self._firing_count = 0  # of them, those that fill what may fire at a time
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
