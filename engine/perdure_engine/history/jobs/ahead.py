@@ -48,7 +48,7 @@ class JobsAhead:
             self._alarm = asyncio.get_running_loop().call_later(0, self._read_on)
 
     def keep(self, waiting: Sequence[JobRun]) -> None:
-        """Jobs that wait for their time, and are saved: those that come soon are kept, and others while there is room."""
+        """Jobs that wait for their time, and are saved. Those that are near are kept, and others while there is room."""
         jobs = self._jobs
         window_end_us, is_near = jobs.shard.timers.window_end_us, jobs.timers.is_near
         wait, may_forget = self._cache.wait, jobs.may_forget()

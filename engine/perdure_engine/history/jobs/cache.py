@@ -99,7 +99,7 @@ class JobCache:
             self._wait_ends(job_id)
 
     def trim(self) -> None:
-        """Forget what is too much. Once for all shards of a statement: while a step of one is out, it forgets nothing."""
+        """Forget what is too much. Once for all shards of a statement: one whose step is out forgets nothing."""
         self._trim(self._open, self._open_max)
         self._trim(self._over, self._over_max)
 

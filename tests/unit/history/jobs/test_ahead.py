@@ -335,6 +335,7 @@ class Interleaving:
         room = Room(loop, self.seed, config)
         node = await room.node(1)
         waiting: list[asyncio.Future[None]] = []
+        calls: list[asyncio.Future[None]] = []
 
         async def pause(operation: str, moment: Moment) -> None:
             if operation in ("commit", "load_timers", "load_jobs", "sweep"):
@@ -353,7 +354,7 @@ class Interleaving:
                     create_named(node, name, due_us=due[name])
                 case 1 if due and choice > 5:
                     name = sorted(due)[choice % len(due)]
-                    asyncio.ensure_future(self.put_off(node, due, name))
+                    calls.append(asyncio.ensure_future(self.put_off(node, due, name)))
                 case 2 if waiting:
                     waiting.pop(choice % len(waiting)).set_result(None)
                 case _:
@@ -362,7 +363,7 @@ class Interleaving:
         node.faults.pause = None
         for gate in waiting:
             gate.set_result(None)
-        await turns(20)
+        await asyncio.gather(*calls)
         await self.finish(room, node, due)
         await room.stop()
 
