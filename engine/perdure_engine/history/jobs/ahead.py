@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from perdure_engine.history.jobs.jobs import Jobs
 
 JOBS_PER_READ = 500  # others' reads wait for it
+# When there is no room for so many, until there is, or for a part of what there is in all.
+JOBS_PER_READ_MIN = 100
+PART = 4
 NO_ROOM_WAIT_S = 0.1
 
 
@@ -48,7 +51,7 @@ class JobsAhead:
             self._alarm = asyncio.get_running_loop().call_later(0, self._read_on)
 
     def keep(self, waiting: Sequence[JobRun]) -> None:
-        """Jobs that wait for their time, and are saved. Those that are near are kept, and others while there is room."""
+        """Jobs that wait for their time, and are saved: near ones are kept, and others while there is room."""
         jobs = self._jobs
         window_end_us, is_near = jobs.shard.timers.window_end_us, jobs.timers.is_near
         wait, may_forget = self._cache.wait, jobs.may_forget()
@@ -84,7 +87,7 @@ class JobsAhead:
     def _next_missing(self) -> list[JobTimer]:
         """As many as there is room for. Those before them that are in memory stay there."""
         near, jobs, is_coming = self._near, self._jobs.memory.jobs, self._jobs.timers.is_coming
-        most = min(JOBS_PER_READ, self._cache.waiting_room // self._mean_bytes)
+        most = self._most()
         missing: list[JobTimer] = []
         while near and len(missing) < most:
             timer = near.popleft()
@@ -94,6 +97,13 @@ class JobsAhead:
             elif is_coming(timer):
                 missing.append(timer)
         return missing
+
+    def _most(self) -> int:
+        """How many may be read at once. None, when they would be few for lack of room."""
+        cache, mean_bytes = self._cache, self._mean_bytes
+        room = cache.waiting_room // mean_bytes
+        enough = min(JOBS_PER_READ_MIN, cache.waiting_bytes_max // PART // mean_bytes)
+        return min(JOBS_PER_READ, room) if room >= min(enough, len(self._near)) else 0
 
     def _came(self, timers: list[JobTimer], refusal: Rejected | None, _: set[bytes]) -> None:
         self._reading = False

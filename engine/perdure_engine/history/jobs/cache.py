@@ -43,7 +43,7 @@ class JobCache:
         self._over_max = most // 4
         self._waiting: dict[bytes, int] = {}  # their bytes
         self._waiting_bytes = 0
-        self._waiting_bytes_max = waiting_bytes_max
+        self.waiting_bytes_max = waiting_bytes_max
         self.reserved = 0
         self.reserved_max = most // 2
 
@@ -70,7 +70,7 @@ class JobCache:
         if job_id in self._waiting:
             return True
         size = bytes_of(run)
-        room = self.waiting_room if soon else self.waiting_room - self._waiting_bytes_max // 2
+        room = self.waiting_room if soon else self.waiting_room - self.waiting_bytes_max // 2
         if size > room:
             return False
         self._open.pop(job_id, None)
@@ -81,7 +81,7 @@ class JobCache:
     @property
     def waiting_room(self) -> int:
         """How many bytes more of those that wait for their time may be in memory."""
-        return self._waiting_bytes_max - self._waiting_bytes
+        return self.waiting_bytes_max - self._waiting_bytes
 
     def _wait_ends(self, job_id: bytes) -> None:
         self._waiting_bytes -= self._waiting.pop(job_id, 0)
