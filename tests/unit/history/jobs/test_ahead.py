@@ -13,6 +13,7 @@ from tests.unit.history.jobs.work import (
     complete,
     create,
     create_named,
+    fail,
     id_of,
     names,
     new_job,
@@ -23,8 +24,7 @@ from tests.unit.history.jobs.work import (
 )
 from tests.unit.history.room import Node, Room, in_room, pass_time, turns
 
-from perdure_engine.core.failures import Failure, FailureKind
-from perdure_engine.core.jobs import intents as job
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.history import timers as timers_module
 from perdure_engine.history.jobs.cache import JOB_BYTES, LOOKS_MAX, JobCache
@@ -104,11 +104,9 @@ async def test_memory_stays_within_its_bytes_however_many_are_due(room: Room) ->
     await turns()
     await create_named(node, *numbered(300), due_us=room.now_us + 5 * S)
     assert len(in_memory(node)) == 15
-    node.holds.hold("commit")  # nothing that is due is decided
-    await pass_time(6)
-    assert len(in_memory(node)) <= 30 + 300 - 0
-    assert 0 <= room_left(node) < 2 * EACH
-    node.holds._holds.popitem()[1].release()
+    await pass_time(4.5)
+    assert len(in_memory(node)) == 30
+    assert room_left(node) == 0
     assert sorted(await run_all(node, room, 300)) == numbered(300)
     assert room_left(node) == 30 * EACH
 
@@ -138,7 +136,7 @@ async def test_jobs_of_later_do_not_displace_those_that_are_about_to_be_handed_o
     assert "load_jobs" not in node.holds.calls
 
 
-@in_room()
+@in_room(jobs_cached_max=0)
 async def test_timers_of_what_has_ended_since_cost_nothing(room: Room) -> None:
     """Cancelled, or expiring and done: its time comes, and nothing is read, decided or saved."""
     node = await room.node(1)
@@ -154,6 +152,19 @@ async def test_timers_of_what_has_ended_since_cost_nothing(room: Room) -> None:
     assert [call for call in node.holds.calls if call != "sweep"] == []
     assert node.shard().timers.lag_us() == 0
     assert len(node.shard().jobs.timers) == 0
+
+
+@in_room(jobs_ahead_bytes_max=2 * EACH)
+async def test_a_job_that_has_ended_before_it_was_looked_at_takes_no_room(room: Room) -> None:
+    node = await room.node(1)
+    await create_named(node, *numbered(6), due_us=room.now_us + 5 * S)
+    await pass_time(4.5)
+    for name in numbered(6)[2:]:
+        await cancel(node, name)
+    assert room_left(node) == 0
+    await run_all(node, room, 2)
+    await pass_time(1)
+    assert room_left(node) == 2 * EACH
 
 
 # ---- what changes after the read
@@ -231,22 +242,17 @@ async def test_nothing_stays_when_all_have_ended(room: Room) -> None:
     key = Concurrency("k", 20)
     await create_named(node, "now", concurrency=key)
     await create_named(node, *keyed, due_us=room.now_us + 400 * S, concurrency=key)
+    assert not in_memory(node) & {id_of(name) for name in keyed}
     await run_all(node, room, 1)
     await pass_time(6)
     tasks = await poll(node, room.worker())
-    failure = Failure(FailureKind.APPLICATION, "no", type="No")
-    await fail_all(node, tasks, failure)
+    await fail(node, *tasks)
     await run_all(node, room, 40)
     assert await run_all(node, room, 20, timeout_s=500) == keyed
     await pass_time(1)
     assert room_left(node) == HistoryConfig().jobs_ahead_bytes_max
     assert len(in_memory(node)) <= 8
     assert len(node.shard().jobs.timers) == 0
-
-
-async def fail_all(node: Node, tasks, failure: Failure) -> None:  # type: ignore[no-untyped-def]
-    outcomes = [job.JobFailed(task.token, failure) for task in tasks]
-    await node.history.submit_job(1, job.CompleteJobs(1, outcomes, "w"))
 
 
 @in_room(sweep_every_s=1.0)
@@ -369,11 +375,11 @@ class Interleaving:
 
     async def put_off(self, node: Node, due: dict[str, int], name: str) -> None:
         later_us = due[name] + 2 * S
-        with_refusal = await asyncio.gather(
-            reschedule(node, name, later_us), return_exceptions=True
-        )
-        if not isinstance(with_refusal[0], BaseException):
-            due[name] = later_us
+        try:
+            await reschedule(node, name, later_us)
+        except Rejected:  # it has not been made yet, or has been handed out
+            return
+        due[name] = later_us
 
     async def finish(self, room: Room, node: Node, due: dict[str, int]) -> None:
         started: list[str] = []
