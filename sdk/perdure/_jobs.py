@@ -31,6 +31,7 @@ class JobStatus(IntEnum):
     SKIPPED = 7
     """It expired, or its schedule passed it over."""
     SUSPENDED = 8
+    """No job has it yet: kept for those that crash their workers again and again."""
 
 
 class UniqueScope(IntEnum):
@@ -50,14 +51,15 @@ class ConcurrencyPolicy(IntEnum):
     QUEUE = 1
     """It waits for one."""
     CANCEL_NEWEST = 2
-    """It is cancelled."""
+    """It is cancelled. One that comes back from a failure waits."""
     CANCEL_RUNNING = 3
     """It takes the place of the oldest that runs, which is cancelled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Concurrency:
-    """How many jobs of one key may run at a time. The settings of the newest job are the key's.
+    """How many jobs of one key may run at a time. The settings of the newest job whose time has
+    come are the key's.
 
     `rate_per_s` limits starts; 0 is any. After an engine process has died, one burst may exceed it.
     """
@@ -86,9 +88,11 @@ class JobOptions(TypedDict, total=False):
     """3 attempts, after 1 s and 2 s, unless given."""
     priority: Priority | None
     idempotency_key: str
-    """Asked for again with the same key, it is the same job; with another body that is refused."""
+    """Asked for again with the same key, it is the same job; with another body that is refused, but
+    not noticed under another unique or concurrency key."""
     unique_key: str
-    """While a job of the key lives (`unique_scope`), it is answered and none made."""
+    """While a job of the key lives (`unique_scope`), it is answered and none made. Beside
+    `concurrency` it holds among the jobs of that key."""
     unique_scope: UniqueScope
     """ACTIVE unless given."""
     unique_period: timedelta | None

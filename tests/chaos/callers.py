@@ -7,7 +7,7 @@ the shard, does not answer, or is gone: the same message, and so the same reques
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from perdure._client.coalescing import Coalescer
@@ -27,10 +27,10 @@ TRY_ELSEWHERE = frozenset(
         RPCStatusCode.UNAVAILABLE,
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.RESOURCE_EXHAUSTED,
-        # of a query: no worker polls its queue, which is so until a killed worker is back
-        RPCStatusCode.FAILED_PRECONDITION,
     }
 )
+# No worker polls the queue, which is so until a killed worker is back.
+QUERY_ELSEWHERE = TRY_ELSEWHERE | {RPCStatusCode.FAILED_PRECONDITION}
 
 
 class Once(Exception):
@@ -100,10 +100,12 @@ class Nodes:
 
     async def call(self, workflow_id: str, call: Call[T]) -> T:
         """Until it is answered. Raises RPCError: what no other node and no waiting can mend."""
-        return await self._until_answered(workflow_id, lambda node: node.call(call))
+        return await self.ask(self._shard_of(workflow_id), lambda node: node.call(call))
 
     async def query(self, workflow_id: str, call: Call[T]) -> T:
-        return await self._until_answered(workflow_id, lambda node: node.query(call))
+        return await self.ask(
+            self._shard_of(workflow_id), lambda node: node.query(call), QUERY_ELSEWHERE
+        )
 
     async def result(self, target: Target) -> RunResult:
         """Asks all nodes: the owner answers, and who that is may change meanwhile."""
@@ -118,10 +120,13 @@ class Nodes:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _until_answered(
-        self, workflow_id: str, send: Callable[[Node], Coroutine[Any, Any, T]]
+    async def ask(
+        self,
+        shard: int,
+        send: Callable[[Node], Coroutine[Any, Any, T]],
+        elsewhere: Container[RPCStatusCode] = TRY_ELSEWHERE,
     ) -> T:
-        shard = self._shard_of(workflow_id)
+        """Let the shard's owner answer, whoever that is. Raises RPCError, as `call` does."""
         deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
         while True:
             first = self._homes.get(shard, 0)
@@ -132,7 +137,7 @@ class Nodes:
                     answer = await send(self.nodes[index])
                 except RPCError as error:
                     late = asyncio.get_running_loop().time() > deadline_s
-                    if error.status not in TRY_ELSEWHERE or late:
+                    if error.status not in elsewhere or late:
                         raise
                 else:
                     self.answers += 1

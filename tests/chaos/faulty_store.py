@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.callers import Nodes
+from tests.chaos.effects import Effects
 from tests.chaos.faulty_node import node_with
 from tests.chaos.load import Load
-from tests.chaos.program import Effects, make_worker
+from tests.chaos.program import make_worker
 from tests.chaos.verdict import Verdict, compare
 from tests.faults.session import Fault, Faults
 

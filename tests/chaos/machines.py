@@ -84,7 +84,9 @@ class Scene:
         arguments += ["--effects", str(self.effects)]
         for address in addresses:
             arguments += ["--address", address]
-        return self._add(name, arguments, {"PYTHONPATH": str(ROOT)})
+        # before what we have ourselves: a checkout that is tested by that is tested in the worker too
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        return self._add(name, arguments, {"PYTHONPATH": path})
 
     def _add(self, name: str, arguments: Sequence[str], environment: dict[str, str]) -> Process:
         process = Process(name, arguments, self.folder / f"{name}.log", environment)

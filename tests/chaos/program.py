@@ -11,15 +11,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
-import os
 import signal
-import time
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
 
-from perdure import activity, workflow
+from tests.chaos.effects import Effects
+
+from perdure import workflow
 from perdure.bench.worker import loop_factory
 from perdure.client import Client
 from perdure.worker import Worker
@@ -27,56 +25,6 @@ from perdure.worker import Worker
 STEP_TIMEOUT = timedelta(minutes=5)
 NAP = timedelta(milliseconds=300)
 PLACES = 1_000
-
-
-class Effect(NamedTuple):
-    """One line of the ledger: an activity began to run."""
-
-    key: str  # the idempotency key: the same for every attempt
-    number: int
-    attempt: int
-    pid: int
-    at_s: float  # by the wall clock, which is also the database's on this machine
-
-
-class Effects:
-    """An append-only file. An effect has happened when its line is synced; one sync may carry many."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._written = self._synced = 0
-        self._turn = asyncio.Lock()
-
-    @activity.defn(name="record")
-    async def record(self, number: int) -> int:
-        await self._append(number)
-        return number
-
-    @activity.defn(name="work")
-    async def work(self, number: int, seconds: float) -> int:
-        """Has its effect at the beginning: an attempt that is lost was one all the same."""
-        await self._append(number)
-        await asyncio.sleep(seconds)
-        return number
-
-    async def _append(self, number: int) -> None:
-        info = activity.info()
-        effect = Effect(info.idempotency_key, number, info.attempt, os.getpid(), time.time())
-        os.write(self._descriptor, f"{json.dumps(effect)}\n".encode())
-        self._written += 1
-        mine = self._written
-        async with self._turn:
-            if self._synced < mine:
-                up_to = self._written
-                await asyncio.to_thread(os.fdatasync, self._descriptor)
-                self._synced = up_to
-
-
-def read_effects(path: Path) -> list[Effect]:
-    """In the order in which they happened."""
-    if not path.exists():
-        return []
-    return [Effect(*json.loads(line)) for line in path.read_text("ascii").splitlines()]
 
 
 @workflow.defn
@@ -154,7 +102,10 @@ def make_worker(client: Client, task_queue: str, effects: Effects) -> Worker:
         client,
         task_queue=task_queue,
         workflows=ALL,
-        activities=[effects.record, effects.work],
+        activities=[
+            *(effects.record, effects.work, effects.note, effects.toil, effects.stumble),
+            *(effects.hang, effects.climb, effects.called_back),
+        ],
         max_cached_workflows=2_000,
         max_concurrent_workflow_tasks=256,
         max_concurrent_activities=PLACES,

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chaos.callers import Nodes
+from tests.chaos.effects import read_effects
 from tests.chaos.load import Load, wait_for
 from tests.chaos.machines import Process, Scene
 from tests.chaos.paused_owner import both_own_shards
-from tests.chaos.program import Slow, read_effects
+from tests.chaos.program import Slow
 from tests.chaos.random_kills import shards_of
 from tests.chaos.verdict import Verdict, compare
 

@@ -19,7 +19,7 @@ from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskState
 from perdure_engine.history.loading import decode_history, restore
 from perdure_engine.ports.rows import ROW_GONE, CurrentRunRow, TaskRow, TimerRow, VisibilityRow
-from perdure_engine.ports.store import RunRecord, VisibilityFilter
+from perdure_engine.ports.store import PageKey, RunRecord, VisibilityFilter
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.sql.store import SqlStore, SqlStoreConfig
 
@@ -99,14 +99,14 @@ class Scrubber:
             after = (timers[-1].wake_us, timers[-1].timer_id)
 
     async def _listed(self, namespace_id: bytes) -> AsyncIterator[VisibilityRow]:
-        before: tuple[int, bytes] | None = None
+        before: PageKey | None = None
         while True:
-            rows = await self._store.list_runs(VisibilityFilter(namespace_id), before, PAGE)
-            for row in rows:
+            page = await self._store.list_runs(VisibilityFilter(namespace_id), before, PAGE)
+            for row in page.rows:
                 yield row
-            if len(rows) < PAGE:
+            before = page.end
+            if before is None:
                 return
-            before = (rows[-1].start_us, rows[-1].run_id)
 
     async def _check(self, listed: VisibilityRow) -> Saved | None:
         name = listed.workflow_id

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.chaos.effects import Effect, read_effects
 from tests.chaos.load import Acknowledged, Told
-from tests.chaos.program import Effect, read_effects
 from tests.chaos.scrub import Saved, Scrubber, open_store
 
 from perdure_engine.core import events as ev

@@ -11,7 +11,7 @@ import re
 import psycopg
 import pytest
 from tests.cockroach.conftest import NUMBER_OF_SHARDS
-from tests.conformance.jobs import ended_row, job_row, jobs_of, key_row
+from tests.conformance.jobs import NO_JOB, ended_row, job_row, jobs_of, key_row
 from tests.conformance.owner import (
     NAMESPACE,
     QUEUE,
@@ -30,7 +30,6 @@ import perdure_migrations
 from perdure_engine.frontend.filters import parse
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.jobs import JobFilter
-from perdure_engine.ports.rows import NO_JOB
 from perdure_engine.ports.store import (
     BatchRefused,
     Fence,
@@ -109,7 +108,7 @@ async def test_a_run_from_start_to_close(store_without_full_scans: SqlStore) -> 
     assert len(await store.load_tasks(1, (0, 0), 1_000)) > 0
     assert len(await store.load_queue_tasks(1, QUEUE, 0, 5)) == 5
     assert len(await store.load_timers(1, (0, 0), 2**60, 5)) > 0
-    assert len(await store.list_runs(VisibilityFilter(NAMESPACE), None, 10)) == 10
+    assert len((await store.list_runs(VisibilityFilter(NAMESPACE), None, 10)).rows) == 10
     # Every kind of condition, in every order: what the planner of PostgreSQL takes, this one must too.
     every = VisibilityFilter(NAMESPACE, expression=parse("query", EVERY_CONDITION, 0).expression)
     for order in Order:

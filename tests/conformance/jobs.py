@@ -19,6 +19,7 @@ from perdure_engine.ports.store import Store
 
 PENDING, IN_PROGRESS, RETRY, COMPLETED, FAILED, CANCELLED, SKIPPED, SUSPENDED = range(1, 9)
 OPEN = (PENDING, IN_PROGRESS, RETRY, SUSPENDED)
+NO_JOB = bytes(16)  # the job of a key that nobody holds
 
 
 def job_row(shard_id: int = 1, **columns: Any) -> JobRunRow:
@@ -133,7 +134,7 @@ async def jobs_of(store: Store, rows: Sequence[JobRunRow]) -> list[JobRunRow]:
 async def job_contents(store: Store) -> list[object]:
     """Everything that is there of jobs and schedules, and the fences."""
     found: list[object] = [await store.read_fences([1, 2, 3, 4])]
-    found.append(await store.list_jobs(JobFilter(NAMESPACE), None, 10_000))
+    found.append((await store.list_jobs(JobFilter(NAMESPACE), None, 10_000)).rows)
     for shard_id in (1, 2, 3, 4):
         found.append(await store.load_ready_jobs_of_shard(shard_id, (-1, 0), 10_000))
         found.append(await store.load_job_batches(shard_id, (bytes(16), ""), 10_000))

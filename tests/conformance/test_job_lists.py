@@ -10,7 +10,12 @@ import pytest
 from tests.conformance.jobs import COMPLETED, FAILED, PENDING, job_row
 from tests.conformance.owner import NAMESPACE, START_US, Owner, new_id
 
-from perdure_engine.ports.jobs import LISTED_SPEC_BYTES_MAX, JobFilter
+from perdure_engine.ports.jobs import (
+    LISTED_SPEC_BYTES_MAX,
+    LISTED_STATES_BYTES_MAX,
+    JobFilter,
+    JobPage,
+)
 from perdure_engine.ports.rows import JobRunRow
 from perdure_engine.ports.store import Store
 
@@ -71,17 +76,27 @@ def wanted(rows: list[JobRunRow], where: JobFilter) -> list[JobRunRow]:
     ]
 
 
+async def pages(
+    store: Store, where: JobFilter, limit: int, *, look: int, oldest_first: bool = False
+) -> list[JobPage]:
+    found: list[JobPage] = []
+    while not found or found[-1].end is not None:
+        past = found[-1].end if found else None
+        page = await store.list_jobs(where, past, limit, oldest_first=oldest_first, look=look)
+        assert len(page.rows) <= limit
+        found.append(page)
+    return found
+
+
 @pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize("look", [1, 3, 512])
 async def test_a3_each_filter_in_pages(
-    store: Store, rows: list[JobRunRow], oldest_first: bool
+    store: Store, rows: list[JobRunRow], oldest_first: bool, look: int
 ) -> None:
+    """However far the store looks for a page: each job once, in order."""
     for where in filters():
-        found: list[JobRunRow] = []
-        past: tuple[int, bytes] | None = None
-        while page := await store.list_jobs(where, past, 7, oldest_first=oldest_first):
-            assert len(page) <= 7
-            found += page
-            past = (page[-1].scheduled_us, page[-1].job_id)
+        listed = await pages(store, where, 7, look=look, oldest_first=oldest_first)
+        found = [row for page in listed for row in page.rows]
 
         in_order = sorted(
             wanted(rows, where),
@@ -104,7 +119,42 @@ async def test_a_list_is_not_weighed_down(store: Store, owner: Owner) -> None:
     large = job_row(spec=b"s" * (LISTED_SPEC_BYTES_MAX + 1), state=b"t" * 9_000)
     await owner.commit(owner.batch(job_runs=[small, large]))
 
-    found = await store.list_jobs(JobFilter(NAMESPACE), None, 9, oldest_first=True)
+    page = await store.list_jobs(JobFilter(NAMESPACE), None, 9, oldest_first=True)
 
-    assert found == [small._replace(result=b""), large._replace(spec=b"")]
+    assert page.end is None
+    assert page.rows == [small._replace(result=b""), large._replace(spec=b"")]
     assert await store.load_jobs(1, [large.job_id]) == [large]
+
+
+async def test_a_page_of_heavy_jobs_is_short(store: Store, owner: Owner) -> None:
+    """Of what is kept of their failures some megabytes at most, and one more job."""
+    quarter = b"f" * (LISTED_STATES_BYTES_MAX // 4)
+    heavy = [job_row(state=quarter, scheduled_us=START_US + number) for number in range(6)]
+    await owner.commit(owner.batch(job_runs=heavy))
+
+    for oldest_first in (True, False):
+        first, second = await pages(
+            store, JobFilter(NAMESPACE), 9, look=512, oldest_first=oldest_first
+        )
+
+        assert len(first.rows) == 4
+        in_order = heavy if oldest_first else heavy[::-1]
+        assert first.rows + second.rows == in_order
+
+
+async def test_what_no_index_knows_is_looked_for_in_bounds(store: Store, owner: Owner) -> None:
+    """A page may be empty while the jobs that it looks for are still to come."""
+    common = [job_row(scheduled_us=START_US + number) for number in range(1, 40)]
+    rare = job_row(scheduled_us=START_US, task_name="rare", queue="seldom")
+    await owner.commit(owner.batch(job_runs=[*common, rare]))
+
+    for where in (
+        JobFilter(NAMESPACE, task_name="rare"),
+        JobFilter(NAMESPACE, queue="seldom"),
+        JobFilter(NAMESPACE, task_name="never"),
+    ):
+        listed = await pages(store, where, 5, look=10)
+
+        assert [len(page.rows) for page in listed[:3]] == [0, 0, 0]
+        found = [row for page in listed for row in page.rows]
+        assert found == ([] if where.task_name == "never" else [rare])

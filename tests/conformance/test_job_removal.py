@@ -8,6 +8,7 @@ from tests.conformance.jobs import (
     COMPLETED,
     FAILED,
     IN_PROGRESS,
+    NO_JOB,
     OPEN,
     PENDING,
     RETRY,
@@ -21,8 +22,8 @@ from tests.conformance.jobs import (
 )
 from tests.conformance.owner import NAMESPACE, START_US, Owner, new_id
 
-from perdure_engine.ports.jobs import ClosedJob
-from perdure_engine.ports.rows import NO_JOB, JobBatchRow, ScheduleSlotRow
+from perdure_engine.ports.jobs import LISTED_SPEC_BYTES_MAX, ClosedJob
+from perdure_engine.ports.rows import JobBatchRow, ScheduleSlotRow
 from perdure_engine.ports.store import FenceLost, GuardFailed, JobRemoval, Store, Sweep
 
 SHARD = 2
@@ -163,6 +164,20 @@ async def test_ended_jobs_are_read_in_pages_of_rows(store: Store, owner: Owner) 
     assert [(job.job_id, job.namespace_id, job.closed_us, job.spec) for job in found] == [
         (row.job_id, NAMESPACE, row.closed_us, row.spec) for row in (rows[1], rows[4])
     ]
+
+
+async def test_a_page_of_ended_jobs_is_not_weighed_down(store: Store, owner: Owner) -> None:
+    """It says how much they are, and leaves out what is large."""
+    small = job_row(SHARD, status=COMPLETED, spec=b"s" * LISTED_SPEC_BYTES_MAX, result=b"r" * 9)
+    large = job_row(SHARD, status=FAILED, spec=b"s" * (LISTED_SPEC_BYTES_MAX + 1), state=b"t" * 7)
+    await owner.commit(owner.batch(job_runs=[small, large]))
+
+    page = await store.load_closed_jobs(SHARD, bytes(16), 9)
+
+    assert {(job.job_id, job.spec, job.row_bytes) for job in page.jobs} == {
+        (row.job_id, spec, len(row.spec) + len(row.state) + len(row.result))
+        for row, spec in ((small, small.spec), (large, b""))
+    }
 
 
 async def test_batches_and_slots_of_a_shard_in_pages(store: Store, owner: Owner) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.conformance.jobs import (
     CANCELLED,
     FAILED,
+    NO_JOB,
     PENDING,
     SUSPENDED,
     batch_row,
@@ -22,7 +23,6 @@ from tests.conformance.jobs import (
 )
 from tests.conformance.owner import NAMESPACE, START_US, Owner, Run, current_run, new_id, timer_row
 
-from perdure_engine.ports.rows import NO_JOB
 from perdure_engine.ports.store import BatchRefused, FenceLost, GuardFailed, Store
 
 

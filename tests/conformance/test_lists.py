@@ -9,7 +9,7 @@ from tests.conformance.owner import NAMESPACE, Owner, Run, listed_row, new_id
 
 from perdure_engine.ports.filters import CompareAttribute, Group, Operator, Order
 from perdure_engine.ports.rows import VisibilityRow
-from perdure_engine.ports.store import PageKey, Store, VisibilityFilter
+from perdure_engine.ports.store import Store, VisibilityFilter
 
 ANY = VisibilityFilter(NAMESPACE)
 START = 1_800_000_000_000_000
@@ -27,13 +27,21 @@ async def rows(owner: Owner) -> list[VisibilityRow]:
     return sorted(rows, key=lambda row: (row.start_us, row.run_id), reverse=True)
 
 
-async def test_newest_first_page_by_page(store: Store, rows: list[VisibilityRow]) -> None:
-    found: list[VisibilityRow] = []
-    before = None
+async def listed(
+    store: Store, where: VisibilityFilter, order: Order = Order.START_DESC, look: int = 512
+) -> list[VisibilityRow]:
+    """In pages of three at most."""
+    page = await store.list_runs(where, None, 3, order, look)
+    rows = list(page.rows)
+    while page.end is not None:
+        page = await store.list_runs(where, page.end, 3, order, look)
+        assert len(page.rows) <= 3
+        rows += page.rows
+    return rows
 
-    while page := await store.list_runs(ANY, before, 3):
-        found += page
-        before = (page[-1].start_us, page[-1].run_id)
+
+async def test_newest_first_page_by_page(store: Store, rows: list[VisibilityRow]) -> None:
+    found = await listed(store, ANY)
 
     assert found == rows
     assert isinstance(found[0], VisibilityRow)
@@ -66,7 +74,10 @@ async def test_filters(store: Store, rows: list[VisibilityRow], where: Visibilit
         and (not where.start_max_us or row.start_us < where.start_max_us)
     ]
 
-    assert await store.list_runs(where, None, 100) == wanted
+    assert (await store.list_runs(where, None, 100)).rows == wanted
+    for look in (1, 2, 512):
+        assert await listed(store, where, look=look) == wanted
+        assert await listed(store, where, Order.START_ASC, look) == wanted[::-1]
     assert await store.count_runs(where) == len(wanted)
 
 
@@ -75,7 +86,7 @@ async def test_a_list_is_never_stale(store: Store, owner: Owner) -> None:
     await owner.start([run])
     await owner.close([run])
 
-    (row,) = await store.list_runs(ANY, None, 10)
+    (row,) = (await store.list_runs(ANY, None, 10)).rows
 
     assert (row.status, row.close_us) == (2, run.start_us + 9)
 
@@ -86,7 +97,7 @@ async def test_attributes_come_back_as_json(store: Store, owner: Owner) -> None:
     row = listed_row(run, 1)._replace(attrs=json.dumps(attrs), memo=new_id())
     await owner.commit(owner.batch(visibility=[row]))
 
-    (found,) = await store.list_runs(ANY, None, 10)
+    (found,) = (await store.list_runs(ANY, None, 10)).rows
 
     assert json.loads(found.attrs) == attrs
     assert found._replace(attrs=row.attrs) == row
@@ -105,12 +116,7 @@ async def test_each_order_page_by_page(store: Store, rows: list[VisibilityRow]) 
         Order.CLOSE_ASC: sorted(rows, key=close_key),
     }
     for order in Order:
-        found: list[VisibilityRow] = []
-        before: PageKey | None = None
-        while page := await store.list_runs(ANY, before, 3, order):
-            found += page
-            before = (page[-1].start_us, page[-1].run_id, page[-1].close_us or 0)
-        assert found == wanted[order], order
+        assert await listed(store, ANY, order) == wanted[order], order
 
 
 async def test_counts_by_group(store: Store, rows: list[VisibilityRow]) -> None:
@@ -134,5 +140,24 @@ async def test_an_attribute_is_found_in_the_moment_its_commit_is_acknowledged(
     await owner.commit(owner.batch(visibility=[second]))
 
     assert (await store.count_runs(eu), await store.count_runs(us)) == (0, 1)
-    (found,) = await store.list_runs(us, None, 9)
+    (found,) = (await store.list_runs(us, None, 9)).rows
     assert found.run_id == run.run_id
+
+
+async def test_what_no_index_knows_is_looked_for_in_bounds(store: Store, owner: Owner) -> None:
+    """A page may be empty while the runs that it looks for are still to come."""
+    runs = [Run(1) for _ in range(40)]
+    for number, run in enumerate(runs):
+        run.start_us = START + number
+    rows = [listed_row(run, 2, "Common") for run in runs]
+    rows[0] = rows[0]._replace(workflow_type="Rare")
+    await owner.commit(owner.batch(visibility=rows))
+
+    for type_, found in (("Rare", [rows[0]]), ("Never", [])):
+        where = VisibilityFilter(NAMESPACE, workflow_type=type_)
+        first = await store.list_runs(where, None, 5, look=10)
+
+        assert first.rows == []
+        assert first.end is not None
+        assert first.end[:2] == (rows[30].start_us, rows[30].run_id)
+        assert await listed(store, where, look=10) == found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from perdure_engine.ports.archive import ArchiveUnavailable
 from perdure_engine.store.archive.bucket import BucketObjects
-from perdure_engine.store.archive.folder import FolderObjects
+from perdure_engine.store.archive.folder import ABANDONED_AFTER_S, FolderObjects
 from perdure_engine.store.archive.memory import MemoryObjects
 from perdure_engine.store.archive.objects import Found, Missing, Objects
 
@@ -140,3 +141,26 @@ async def test_a_file_that_was_not_finished_is_not_shown(tmp_path: Path) -> None
     (tmp_path / "a" / "two.123.part").write_bytes(b"half")
 
     assert await objects.contents("a") == [Found("a/one", 1)]
+
+
+async def test_what_a_crash_left_in_the_folder_is_removed_later(tmp_path: Path) -> None:
+    """In the folder that is written, and in those of the days before when a new one begins. Never what another process
+    may still write, and nothing that is whole."""
+    objects = FolderObjects(tmp_path)
+    for day in ("2026-11-01", "2026-11-02"):
+        await objects.put(f"runs/{day}/one", b"whole")
+    parts = [tmp_path / "runs" / day / "two.7.7.part" for day in ("2026-11-01", "2026-11-02")]
+    young = tmp_path / "runs" / "2026-11-02" / "three.8.8.part"
+    for part in (*parts, young):
+        part.write_bytes(b"half")
+    now_s = young.stat().st_mtime
+    whole = [tmp_path / "runs" / day / "one" for day in ("2026-11-01", "2026-11-02")]
+    for path in (*parts, *whole):
+        os.utime(path, (now_s, now_s - ABANDONED_AFTER_S - 5))
+
+    await objects.put("runs/2026-11-02/four", b"whole")
+    assert [part.exists() for part in (*parts, young)] == [True, False, True]
+
+    await objects.put("runs/2026-11-03/five", b"whole")
+    assert [part.exists() for part in (*parts, young)] == [False, False, True]
+    assert [path.exists() for path in whole] == [True, True]

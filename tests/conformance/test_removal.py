@@ -60,7 +60,7 @@ async def test_a_closed_run_goes_with_all_that_is_its(store: Store, owner: Owner
     assert left.snapshot
     keys = [(SHARD, NAMESPACE, run.workflow_id) for run in (gone, stays)]
     assert [row.run_id for row in await store.load_current_runs(keys)] == [stays.run_id]
-    listed = await store.list_runs(VisibilityFilter(NAMESPACE), None, 9)
+    listed = (await store.list_runs(VisibilityFilter(NAMESPACE), None, 9)).rows
     assert [row.run_id for row in listed] == [stays.run_id]
 
 

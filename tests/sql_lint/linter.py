@@ -30,11 +30,11 @@ QUERIES: Final = frozenset(
         *("Alias", "CommonTableExpr", "DeleteStmt", "IndexElem", "InferClause", "InsertStmt"),
         *("JoinExpr", "OnConflictClause", "RangeFunction", "RangeSubselect", "RangeVar"),
         *("RawStmt", "ResTarget", "ReturningClause", "SelectStmt", "SortBy", "TransactionStmt"),
-        *("VariableShowStmt", "WithClause", "DefElem"),
+        *("VariableShowStmt", "WindowDef", "WithClause", "DefElem"),
     }
 )
 SCHEMA: Final = frozenset(
-    {"ColumnDef", "Constraint", "CreateStmt", "IndexStmt", "ViewStmt"}
+    {"ColumnDef", "Constraint", "CreateStmt", "DropStmt", "IndexStmt", "ViewStmt"}
     | {"AlterTableStmt", "AlterTableCmd"}
 )
 
@@ -52,6 +52,8 @@ FUNCTIONS: Final = frozenset(
         *("statement_timestamp", "string_agg", "substring", "unnest", "version"),
     }
 )
+WINDOWS: Final = frozenset({"sum"})
+FRAME_OF_ITS_OWN: Final = 1  # FRAMEOPTION_NONDEFAULT of PostgreSQL's parser
 # `/` between integers is a decimal on one database and truncates on the other.
 OPERATORS: Final = frozenset({"=", "<>", "<", ">", "<=", ">=", "+", "-", "*"}) | {"@>", "->", "->>"}
 EXPRESSION_KINDS: Final = frozenset(
@@ -172,8 +174,15 @@ def _functions(statement: Node) -> Iterator[str]:
         name = node.funcname[-1].sval
         if name not in FUNCTIONS:
             yield f"the function {name} is not allowed"
-        if node.agg_order or node.agg_filter or node.over or node.func_variadic:
+        plain = node.over is None or (name in WINDOWS and _in_order(node.over))
+        if node.agg_order or node.agg_filter or not plain or node.func_variadic:
             yield f"{name} with order, filter, window or variadic"
+
+
+def _in_order(window: Node) -> bool:
+    """The rows before each: neither parts, nor a frame of its own."""
+    own_frame = window.frameOptions & FRAME_OF_ITS_OWN
+    return not (window.name or window.refname or window.partitionClause or own_frame)
 
 
 def _operators(statement: Node) -> Iterator[str]:
@@ -196,7 +205,7 @@ def _columns_are_listed(statement: Node) -> Iterator[str]:
 
 def _pages_by_key(statement: Node) -> Iterator[str]:
     for node, _ in of_type(statement, "SelectStmt"):
-        if node.limitOffset is not None:
+        if node.limitOffset is not None and not _is_one(node.limitCount):
             yield "OFFSET: page by key"
         if node.limitCount is not None and not node.sortClause and not _is_one(node.limitCount):
             yield "LIMIT without ORDER BY"
@@ -358,10 +367,21 @@ def _repeatable(statement: Node) -> Iterator[str]:
     elif _is(statement, "ViewStmt"):
         if not statement.replace or statement.options or statement.withCheckOption.value:
             yield "a view without OR REPLACE, or with options"
+    elif _is(statement, "DropStmt"):
+        yield from _drops_an_index(statement)
     elif _is(statement, "AlterTableStmt"):
         yield from _checks_only(statement)
     else:
         yield f"{type(statement).__name__} is no migration step"
+
+
+def _drops_an_index(statement: Node) -> Iterator[str]:
+    if statement.removeType != enums.ObjectType.OBJECT_INDEX:
+        yield "dropped, and no index"
+    if not statement.missing_ok or statement.concurrent:
+        yield "an index dropped without IF EXISTS, or CONCURRENTLY"
+    if statement.behavior != enums.DropBehavior.DROP_RESTRICT:
+        yield "an index dropped with CASCADE"
 
 
 def _checks_only(statement: Node) -> Iterator[str]:

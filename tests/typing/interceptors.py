@@ -1,6 +1,6 @@
 """What mypy and pyright make of interceptors and plug-ins. Checked, never run."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn, assert_type
 
 import perdure.client
@@ -10,14 +10,19 @@ from perdure.client import (
     Client,
     ClientConfig,
     ConnectConfig,
+    CreateScheduleInput,
+    JobInfo,
+    ListJobsInput,
     OutboundInterceptor,
     ServiceClient,
     StartWorkflowInput,
+    UpdateScheduleInput,
     WorkflowHandle,
 )
 from perdure.contrib.opentelemetry import TracingInterceptor
 from perdure.converter import Payload
 from perdure.plugin import Plugin, SimplePlugin
+from perdure.schedule import Schedule, ScheduleHandle, ScheduleSlot
 from perdure.worker import (
     ActivityInboundInterceptor,
     ActivityOutboundInterceptor,
@@ -42,6 +47,18 @@ class ClientSide(OutboundInterceptor):
         assert_type(input.headers, Mapping[str, Payload])
         input.headers = {**input.headers, "tenant": Payload("json/plain", b"1")}
         return await super().start_workflow(input)
+
+    def list_jobs(self, input: ListJobsInput) -> AsyncIterator[JobInfo]:
+        assert_type(input.limit, int | None)
+        input.user_id = "ada"
+        return super().list_jobs(input)
+
+    async def create_schedule(self, input: CreateScheduleInput) -> ScheduleHandle:
+        assert_type(input.schedule, Schedule)
+        return await super().create_schedule(input)
+
+    async def update_schedule(self, input: UpdateScheduleInput) -> Sequence[ScheduleSlot]:
+        return await super().update_schedule(input)
 
 
 class Inbound(WorkflowInboundInterceptor):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from perdure_engine.core.errors import Code, Rejected, unavailable
+from perdure_engine.core.status import Status
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.archive import (
     Archive,
@@ -34,6 +35,23 @@ async def archived_run(
     if found is None:
         raise refusal
     return found
+
+
+async def refusal_of_archived(
+    frontend: Frontend, refusal: Rejected, namespace_id: bytes, workflow_id: str, run_id: bytes
+) -> Rejected:
+    """What is told of a run that the tables do not have to somebody who wants more than to read it."""
+    try:
+        run = await archived_run(frontend, refusal, namespace_id, workflow_id, run_id)
+    except Rejected as told:
+        return told
+    ended = Status(run.row.status).name
+    return Rejected(
+        Code.NOT_FOUND,
+        "WORKFLOW_ARCHIVED",
+        f"workflow {workflow_id!r} ended ({ended}), is over its retention and lies in the archive: its description,"
+        " result and history can be read, and nothing else can be done with it",
+    )
 
 
 async def archived_job(

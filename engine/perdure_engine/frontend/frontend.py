@@ -18,7 +18,7 @@ from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.archive import Archive
 from perdure_engine.ports.audit import AuditStore, Ledger
 from perdure_engine.ports.batches import BatchStore
-from perdure_engine.ports.clock import IdSource
+from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
 from perdure_engine.ports.history import History
@@ -47,6 +47,7 @@ class Frontend(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: Namespaces
     sealer: Sealer
     ids: IdSource
+    clock: Clock
     db_now_us: Callable[[], int]
     about: About
     cron: Cron

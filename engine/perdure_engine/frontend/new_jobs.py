@@ -28,6 +28,8 @@ from perdure_engine.frontend import checks
 PRIORITY_DEFAULT = 3
 BODY_HASH_BYTES = 8
 
+DUE_TOO_LATE = "must lie behind the time when the job is due"
+
 
 class JobOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything that is asked of a job but its input. Instants in µs, durations in ms; 0 is "none".
@@ -68,10 +70,13 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     shard_id: int
     due_us: int
     refused: Rejected | None = None
+    late: bool = False
+    """Refused for the time that it is: a repeat of a call that came in time is not."""
 
 
-def check_options(options: JobOptions, now_us: int, *, in_batch: bool) -> None:
-    """`in_batch`: all jobs of the call are one shard's, so that none can be where its own key belongs."""
+def check_options(options: JobOptions, *, in_batch: bool) -> None:
+    """What is wrong at any time. `in_batch`: all jobs of the call are one shard's, so that none can be where its own
+    key belongs."""
     checks.type_name("task_name", options.task_name)
     checks.name("task_queue", options.queue)
     checks.size("header", options.header, limits.HEADER_BYTES_MAX)
@@ -82,24 +87,31 @@ def check_options(options: JobOptions, now_us: int, *, in_batch: bool) -> None:
     checks.priority("priority", options.priority)
     if options.idempotency_key:
         checks.key("idempotency_key", options.idempotency_key)
-    _check_times(options, now_us)
+    _check_times(options)
     if options.unique is not None:
         _check_unique(options.unique, in_batch)
     if options.concurrency is not None:
         _check_concurrency(options.concurrency, in_batch)
 
 
-def _check_times(options: JobOptions, now_us: int) -> None:
+def _check_times(options: JobOptions) -> None:
     checks.instant("due_time_us", options.due_us)
     checks.duration("delay_ms", options.delay_ms)
     if options.due_us and options.delay_ms:
         raise invalid("delay_ms", "cannot be given with due_time_us")
     expire_us = options.expire_us
     checks.instant("expire_time_us", expire_us)
-    if expire_us and expire_us <= now_us:
-        raise invalid("expire_time_us", "lies in the past")
-    if expire_us and expire_us <= due_of(options, now_us):
-        raise invalid("expire_time_us", "must lie behind the time when the job is due")
+    if expire_us and expire_us <= options.due_us:
+        raise invalid("expire_time_us", DUE_TOO_LATE)
+
+
+def too_late(options: JobOptions, now_us: int) -> Rejected | None:
+    """Why jobs that are asked for now would expire before they are due."""
+    if not options.expire_us or options.expire_us > max(now_us, due_of(options, now_us)):
+        return None
+    if options.expire_us <= now_us:
+        return invalid("expire_time_us", "lies in the past")
+    return invalid("expire_time_us", DUE_TOO_LATE)
 
 
 def _check_unique(unique: Unique, in_batch: bool) -> None:
@@ -136,10 +148,10 @@ def due_of(options: JobOptions, now_us: int) -> int:
 
 def shard_of_keys(options: JobOptions, namespace_id: bytes, number_of_shards: int) -> int:
     """Each key has one owner, which decides about all jobs of it. 0: there is no key."""
-    if options.unique is not None:
-        about = f"unique:{options.unique.key}"
-    elif options.concurrency is not None:
+    if options.concurrency is not None:
         about = f"concurrency:{options.concurrency.key}"
+    elif options.unique is not None:
+        about = f"unique:{options.unique.key}"
     elif options.idempotency_key:
         about = f"idempotency:{options.idempotency_key}"
     else:

@@ -104,7 +104,7 @@ def _check_job(frontend: Frontend, field: str, action: JobAction) -> None:
     )
     try:
         checks.size("input", spec.input)
-        check_options(options, frontend.db_now_us(), in_batch=False)
+        check_options(options, in_batch=False)
         _check_keys(spec)
     except Rejected as rejected:
         raise checks.under(field, rejected) from None

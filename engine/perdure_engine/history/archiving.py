@@ -13,6 +13,7 @@ of its runs lie there.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,7 @@ T = TypeVar("T")
 PORTION_MAX = 2_000  # of one shelf: the ids that a pass collects before it moves them
 READ_AT_ONCE_MAX = 100  # runs whose rows are read together
 READ_BYTES_MAX = 2 * 1024 * 1024  # of them; what is larger is read alone
+BEFORE_ALL = bytes(16)  # ids are above it
 
 
 def lateness_us(retention_us: int) -> int:
@@ -47,7 +49,7 @@ class Goods(Protocol[T]):
         ...
 
     def size(self, item: T) -> int:
-        """About as many bytes will be read."""
+        """As many bytes will be read."""
         ...
 
     async def fill(self, parcel: Parcel, items: list[T]) -> list[T]:
@@ -67,6 +69,20 @@ class Pot(msgspec.Struct, Generic[T], eq=False):
     ready_us: int
 
 
+Over = Sequence[tuple[T, NamespaceRow]]
+"""What is over the retention of its namespace, among some rows."""
+
+
+def first_of(items: list[T], size: Callable[[T], int]) -> list[T]:
+    """The first of them: as many as are read at once."""
+    together = 0
+    for number, item in enumerate(items[:READ_AT_ONCE_MAX]):
+        together += size(item)
+        if together > READ_BYTES_MAX and number:
+            return items[:number]
+    return items[:READ_AT_ONCE_MAX]
+
+
 class Archiving:
     """Of one process."""
 
@@ -80,6 +96,34 @@ class Archiving:
 
     def takes(self, namespace: NamespaceRow) -> bool:
         return self.archive is not None and namespace.archive
+
+    async def clear(
+        self,
+        shard: Shard,
+        goods: Goods[T],
+        read: Callable[[bytes], Awaitable[tuple[Over[T], bytes | None]]],
+    ) -> int:
+        """A pass over a shard: what is over its time is deleted, or put into the archive first. How many have left the
+        tables. `read` looks at the rows past an id, in pages; None: there are no further. Raises StoreError.
+        """
+        moving = None if self.archive is None else Moving(self, shard, goods)
+        deleted = 0
+        after: bytes | None = BEFORE_ALL
+        while after is not None and not shard.closed and not shard.leaving:
+            over, after = await read(after)
+            doomed: list[T] = []
+            for item, namespace in over:
+                if moving is not None and self.takes(namespace):
+                    await moving.add(item, namespace)
+                else:
+                    doomed.append(item)
+            if doomed:
+                await goods.remove(doomed)  # one page at a time: memory and the shard stay free
+            deleted += len(doomed)
+        if moving is None:
+            return deleted
+        await moving.end(self.rooms.database_clock.low_us())
+        return deleted + moving.moved
 
     def left(self, shard: Shard, kind: Kind, due_us: int) -> None:
         """Since when the oldest is over its retention that a pass over the shard has left in the tables; 0: none."""
@@ -173,7 +217,7 @@ class Moving(Generic[T]):
             began_s = clock.monotonic()
             parcel, inside = self._archive.parcel(shelf), list[T]()
             while left and not parcel.full:
-                group = self._group(left)
+                group = first_of(left, self._goods.size)
                 left = left[len(group) :]
                 inside += await self._goods.fill(parcel, group)
             if not inside:
@@ -190,12 +234,3 @@ class Moving(Generic[T]):
         """What stays is in both places, and must not be put a second time."""
         if not await self._goods.remove(items):
             self._archiving.begun[self._shard].discard(shelf)
-
-    def _group(self, items: list[T]) -> list[T]:
-        """The first of them: as many as are read at once."""
-        size = 0
-        for number, item in enumerate(items[:READ_AT_ONCE_MAX]):
-            size += self._goods.size(item)
-            if size > READ_BYTES_MAX and number:
-                return items[:number]
-        return items[:READ_AT_ONCE_MAX]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 class Deciding:
+    __slots__ = ("_shard",)
+
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
@@ -139,7 +141,9 @@ class Deciding:
             if not current.run_id:
                 if isinstance(intent, intents.StartWorkflow):
                     return current
-                raise not_found("WORKFLOW", f"workflow {key[1]!r} does not exist")
+                raise not_found(
+                    "WORKFLOW", f"workflow {key[1]!r} does not exist, or is over its retention"
+                )
             if isinstance(intent, intents.StartWorkflow) and not self._know_start(current, item):
                 return None
             run_id = current.run_id

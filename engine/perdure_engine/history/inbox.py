@@ -45,6 +45,8 @@ class Room:
 
 
 class Inbox:
+    __slots__ = ("_again", "_bytes", "_lanes", "_only", "_weight", "count")
+
     def __init__(self) -> None:
         # all there is, as long as it is a single one: a shard with little to do touches no lane
         self._only: Item | None = None
@@ -52,17 +54,18 @@ class Inbox:
         self._bytes = [0] * LANES
         # taken before, not decided for good: goes first, in its order
         self._again: deque[Item] = deque()
-        self._count = 0  # of all items: asked for several times in each step of each shard
+        self.count = 0
+        """Of all items. For others to read: in each step of each shard, where a `len()` is a call."""
         self._weight = 0  # likewise
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def put(self, item: Item) -> bool:
         """False: the lane is full and the item has been refused."""
-        if not self._count:
+        if not self.count:
             self._only = item
-            self._count, self._weight = 1, item.weight
+            self.count, self._weight = 1, item.weight
             return True
         self._use_lanes()
         lane_no = lane_of(item.intent)
@@ -80,7 +83,7 @@ class Inbox:
             return False
         lane.append(item)
         self._bytes[lane_no] = size
-        self._count += 1
+        self.count += 1
         self._weight += item.weight
         return True
 
@@ -88,7 +91,7 @@ class Inbox:
         """Items that were taken before go ahead of everything, in the order given."""
         self._use_lanes()
         self._again.extendleft(reversed(items))
-        self._count += len(items)
+        self.count += len(items)
         self._weight += sum([item.weight for item in items])
 
     def take(
@@ -97,7 +100,7 @@ class Inbox:
         """Items of together about so much weight and so many bytes; the first goes whatever it has of them."""
         if self._only is not None:
             taken, self._only = [self._only], None
-            self._count = self._weight = 0
+            self.count = self._weight = 0
             return taken
         if self._weight <= weight and not self._again and sum(self._bytes) < bytes_max:
             return self._take_all()  # nobody competes: the common case of a shard with little to do
@@ -110,7 +113,7 @@ class Inbox:
             self._move(lane_no, max(1, weight * share // whole), room, taken)
         for lane_no in range(LANES):  # shares only count while the others have work
             self._move(lane_no, room.weight, room, taken)
-        self._count -= len(taken)
+        self.count -= len(taken)
         self._weight -= sum([item.weight for item in taken])
         return taken
 
@@ -128,7 +131,7 @@ class Inbox:
                 taken += lane
                 lane.clear()
                 self._bytes[lane_no] = 0
-        self._count = self._weight = 0
+        self.count = self._weight = 0
         return taken
 
     def _move(self, lane_no: int, quota: int, room: Room, taken: list[Item]) -> None:

@@ -65,6 +65,8 @@ K = TypeVar("K")
 class Leases(ABC, Generic[K]):
     """`K` names what was handed out by the owner before us, whose start is saved."""
 
+    __slots__ = ("_by_worker", "_held", "_judged_at", "_orphans", "_shard", "_timer")
+
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._held: dict[int, Held] = {}  # by start number

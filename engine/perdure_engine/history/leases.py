@@ -33,6 +33,8 @@ from perdure_engine.ports.history import HeldVerdict, WorkerRef
 class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
     """Orphans are named by run, kind and Scheduled's event id."""
 
+    __slots__ = ()
+
     # ---- what changes the book
 
     def hand_out(self, run: Run, key: int, record: TaskRecord, token: TaskToken) -> None:

@@ -33,6 +33,8 @@ RETRY_S = 1.0  # after a read that failed
 class Loading:
     """One shard's loads."""
 
+    __slots__ = ("_parked_currents", "_parked_runs", "_shard", "_tasks", "_waiting")
+
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._parked_runs: dict[bytes, list[Item]] = {}
@@ -104,7 +106,7 @@ class Loading:
         try:
             run = await self._read(run_id)
             if run is None:
-                refusal = not_found("WORKFLOW", "the run does not exist")
+                refusal = not_found("WORKFLOW", "the run does not exist, or is over its retention")
         except StoreError as error:
             refusal = unavailable(
                 "DATABASE_UNAVAILABLE", f"the database did not answer a read: {error}"

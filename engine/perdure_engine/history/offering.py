@@ -49,6 +49,8 @@ class Book(msgspec.Struct, eq=False):
 class Offering(ABC, Generic[R]):
     """One kind of ready tasks of a shard: what their rows are, a subclass says."""
 
+    __slots__ = ("_books", "_held_back", "_shard", "_soon", "_tasks", "_timer")
+
     credit = CREDIT
 
     def __init__(self, shard: Shard) -> None:

@@ -27,6 +27,7 @@ from perdure_engine.core.ids import shard_of
 from perdure_engine.core.intents import AnswerMessage, MessageOutcome, ReadMessage
 from perdure_engine.core.messages import Message, message_of
 from perdure_engine.core.tasks import MESSAGE_QUEUE_NO, TaskKind, TaskState
+from perdure_engine.history.refusals import TOO_MANY, is_expected, is_final
 from perdure_engine.history.run import Run
 from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.rows import TaskRow
@@ -41,9 +42,6 @@ PAGE = 500
 WAIT_S = 0.1  # before the first repeat; doubles
 WAIT_S_MAX = 10.0
 READ_RETRY_S = 1.0
-TOO_MANY = ("TOO_MANY_SIGNALS", "TOO_MANY_REQUEST_IDS")
-# What a repeat may mend; the rest is an alarm too, and is repeated all the same: nothing may be lost.
-EXPECTED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.DATA_LOSS)
 
 
 class Entry(NamedTuple):
@@ -245,7 +243,7 @@ class Outbox:
             try:
                 await self._try(entry)
             except Rejected as refusal:
-                if refusal.code not in EXPECTED:
+                if not is_expected(refusal):
                     shard.rooms.alarm(
                         "message_refused", run_id=entry.run_id.hex(), key=entry.key, why=refusal
                     )
@@ -334,9 +332,7 @@ def _outcome_of(refusal: Rejected) -> MessageOutcome | None:
             return MessageOutcome.NOT_FOUND
         case Code.ALREADY_EXISTS:
             return MessageOutcome.ALREADY_EXISTS
-        case Code.INVALID_ARGUMENT:
-            return MessageOutcome.REFUSED
         case Code.RESOURCE_EXHAUSTED if refusal.reason in TOO_MANY:
             return MessageOutcome.LIMIT
         case _:
-            return None
+            return MessageOutcome.REFUSED if is_final(refusal) else None

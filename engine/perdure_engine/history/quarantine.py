@@ -14,6 +14,8 @@ TRIES_MAX = 3  # of a write that is refused with nobody else in its batch
 
 
 class Quarantine:
+    __slots__ = ("_failures", "_rooms", "_runs")
+
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
         self._failures: dict[bytes, int] = {}

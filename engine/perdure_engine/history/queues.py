@@ -14,6 +14,8 @@ from perdure_engine.ports.rows import TaskRow
 
 
 class QueueBooks(Offering[TaskRow]):
+    __slots__ = ()
+
     # ---- after a commit
 
     def publish(self, run: Run, draft: Draft) -> None:

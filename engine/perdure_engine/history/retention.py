@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from perdure_engine.history.archiving import Archiving, Moving, lateness_us
-from perdure_engine.history.closed_runs import ClosedRuns, leaving
+from perdure_engine.history.archiving import Archiving, Over, lateness_us
+from perdure_engine.history.closed_runs import ClosedRuns
 from perdure_engine.history.jobs.retention import JobsPass
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
@@ -28,7 +28,6 @@ FIRST_PASS_AFTER_S = 60.0  # a process that has just started has more urgent thi
 PASS_EVERY_US_MIN = 60_000_000  # however short what is kept
 RETRY_S = 60.0  # after a pass that the database did not let end
 ARCHIVE_RETRY_S = 300.0  # after one in which the archive took nothing: each walks through all rows
-_BEFORE_ALL = bytes(16)
 
 
 class AllRetentionStore(RetentionStore, JobRetentionStore, Protocol):
@@ -98,36 +97,21 @@ class Retention:
         self.archiving.pass_every_us = self._pass_every_us()
         left = 0
         for shard in list(self._shards()):
-            left += await self._pass(shard)
+            left += await self._runs(shard)
             left += await JobsPass(shard, self._store, self.archiving, self._is_over).run()
         return left
 
-    async def _pass(self, shard: Shard) -> int:
-        deleted = 0
-        moving = self._moving(shard)
-        after: bytes | None = _BEFORE_ALL
-        while after is not None and not shard.closed and not shard.leaving:
+    async def _runs(self, shard: Shard) -> int:
+        async def read(after: bytes) -> tuple[Over[ClosedRun], bytes | None]:
             page = await self._store.load_closed_runs(shard.shard_id, after, ROWS_PER_PAGE)
-            for run in page.runs:
-                namespace = self._is_over(run.namespace_id, run.close_us)
-                if namespace is None:
-                    continue
-                if moving is not None and self.archiving.takes(namespace):
-                    await moving.add(run, namespace)
-                else:
-                    deleted += 1
-                    shard.removing.add(leaving(run))
-            await shard.removing.wait_idle()  # one page at a time: memory and the shard stay free
-            after = page.last_run_id
-        if moving is None:
-            return deleted
-        await moving.end(self._rooms.database_clock.low_us())
-        return deleted + moving.moved
+            over = [
+                (run, namespace)
+                for run in page.runs
+                if (namespace := self._is_over(run.namespace_id, run.close_us)) is not None
+            ]
+            return over, page.last_run_id
 
-    def _moving(self, shard: Shard) -> Moving[ClosedRun] | None:
-        if self.archiving.archive is None:
-            return None
-        return Moving(self.archiving, shard, ClosedRuns(shard, self._store))
+        return await self.archiving.clear(shard, ClosedRuns(shard, self._store), read)
 
     def _is_over(self, namespace_id: bytes, ended_us: int) -> NamespaceRow | None:
         """The namespace, if what ended in it then is over its retention. One that is not known keeps what it has: it

@@ -14,6 +14,7 @@ from perdure_engine.history.database_clock import DatabaseClock
 from perdure_engine.history.flows import Flows
 from perdure_engine.history.jobs.cache import JobCache
 from perdure_engine.history.loading import CurrentLoader
+from perdure_engine.history.trimming import LatelyClosed
 from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
 from perdure_engine.ports.cron import Cron
@@ -57,7 +58,7 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     # halves never meet again: at W2 twice the statements, half as large (ADR 0010).
     writers: int = 1
     runs_cached_max: int = 10_000  # per process
-    closed_runs_cached_max: int = 128  # per process, of those; at least one of each shard
+    closed_runs_cached_max: int = 128  # per process, of those
     jobs_cached_max: int = 20_000  # per process, besides those that workers have
     jobs_ahead_bytes_max: int = 64 << 20  # per process, of jobs in memory that wait for their time
     loads_in_flight_max: int = 16  # per shard
@@ -115,6 +116,7 @@ class Rooms:
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
         self.flows = Flows(clock)
+        self.lately_closed = LatelyClosed(config.closed_runs_cached_max)
         self.job_cache = JobCache(config.jobs_cached_max, config.jobs_ahead_bytes_max)
         self.matching: Matching
         self.writer: Readiness

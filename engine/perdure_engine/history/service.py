@@ -399,7 +399,6 @@ class HistoryService:
             shard.runs_max = max(
                 min(RUNS_PER_SHARD_MIN, config.runs_cached_max), config.runs_cached_max // shards
             )
-            shard.closed_runs_max = max(1, config.closed_runs_cached_max // shards)
 
     def shards(self) -> list[Shard]:
         """Those that are served now."""

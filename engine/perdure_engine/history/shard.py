@@ -10,12 +10,12 @@ Whatever cannot be decided yet because its run is not in memory waits parked, in
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import cast, get_args
 
 from perdure_engine.core import audit, intents
 from perdure_engine.core.draft import Draft, Env
-from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.ids import SEQUENCE_BITS, SEQUENCE_MAX
 from perdure_engine.core.jobs.intents import JobIntent, WaitJobs
 from perdure_engine.core.jobs.replies import JobReply
@@ -39,7 +39,7 @@ from perdure_engine.history.outbox import Outbox
 from perdure_engine.history.quarantine import TRIES_MAX, Quarantine
 from perdure_engine.history.queries import Queries
 from perdure_engine.history.queues import QueueBooks
-from perdure_engine.history.refusals import moved
+from perdure_engine.history.refusals import internal, moved
 from perdure_engine.history.removing import Removing
 from perdure_engine.history.resetting import Resetting
 from perdure_engine.history.rooms import Rooms
@@ -59,6 +59,45 @@ NUMBERS_SPARE = 1 << 21
 
 
 class Shard:
+    # One is touched per intent where shards are many: what it holds lies side by side, and not in a dictionary each.
+    __slots__ = (
+        "__weakref__",
+        "_chore_waits",
+        "_env",
+        "_sequence",
+        "audit_head",
+        "closed",
+        "currents",
+        "deciding",
+        "draining",
+        "fence",
+        "group_max",
+        "in_flight",
+        "in_flight_since",
+        "inbox",
+        "jobs",
+        "kept_handouts",
+        "lapses",
+        "leases",
+        "leaving",
+        "loading",
+        "outbox",
+        "quarantined",
+        "queries",
+        "queues",
+        "removing",
+        "resetting",
+        "rooms",
+        "runs",
+        "runs_max",
+        "schedules",
+        "shard_id",
+        "sweeping",
+        "timers",
+        "unproven",
+        "updates",
+    )
+
     def __init__(self, fence: Fence, rooms: Rooms, timer_mark_us: int) -> None:
         self.shard_id = fence.shard_id
         self.fence = fence
@@ -74,13 +113,11 @@ class Shard:
         self.leaving = False  # about to be released: hands nothing out any more
         self.draining = False  # about to be released: takes nothing new
         self.lapses = 0  # how often the node's lease had ended
-        # the node's lease had ended: nothing is answered before the fence was bumped
+        # the node's lease had ended, or numbers come to their end: nothing is answered before the fence was bumped
         self.unproven = False
         self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
         self.runs_max = rooms.config.runs_cached_max
         self._chore_waits = False
-        self.closed_runs: deque[bytes] = deque()  # that closed lately, oldest first
-        self.closed_runs_max = rooms.config.closed_runs_cached_max
         self._sequence = 0
         self.audit_head = audit.Head(fence.shard_id)  # as saved; whoever takes the shard sets it
         self.loading = Loading(self)
@@ -157,18 +194,14 @@ class Shard:
         return self.fence.range_id << SEQUENCE_BITS | self._sequence
 
     @property
-    def needs_new_range(self) -> bool:
-        return self.unproven or self._sequence > SEQUENCE_MAX - NUMBERS_SPARE
-
-    @property
     def wants_turn(self) -> bool:
         """Whether the writer has something to do for this shard."""
-        return len(self.inbox) > 0 or self.chore_due or self.needs_new_range
+        return self.inbox.count > 0 or self.unproven or self.chore_due
 
     @property
     def chore_due(self) -> bool:
         """Whether the writer has a sweep or a removal to send in the shard's next turn."""
-        # asked twice in each step: most find nothing, and look at none of the three
+        # asked in each step: most find nothing, and look at none of the three
         if self._chore_waits:
             self._chore_waits = self.sweeping.due or self.removing.due or self.jobs.removing.due
         return self._chore_waits
@@ -206,12 +239,10 @@ class Shard:
 
     # ---- decide
 
-    def decide(self, weight: int, now_us: int) -> ShardStep:
-        """Take intents of about so much weight and decide them. Nothing leaves here: answers wait in the step.
-
-        `now_us`: the lower bound of database time that the decisions go by.
-        """
-        step = ShardStep(self)
+    def decide(self, step: ShardStep, weight: int, now_us: int) -> ShardStep:
+        """Take intents of about so much weight into a new step and decide them. Nothing leaves here: answers wait in
+        the step that comes back, an empty one when all is decided again. Should this raise, what was taken is in
+        `step` or in the inbox. `now_us`: the lower bound of database time that the decisions go by."""
         env = self._env
         env.now_us, env.timer_mark_us = now_us, self.timers.mark_us
         # while a culprit is looked for, a group is not larger than was meant
@@ -233,10 +264,20 @@ class Shard:
                 return self._spoiled(step, item, error)
         if too_many:
             self.put_again(too_many)
-        if step.jobs is not None and step.jobs.ended and not self.schedules.hear_jobs(step, env):
-            self.redo(step)
-            return ShardStep(self)
-        self._mark_busy(step)
+        if self._sequence > SEQUENCE_MAX - NUMBERS_SPARE:
+            self.unproven = True  # it gets a new range before this step is saved
+        return self._decided(step, env)
+
+    def _decided(self, step: ShardStep, env: Env) -> ShardStep:
+        """What follows from all decisions together."""
+        try:
+            ended = step.jobs is not None and step.jobs.ended
+            if ended and not self.schedules.hear_jobs(step, env):
+                self.redo(step)
+                return ShardStep(self)
+            self._mark_busy(step)
+        except Exception as error:
+            return self._in_halves(step, error)
         return step
 
     def _mark_busy(self, step: ShardStep) -> None:
@@ -253,16 +294,28 @@ class Shard:
 
     def _spoiled(self, step: ShardStep, item: Item, error: Exception) -> ShardStep:
         """A decision raised what is not a refusal: all but its intent is decided again on reloaded state."""
-        if item in step.items:
-            step.items.remove(item)
+        if item not in step.items:
+            step.items.append(item)
         why = repr(error.__cause__ if isinstance(error, Bug) else error)
         if isinstance(error, Bug) and isinstance(error.run, Run):
             self.evict(error.run)
             self.quarantined.count_failure(error.run.state.run_id, why)
+        step.items.remove(item)
         self._give_up_or_again(item, "DECISION_FAILED", why)
         self.redo(step)
         if type(item.intent) in JOB_KINDS:
             self.jobs.spoiled(cast("JobIntent", item.intent))
+        return ShardStep(self)
+
+    def _in_halves(self, step: ShardStep, error: Exception) -> ShardStep:
+        """What follows from all decisions together raised, and nothing says whose it is: they are decided again in
+        halves until the culprit stands alone."""
+        if len(step.items) > 1:
+            self.shrink_group(step.weight)
+        elif step.items:
+            self._give_up_or_again(step.items.pop(), "DECISION_FAILED", repr(error))
+            self.grow_group()
+        self.redo(step)
         return ShardStep(self)
 
     def _blamed(self, step: ShardStep) -> list[bytes]:
@@ -296,9 +349,7 @@ class Shard:
             reason=reason,
             why=why,
         )
-        item.refuse(
-            Rejected(Code.INTERNAL, reason, f"internal error {error_id}; the engine's log has it")
-        )
+        item.refuse(internal(reason, error_id))
 
     # ---- what is in memory
 
@@ -326,7 +377,8 @@ class Shard:
                     )
         for key, current in step.currents.items():
             rows.add_current(batch, self.shard_id, key, current)
-        self.jobs.rows_of(step, batch)
+        if step.jobs is not None:
+            self.jobs.rows_of(step, step.jobs, batch)
         if step.schedules:
             self.schedules.rows_of(step, batch)
 
@@ -362,11 +414,7 @@ class Shard:
             self.jobs.publish(step.jobs)
         if self.group_max < self.rooms.config.group_intents_max:
             self.grow_group()
-        if (
-            len(self.closed_runs) > self.closed_runs_max
-            or len(self.runs) > self.runs_max
-            or len(self.currents) > self.runs_max * 2
-        ):
+        if len(self.runs) > self.runs_max or len(self.currents) > self.runs_max * 2:
             trim(self)
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
@@ -380,7 +428,7 @@ class Shard:
             self.outbox.publish(run, draft)
         self.sweeping.publish(run, draft)
         if not draft.state.open:
-            self.closed_runs.append(draft.state.run_id)
+            self.rooms.lately_closed.add(self, run)
         wake(run, draft)
         if run.queries:
             self.queries.run_changed(run, draft)

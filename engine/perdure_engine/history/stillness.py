@@ -53,7 +53,7 @@ def _moves(shard: Shard) -> bool:
     return (
         shard.in_flight
         or len(shard.inbox) > 0
-        or shard.needs_new_range
+        or shard.unproven
         or shard.loading.busy
         or shard.jobs.busy
         or shard.resetting.busy

@@ -22,6 +22,18 @@ KEPT_MAX = 200_000  # keys remembered; what is forgotten is found again at the n
 
 
 class Sweeping:
+    __slots__ = (
+        "_inbox",
+        "_schedules",
+        "_shard",
+        "_soon",
+        "_task_count",
+        "_tasks",
+        "_timer",
+        "_timers",
+        "due",
+    )
+
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._tasks: dict[int, list[int]] = {}  # by queue

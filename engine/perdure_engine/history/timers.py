@@ -56,6 +56,21 @@ class _Firing(Item):
 
 
 class ShardTimers:
+    __slots__ = (
+        "_alarm",
+        "_alarm_us",
+        "_firing",
+        "_heap",
+        "_known",
+        "_loaded_to",
+        "_loader",
+        "_shard",
+        "_tokens",
+        "_tokens_at",
+        "mark_us",
+        "window_end_us",
+    )
+
     def __init__(self, shard: Shard, mark_us: int) -> None:
         self._shard = shard
         self._heap: list[Entry] = []
@@ -221,8 +236,8 @@ class ShardTimers:
         asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, entry)
 
     def _fire_again(self, entry: Entry) -> None:
-        self._firing.discard(entry[:2])
-        if not self._shard.closed:
+        if entry[:2] in self._firing and not self._shard.closed:
+            self._firing.discard(entry[:2])
             self.add(entry)
 
     def _still_wanted(self, run_id: bytes, kind: TimerKind, reference: int, timer_id: int) -> bool:

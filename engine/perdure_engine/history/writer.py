@@ -119,8 +119,15 @@ class Writer:
                 self._ready[shard.shard_id] = shard  # a culprit is looked for: the shard goes alone
                 self._ready.move_to_end(shard.shard_id, last=False)
                 break
-            step = ShardStep(shard) if shard.needs_new_range else shard.decide(room, now_us)
-            if step.items or shard.chore_due or shard.needs_new_range:
+            step = ShardStep(shard)
+            if not shard.unproven:
+                try:
+                    step = shard.decide(step, room, now_us)
+                except Exception:
+                    shard.in_flight = True
+                    steps.append(step)  # whoever sees to the others' work sees to what it took
+                    raise
+            if step.items or shard.chore_due or shard.unproven:
                 shard.in_flight, shard.in_flight_since = True, now
                 steps.append(step)
                 room -= step.weight
@@ -177,7 +184,7 @@ class Writer:
 
         Repeated, because the lease may lapse while a bump is under way: that one then proves nothing.
         """
-        while needy := [step for step in steps if step.shard.needs_new_range]:
+        while needy := [step for step in steps if step.shard.unproven]:
             lapses = [step.shard.lapses for step in needy]
             bumped = await self._bump([step.shard for step in needy])
             for step, lapses_before in zip(needy, lapses, strict=True):
@@ -205,22 +212,26 @@ class Writer:
         if drafts:
             metering.count(self._rooms.metrics, drafts)
         for step in steps:
-            self._guarded(step, step.shard.answer)
+            try:
+                step.shard.answer(step)
+            except Exception as error:
+                self._publication_failed(step, error)
         for step in steps:
             self.intents += len(step.items)
-            self._guarded(step, step.shard.publish)
+            try:
+                step.shard.publish(step)
+            except Exception as error:
+                self._publication_failed(step, error)
             if not step.shard.chore_due:
                 self._free(step)
         self._rooms.job_cache.trim()
+        self._rooms.lately_closed.trim()
 
-    def _guarded(self, step: ShardStep, publish: Callable[[ShardStep], None]) -> None:
+    def _publication_failed(self, step: ShardStep, error: Exception) -> None:
         """A bug in one shard's publication must not cost the others theirs. What was saved and not said is in its
         rows: its memory is given up, and whoever takes the shard next offers it all again."""
-        try:
-            publish(step)
-        except Exception as error:
-            self._rooms.alarm("publication_failed", shard_id=step.shard.shard_id, error=error)
-            step.shard.close()
+        self._rooms.alarm("publication_failed", shard_id=step.shard.shard_id, error=error)
+        step.shard.close()
 
     async def _commit(self, steps: list[ShardStep], batch: Batch) -> bool:
         """Save the batch. False: it was not saved, and everybody concerned has been seen to."""

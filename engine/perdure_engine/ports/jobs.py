@@ -21,6 +21,12 @@ from perdure_engine.ports.rows import (
 LISTED_SPEC_BYTES_MAX = 4_096
 """Most specs are far below; those above are mostly the job's input, which lists do not show."""
 
+LISTED_STATES_BYTES_MAX = 4 * 1024 * 1024
+"""Of the jobs of a page but the last: a state holds up to a hundred failures with their traces."""
+
+JOBS_LOOKED_AT = 512
+"""In each scan of a list, while it looks for what no index knows: some milliseconds of the database."""
+
 
 class JobFilter(msgspec.Struct, frozen=True):
     """All conditions hold together; empty or 0 means "any". `scheduled_us` from inclusive, to exclusive."""
@@ -34,6 +40,13 @@ class JobFilter(msgspec.Struct, frozen=True):
     batch_id: str = ""
     from_us: int = 0
     to_us: int = 0
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Some jobs of a list, and the (scheduled, job id) up to which all were looked at; None: there are no further."""
+
+    rows: list[JobRunRow]
+    end: tuple[int, bytes] | None
 
 
 class JobStore(Protocol):
@@ -89,9 +102,13 @@ class JobStore(Protocol):
         limit: int,
         *,
         oldest_first: bool = False,
-    ) -> list[JobRunRow]:
+        look: int = JOBS_LOOKED_AT,
+    ) -> JobPage:
         """By (scheduled, job id), strictly past the given one. `result` comes empty, and `spec` when it is over
-        LISTED_SPEC_BYTES_MAX: a page of thousand rows must not weigh gigabytes."""
+        LISTED_SPEC_BYTES_MAX: a page of thousand rows must not weigh gigabytes.
+
+        It may have fewer jobs than `limit`, and none, though more follow: when they are heavy, and when it has looked
+        at `look` jobs (of some scans each) for what no index knows: a task, a queue, a second owner."""
         ...
 
     async def count_jobs(self, where: JobFilter) -> list[tuple[int, int]]:
@@ -132,12 +149,14 @@ class ScheduleStore(Protocol):
 
 
 class ClosedJob(msgspec.Struct, frozen=True):
-    """What retention needs to know of a job run that has ended. Its unique key stands in `spec`."""
+    """What retention needs to know of a job run that has ended. Its unique key stands in `spec`, which is empty when it
+    is over LISTED_SPEC_BYTES_MAX: a page of thousand must not weigh gigabytes."""
 
     job_id: bytes
     namespace_id: bytes
     closed_us: int
     spec: bytes
+    row_bytes: int  # of its specification, state and result
 
 
 class ClosedJobPage(msgspec.Struct, frozen=True):

@@ -208,8 +208,5 @@ class ScheduleSlotRow(NamedTuple):
     version: int
 
 
-NO_JOB = bytes(16)
-"""`job_id` of a key that nobody holds."""
-
 ROW_GONE = 9
 """`state` of a task or timer row whose reason is over; the sweep deletes it."""

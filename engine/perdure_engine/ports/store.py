@@ -218,6 +218,16 @@ class VisibilityFilter(msgspec.Struct, frozen=True):
 PageKey = tuple[int, bytes] | tuple[int, bytes, int]
 """The last row of a page: start, run id and, of a list by close time, its close (0: open)."""
 
+RUNS_LOOKED_AT = 512
+"""In each of the sixteen scans of a list, while it looks for what no index knows: some milliseconds of the database."""
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """Some runs of a list, and the place up to which all were looked at; None: there are no further."""
+
+    rows: list[VisibilityRow]
+    end: PageKey | None
+
 
 class NamespaceRow(msgspec.Struct, frozen=True):
     namespace_id: bytes
@@ -371,8 +381,10 @@ class VisibilityStore(Protocol):
         before: PageKey | None,
         limit: int,
         order: Order = Order.START_DESC,
-    ) -> list[VisibilityRow]:
-        """In `order`, strictly past `before`."""
+        look: int = RUNS_LOOKED_AT,
+    ) -> RunPage:
+        """In `order`, strictly past `before`. By start time it may have fewer runs than `limit`, and none, though more
+        follow: when it has looked at `look` runs (of some scans each) for what no index knows."""
         ...
 
     async def count_runs(self, where: VisibilityFilter) -> int: ...

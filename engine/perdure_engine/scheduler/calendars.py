@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from perdure_engine.core.schedules.model import CalendarRange, CalendarSpec
-from perdure_engine.scheduler.cron import YEARS_SEARCHED_MAX
 from perdure_engine.scheduler.fields import (
     DAY_OF_MONTH,
     DAY_OF_WEEK,
@@ -24,6 +23,7 @@ from perdure_engine.scheduler.fields import (
     CronFault,
     FieldKind,
 )
+from perdure_engine.scheduler.walls import YEARS_SEARCHED_MAX
 
 YEAR = FieldKind("year", 1970, 2999)
 DAYS_OF_WEEK = 7
@@ -49,7 +49,7 @@ class Calendar:
             {day % DAYS_OF_WEEK for day in _numbers(DAY_OF_WEEK, spec.day_of_week)}
         )
         self._years = _numbers(YEAR, spec.year)
-        self.fixed = not (_is_whole(HOUR, hour[0]) or _is_whole(MINUTE, minute[0]))
+        self.fixed = not (is_whole(HOUR, hour[0]) or is_whole(MINUTE, minute[0]))
         seconds = [0] if at_minutes else range(SECOND.high + 1)
         whole_minute = set(self._seconds).issuperset(seconds)
         whole_hour = whole_minute and len(self._minutes) == MINUTE.high + 1
@@ -141,5 +141,7 @@ def _from(numbers: list[int], low: int, *, when: bool) -> list[int]:
     return numbers[bisect_left(numbers, low) :] if when else numbers
 
 
-def _is_whole(kind: FieldKind, item: CalendarRange) -> bool:
-    return (item.start, item.end) == (kind.low, kind.high)
+def is_whole(kind: FieldKind, item: CalendarRange) -> bool:
+    """Whether it is what `*` is, also before a step."""
+    last = kind.high - (1 if kind.wraps else 0)
+    return item.start == kind.low and item.end >= last

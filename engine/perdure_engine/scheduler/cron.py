@@ -7,6 +7,7 @@ begins with `*`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,10 +19,9 @@ from croniter import CroniterBadDateError, CroniterError, croniter
 from perdure_engine.core.limits import CRON_BYTES_MAX
 from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 from perdure_engine.scheduler.fields import KINDS, SECOND, CronFault, expanded
-from perdure_engine.scheduler.walls import WallTimes
+from perdure_engine.scheduler.walls import YEARS_SEARCHED_MAX, WallTimes
 
 SPECS_KEPT_MAX = 1_024  # a fleet has few schedules, and each is used again and again
-YEARS_SEARCHED_MAX = 40  # the longest that a date lets wait for itself: a fifth Monday in February
 ZONE_PREFIX = "CRON_TZ="
 ZONE_BYTES_MAX = 100  # the longest name has 32
 MACROS = {
@@ -33,6 +33,8 @@ MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+# Nothing else parts words: what only looks like a blank is no part of the dialect.
+_BLANKS = re.compile(r"[ \t]+")
 # Any day: what has no time within the years searched from here never has one.
 PROBE = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -55,7 +57,7 @@ class CronSpec:
     ) -> None:
         if len(text.encode()) > CRON_BYTES_MAX:
             raise CronFault(f"is longer than {CRON_BYTES_MAX} bytes")
-        words = text.split()
+        words = [word for word in _BLANKS.split(text) if word]
         self.zone = _zone_of(words, timezone)
         words = _fields_of(words, seconds_first=seconds_first)
         self.words = tuple(words)  # as they were written, macros replaced

@@ -32,6 +32,8 @@ TIMES_KEPT_MAX = 16_384
 PARTS_MAX = 100  # of each kind in one spec: each is asked for every slot
 DATES_MAX = 1_000
 INTERVAL_MS_MIN = 1_000
+COMMENT_BYTES_MAX = 1_000
+DESCRIPTION_CHARS_MAX = 500  # a page of schedules has a thousand of them
 # Past the calendars of Python and of databases nothing is planned; the year is theirs too.
 LAST_US = us_of(datetime(3000, 1, 1, tzinfo=UTC)) - 1
 EXCLUDED_MAX = 20_000  # times passed over for one slot: about half a second
@@ -71,9 +73,10 @@ class Times:
 
     def describe(self, spec: ScheduleSpec) -> str:
         try:
-            return in_words(spec, _times_of(spec).crons)
+            said = in_words(spec, _times_of(spec).crons)
         except CronFault:
             return ""
+        return said if len(said) <= DESCRIPTION_CHARS_MAX else said[:DESCRIPTION_CHARS_MAX] + "…"
 
     @property
     def tzdata_version(self) -> str:
@@ -195,6 +198,16 @@ def _check_counts(spec: ScheduleSpec) -> None:
         raise CronFault(f"dates_us: more than {DATES_MAX}")
     if not (spec.cron or spec.intervals or spec.calendars or spec.dates_us):
         raise CronFault("cron: the spec has no times")
+    for field, calendars in (("calendars", spec.calendars), ("exclude", spec.exclude)):
+        for number, calendar in enumerate(calendars):
+            _check_comment(f"{field}[{number}].comment", calendar.comment)
+
+
+def _check_comment(field: str, text: str) -> None:
+    if len(text.encode()) > COMMENT_BYTES_MAX:
+        raise CronFault(f"{field}: is longer than {COMMENT_BYTES_MAX} bytes")
+    if "\0" in text:
+        raise CronFault(f"{field}: holds a NUL character")
 
 
 def _check_span(spec: ScheduleSpec) -> None:
@@ -209,7 +222,7 @@ def _check_span(spec: ScheduleSpec) -> None:
     if not 0 <= spec.jitter_ms <= limits.DURATION_MS_MAX:
         raise CronFault(f"jitter_ms: must be 0 … {limits.DURATION_MS_MAX}")
     shortest_ms = min((interval.every_ms for interval in spec.intervals), default=spec.jitter_ms)
-    if spec.jitter_ms > shortest_ms:
+    if spec.jitter_ms > max(shortest_ms, 0):  # below 0 it is the interval that is wrong
         raise CronFault("jitter_ms: is longer than the shortest interval")
 
 

@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo
 from perdure_engine.core.schedules.model import GapPolicy, RepeatPolicy
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+YEARS_SEARCHED_MAX = 40  # the longest that a date lets wait for itself: a fifth Monday in February
 Walls = Callable[[datetime], Iterator[datetime]]
 """Times on the wall clock strictly past the given one, in order; they end when there are no more."""
 
@@ -30,39 +32,42 @@ class WallTimes:
         self._once = fixed and repeat is RepeatPolicy.FIRST
 
     def next_after(self, after: datetime) -> datetime | None:
-        """The first instant past `after`, an aware datetime. None: there is none."""
+        """The first instant past `after`, an aware datetime. None: none comes within the years searched."""
         local = after.astimezone(self.zone)
-        candidates = self._second_pass(after, local)
-        first = self._first(after, self._walls(wall_of(local)))
-        if first is not None:
-            candidates.append(first)
-        return min(candidates, default=None)
+        found = [self._first(after, wall_of(local)), self._in_second_pass(local)]
+        return min((at for at in found if at is not None), default=None)
 
     def next_us(self, after_us: int) -> int:
         """As `next_after`, of an instant in µs; 0: there is none."""
         at = self.next_after(EPOCH + timedelta(microseconds=after_us))
         return 0 if at is None else us_of(at)
 
-    def _second_pass(self, after: datetime, local: datetime) -> list[datetime]:
-        """Inside the first pass of what will be repeated: the second pass shows earlier times again."""
-        candidates: list[datetime] = []
-        if self._once or local.fold:
-            return candidates
-        repeat = local.replace(fold=1)
-        repeated = (local.utcoffset() or timedelta()) - (repeat.utcoffset() or timedelta())
-        if repeated > timedelta():
-            for wall in self._walls(wall_of(local) - repeated):
-                if wall > wall_of(local):
-                    break
-                candidates += [at for at in self._instants(wall) if at > after]
-        return candidates
+    def _in_second_pass(self, local: datetime) -> datetime | None:
+        """Inside the first pass of what will be repeated: the first of the earlier times that come again."""
+        if self._once or local.fold or local.utcoffset() == local.replace(fold=1).utcoffset():
+            return None
+        begin, end = self._changed(wall_of(local))
+        wall = next(self._walls(begin - TICK), end)
+        return self._shown(wall)[-1] if wall < end else None
 
-    def _first(self, after: datetime, walls: Iterator[datetime]) -> datetime | None:
-        for wall in walls:
+    def _first(self, after: datetime, start: datetime) -> datetime | None:
+        """Of what the clock shows later than `start`, which it shows at `after`.
+
+        A time without an instant past `after` lies in a gap, or in the second pass of what comes once. All of that
+        is left behind in one step: it may be an hour of seconds in every year.
+        """
+        last_year = 0
+        while True:
+            wall = next(self._walls(start), None)
+            if wall is None:
+                return None
+            last_year = last_year or wall.year + YEARS_SEARCHED_MAX
+            if wall.year > last_year:
+                return None
             later = [at for at in self._instants(wall) if at > after]
             if later:
                 return min(later)
-        return None
+            start = max(wall, self._changed(wall)[1] - TICK)
 
     def _instants(self, wall: datetime) -> list[datetime]:
         """When it comes: never, once, or twice."""
@@ -78,8 +83,19 @@ class WallTimes:
 
     def _after_gap(self, wall: datetime) -> datetime:
         """The end of the gap that skips it."""
-        skipped = wall.replace(tzinfo=self.zone)
-        low, high = skipped.replace(fold=1).astimezone(UTC), skipped.astimezone(UTC)
+        return self._change(wall).replace(second=0)
+
+    def _changed(self, wall: datetime) -> tuple[datetime, datetime]:
+        """Of a time that is skipped or repeated: where all that is begins on the wall, and where it ends."""
+        change = self._change(wall)
+        new = wall_of(change.astimezone(self.zone))
+        old = wall_of((change - TICK).astimezone(self.zone)) + TICK
+        return min(old, new), max(old, new)
+
+    def _change(self, wall: datetime) -> datetime:
+        """Of a time that is skipped or repeated: the first instant with the new offset, a full second."""
+        passes = [wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC) for fold in (0, 1)]
+        low, high = min(passes), max(passes)
         new_offset = high.astimezone(self.zone).utcoffset()  # low is before the change
         while high - low > timedelta(seconds=1):
             middle = low + (high - low) // 2
@@ -87,7 +103,7 @@ class WallTimes:
                 high = middle
             else:
                 low = middle
-        return high.replace(second=0, microsecond=0)
+        return high.replace(microsecond=0)
 
 
 def us_of(at: datetime) -> int:

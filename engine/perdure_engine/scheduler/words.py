@@ -12,9 +12,20 @@ from perdure_engine.core.schedules.model import (
     IntervalSpec,
     ScheduleSpec,
 )
+from perdure_engine.scheduler.calendars import YEAR, is_whole
 from perdure_engine.scheduler.cron import CronSpec
+from perdure_engine.scheduler.fields import (
+    DAY_OF_MONTH,
+    DAY_OF_WEEK,
+    HOUR,
+    MINUTE,
+    MONTH,
+    SECOND,
+    FieldKind,
+)
 
 DATES_SHOWN_MAX = 3
+ANY = "*"
 UNITS_MS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 
 
@@ -69,24 +80,35 @@ def _duration(ms: int, *, one: str = "1 ") -> str:
 
 
 def _calendar(spec: CalendarSpec) -> str:
-    times = [_ranges(ranges) or "0" for ranges in (spec.hour, spec.minute, spec.second)]
+    times = [
+        _ranges(kind, ranges) or "0"
+        for kind, ranges in ((HOUR, spec.hour), (MINUTE, spec.minute), (SECOND, spec.second))
+    ]
     if all(part.isdigit() for part in times):
         said = "At " + ":".join(part.zfill(2) for part in times)
+    elif times == [ANY, ANY, ANY]:
+        said = "At any time"
     else:
         said = "At hour {}, minute {}, second {}".format(*times)
     dates = {
-        "day of month": spec.day_of_month,
-        "month": spec.month,
-        "day of week": spec.day_of_week,
-        "year": spec.year,
+        DAY_OF_MONTH: spec.day_of_month,
+        MONTH: spec.month,
+        DAY_OF_WEEK: spec.day_of_week,
+        YEAR: spec.year,
     }
-    return said + "".join(f", {name} {_ranges(ranges)}" for name, ranges in dates.items() if ranges)
+    return said + "".join(
+        f", {kind.name} {numbers}"
+        for kind, ranges in dates.items()
+        if (numbers := _ranges(kind, ranges)) not in ("", ANY)
+    )
 
 
-def _ranges(ranges: tuple[CalendarRange, ...]) -> str:
+def _ranges(kind: FieldKind, ranges: tuple[CalendarRange, ...]) -> str:
+    if any(is_whole(kind, item) and item.step == 1 for item in ranges):
+        return ANY
     return ",".join(_range(item) for item in ranges)
 
 
 def _range(item: CalendarRange) -> str:
-    said = str(item.start) if not item.end else f"{item.start}-{item.end}"
+    said = str(item.start) if item.end in (0, item.start) else f"{item.start}-{item.end}"
     return f"{said}/{item.step}" if item.step != 1 else said

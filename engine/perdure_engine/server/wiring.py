@@ -256,6 +256,7 @@ def _make_parts(config: Config, foundation: Foundation, identity: NodeIdentity) 
         namespaces=Namespaces(store, clock),
         sealer=sealer,
         ids=ids,
+        clock=clock,
         db_now_us=rooms.database_clock.low_us,
         about=about,
         cron=cron,

@@ -38,6 +38,7 @@ class _JobStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobStatus.V
     JOB_STATUS_SKIPPED: _JobStatus.ValueType  # 7
     """expired, or its schedule's overlap policy or pause passed it over"""
     JOB_STATUS_SUSPENDED: _JobStatus.ValueType  # 8
+    """no job has it: kept for those that crash their workers again and again"""
 
 class JobStatus(_JobStatus, metaclass=_JobStatusEnumTypeWrapper): ...
 
@@ -53,6 +54,7 @@ JOB_STATUS_CANCELLED: JobStatus.ValueType  # 6
 JOB_STATUS_SKIPPED: JobStatus.ValueType  # 7
 """expired, or its schedule's overlap policy or pause passed it over"""
 JOB_STATUS_SUSPENDED: JobStatus.ValueType  # 8
+"""no job has it: kept for those that crash their workers again and again"""
 Global___JobStatus: _TypeAlias = JobStatus  # noqa: Y015
 
 class _UniqueScope:
@@ -93,7 +95,7 @@ class _ConcurrencyPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Con
     CONCURRENCY_POLICY_QUEUE: _ConcurrencyPolicy.ValueType  # 1
     """wait for a place"""
     CONCURRENCY_POLICY_CANCEL_NEWEST: _ConcurrencyPolicy.ValueType  # 2
-    """the new one is cancelled"""
+    """the new one is cancelled; one that comes back from a failure waits"""
     CONCURRENCY_POLICY_CANCEL_RUNNING: _ConcurrencyPolicy.ValueType  # 3
     """the oldest that runs is cancelled for the new one"""
 
@@ -104,14 +106,14 @@ CONCURRENCY_POLICY_UNSPECIFIED: ConcurrencyPolicy.ValueType  # 0
 CONCURRENCY_POLICY_QUEUE: ConcurrencyPolicy.ValueType  # 1
 """wait for a place"""
 CONCURRENCY_POLICY_CANCEL_NEWEST: ConcurrencyPolicy.ValueType  # 2
-"""the new one is cancelled"""
+"""the new one is cancelled; one that comes back from a failure waits"""
 CONCURRENCY_POLICY_CANCEL_RUNNING: ConcurrencyPolicy.ValueType  # 3
 """the oldest that runs is cancelled for the new one"""
 Global___ConcurrencyPolicy: _TypeAlias = ConcurrencyPolicy  # noqa: Y015
 
 @_typing.final
 class Concurrency(_message.Message):
-    """All of a key's jobs are one shard's. The newest job's settings are the key's."""
+    """All of a key's jobs are one shard's. The settings of the newest job whose time has come are the key's."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -178,9 +180,11 @@ class NewJob(_message.Message):
     priority: _builtins.int
     """1 (first) … 5; 3 when 0"""
     idempotency_key: _builtins.str
-    """an existing job of it is answered; INVALID_ARGUMENT when that differs"""
+    """An existing job of it is answered; INVALID_ARGUMENT when that differs. Not noticed under another unique or
+    concurrency key, which decide where a job is.
+    """
     unique_key: _builtins.str
-    """a live job of it is answered, and none made"""
+    """a live job of it is answered, and none made; with concurrency: of its key"""
     unique_scope: Global___UniqueScope.ValueType
     unique_period_ms: _builtins.int
     expire_time_us: _builtins.int
@@ -374,6 +378,8 @@ Global___JobFailure: _TypeAlias = JobFailure  # noqa: Y015
 
 @_typing.final
 class JobInfo(_message.Message):
+    """What lists show: of its failures the last. JobDetails has all that are kept."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_ID_FIELD_NUMBER: _builtins.int
@@ -626,8 +632,8 @@ class ListJobsRequest(_message.Message):
     oldest_first: _builtins.bool
     """by scheduled time; else newest first"""
     archived: _builtins.bool
-    """Those that have left the tables instead, by the day of their end, the newest first; not with oldest_first. A page
-    may have no jobs and yet a token. FAILED_PRECONDITION: there is no archive.
+    """Those that have left the tables instead, by the day of their end, the newest first; not with oldest_first.
+    FAILED_PRECONDITION: there is no archive.
     """
     @_builtins.property
     def filter(self) -> Global___JobFilter: ...
@@ -651,6 +657,8 @@ Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
 
 @_typing.final
 class ListJobsResponse(_message.Message):
+    """A page may have fewer jobs than asked for, and none, and yet a token: when it has looked at many jobs and found few."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: _builtins.int

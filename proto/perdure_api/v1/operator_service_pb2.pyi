@@ -122,7 +122,7 @@ Global___DescribeTaskQueueRequest: _TypeAlias = DescribeTaskQueueRequest  # noqa
 
 @_typing.final
 class TaskQueueKindInfo(_message.Message):
-    """Of the shards of the node that answers."""
+    """Of the shards of the node that answers, and of the workers that poll it: see DescribeTaskQueueResponse."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -165,6 +165,14 @@ class DescribeTaskQueueResponse(_message.Message):
     WORKFLOW_FIELD_NUMBER: _builtins.int
     ACTIVITY_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """the node that answers"""
+    nodes: _builtins.int
+    """Nodes that live. With more than one each has the tasks of its own shards: the queue's backlog and rates are the sums
+    over all of them, as of the gauges of /metrics, and its age is the largest.
+    """
     @_builtins.property
     def workflow(self) -> Global___TaskQueueKindInfo: ...
     @_builtins.property
@@ -177,10 +185,12 @@ class DescribeTaskQueueResponse(_message.Message):
         workflow: Global___TaskQueueKindInfo | None = ...,
         activity: Global___TaskQueueKindInfo | None = ...,
         job: Global___TaskQueueKindInfo | None = ...,
+        node_id: _builtins.str = ...,
+        nodes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "job", b"job", "workflow", b"workflow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "job", b"job", "workflow", b"workflow"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "job", b"job", "node_id", b"node_id", "nodes", b"nodes", "workflow", b"workflow"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -389,7 +389,7 @@ class SchedulePolicies(_message.Message):
     """a year when 0; at least 10 s"""
     catch_up: Global___CatchUpPolicy.ValueType
     catch_up_most: _builtins.int
-    """slots at most; 1,000 when 0"""
+    """slots in a row, those after them are missed; 1,000 when 0"""
     pause_on_failure: _builtins.bool
     def __init__(
         self,

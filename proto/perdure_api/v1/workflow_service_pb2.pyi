@@ -1243,7 +1243,7 @@ class ListWorkflowsRequest(_message.Message):
     """holds beside the filter; may end in ORDER BY StartTime or CloseTime"""
     archived: _builtins.bool
     """Those that have left the tables instead, by the day of their close, the newest first. The query has no ORDER BY
-    then, and a page may have no runs and yet a token. FAILED_PRECONDITION: there is no archive.
+    then. FAILED_PRECONDITION: there is no archive.
     """
     @_builtins.property
     def filter(self) -> Global___WorkflowFilter: ...
@@ -1267,6 +1267,8 @@ Global___ListWorkflowsRequest: _TypeAlias = ListWorkflowsRequest  # noqa: Y015
 
 @_typing.final
 class ListWorkflowsResponse(_message.Message):
+    """A page may have fewer runs than asked for, and none, and yet a token: when it has looked at many runs and found few."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKFLOWS_FIELD_NUMBER: _builtins.int

@@ -5,43 +5,86 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure._jobs import JobStatus, NewJob
-from perdure._payload import Payload
-from perdure._wire.activity_service import AttemptAddress
+from perdure._client.job_inputs import (
+    CancelJobInput,
+    CountJobsInput,
+    CreateJobInput,
+    CreateJobsInput,
+    DescribeJobBatchInput,
+    DescribeJobInput,
+    GetJobResultInput,
+    ListJobsInput,
+    RedriveJobsInput,
+    RescheduleJobInput,
+)
+from perdure._client.schedule_inputs import (
+    BackfillScheduleInput,
+    CreateScheduleInput,
+    DeleteScheduleInput,
+    DescribeScheduleInput,
+    ListSchedulesInput,
+    ListScheduleSlotsInput,
+    PauseScheduleInput,
+    PreviewScheduleInput,
+    TriggerScheduleInput,
+    UnpauseScheduleInput,
+    UpdateScheduleInput,
+)
+from perdure._client.workflow_inputs import (
+    CancelWorkflowInput,
+    CompleteAsyncActivityInput,
+    CountWorkflowsInput,
+    DeleteWorkflowInput,
+    DescribeWorkflowInput,
+    FailAsyncActivityInput,
+    FetchWorkflowHistoryEventsInput,
+    GetWorkflowResultInput,
+    HeartbeatAsyncActivityInput,
+    ListWorkflowsInput,
+    QueryWorkflowInput,
+    ReportCancellationAsyncActivityInput,
+    SignalWorkflowInput,
+    StartWorkflowInput,
+    StartWorkflowUpdateInput,
+    StartWorkflowUpdateWithStartInput,
+    TerminateWorkflowInput,
+    UpdateWithStartStartWorkflowInput,
+    UpdateWithStartUpdateWorkflowInput,
+)
+from perdure._jobs import JobStatus
+from perdure._schedules.told import (
+    ScheduleBackfillResult,
+    ScheduleDescription,
+    ScheduleListDescription,
+    SchedulePreview,
+    ScheduleSlot,
+)
 from perdure._wire.history import HistoryEvent
-from perdure._wire.job_info import JobDescription
-from perdure._wire.updates import WorkflowUpdateStage
+from perdure._wire.job_info import JobBatchInfo, JobCount, JobDescription, JobInfo
 from perdure._wire.workflow_info import (
     WorkflowExecution,
     WorkflowExecutionCount,
     WorkflowExecutionDescription,
 )
-from perdure.common import (
-    Priority,
-    QueryRejectCondition,
-    RetryPolicy,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    VersioningOverride,
-    WorkflowIdConflictPolicy,
-    WorkflowIdReusePolicy,
-    WorkflowStatus,
-)
 
 __all__ = [
+    "BackfillScheduleInput",
     "CancelJobInput",
     "CancelWorkflowInput",
     "CompleteAsyncActivityInput",
+    "CountJobsInput",
     "CountWorkflowsInput",
     "CreateJobInput",
     "CreateJobsInput",
+    "CreateScheduleInput",
+    "DeleteScheduleInput",
     "DeleteWorkflowInput",
+    "DescribeJobBatchInput",
     "DescribeJobInput",
+    "DescribeScheduleInput",
     "DescribeWorkflowInput",
     "FailAsyncActivityInput",
     "FetchWorkflowHistoryEventsInput",
@@ -49,9 +92,15 @@ __all__ = [
     "GetWorkflowResultInput",
     "HeartbeatAsyncActivityInput",
     "Interceptor",
+    "ListJobsInput",
+    "ListScheduleSlotsInput",
+    "ListSchedulesInput",
     "ListWorkflowsInput",
     "OutboundInterceptor",
+    "PauseScheduleInput",
+    "PreviewScheduleInput",
     "QueryWorkflowInput",
+    "RedriveJobsInput",
     "ReportCancellationAsyncActivityInput",
     "RescheduleJobInput",
     "SignalWorkflowInput",
@@ -59,6 +108,9 @@ __all__ = [
     "StartWorkflowUpdateInput",
     "StartWorkflowUpdateWithStartInput",
     "TerminateWorkflowInput",
+    "TriggerScheduleInput",
+    "UnpauseScheduleInput",
+    "UpdateScheduleInput",
     "UpdateWithStartStartWorkflowInput",
     "UpdateWithStartUpdateWorkflowInput",
 ]
@@ -66,247 +118,8 @@ __all__ = [
 if TYPE_CHECKING:
     from perdure._client.handle import WorkflowHandle
     from perdure._client.job_handle import JobHandle
+    from perdure._client.schedule_handle import ScheduleHandle
     from perdure._client.updates import WorkflowUpdateHandle
-
-
-@dataclass(kw_only=True)
-class UpdateWithStartStartWorkflowInput:
-    """Of a start that goes along with an update; see `StartOptions`."""
-
-    workflow: str
-    args: Sequence[Any]
-    id: str
-    task_queue: str
-    headers: Mapping[str, Payload]
-    ret_type: Any = Any
-    execution_timeout: timedelta | None = None
-    run_timeout: timedelta | None = None
-    task_timeout: timedelta | None = None
-    id_reuse_policy: WorkflowIdReusePolicy = WorkflowIdReusePolicy.ALLOW_DUPLICATE
-    id_conflict_policy: WorkflowIdConflictPolicy = WorkflowIdConflictPolicy.UNSPECIFIED
-    retry_policy: RetryPolicy | None = None
-    memo: Mapping[str, Any] | None = None
-    start_delay: timedelta | None = None
-    cron_schedule: str = ""
-    priority: Priority = Priority()  # noqa: RUF009 - frozen
-    static_summary: str | None = None
-    static_details: str | None = None
-    rpc_timeout: timedelta | None = None
-    search_attributes: TypedSearchAttributes | Sequence[SearchAttributePair[Any]] | None = None
-    versioning_override: VersioningOverride | None = None
-    request_eager_start: bool = False
-
-
-@dataclass(kw_only=True)
-class StartWorkflowInput(UpdateWithStartStartWorkflowInput):
-    """With `start_signal` a signal-with-start, whose signal has the headers of the start."""
-
-    start_signal: str | None = None
-    start_signal_args: Sequence[Any] = ()
-
-
-@dataclass(kw_only=True)
-class SignalWorkflowInput:
-    id: str
-    run_id: str | None
-    signal: str
-    args: Sequence[Any]
-    headers: Mapping[str, Payload]
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class QueryWorkflowInput:
-    id: str
-    run_id: str | None
-    query: str
-    args: Sequence[Any]
-    headers: Mapping[str, Payload]
-    ret_type: Any
-    rpc_timeout: timedelta | None
-    reject_condition: QueryRejectCondition | None = None
-
-
-@dataclass(kw_only=True)
-class CancelWorkflowInput:
-    id: str
-    run_id: str | None
-    first_execution_run_id: str | None
-    reason: str
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class TerminateWorkflowInput:
-    id: str
-    run_id: str | None
-    first_execution_run_id: str | None
-    args: Sequence[Any]
-    reason: str
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class DeleteWorkflowInput:
-    id: str
-    run_id: str | None
-    reason: str
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class DescribeWorkflowInput:
-    id: str
-    run_id: str | None
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class GetWorkflowResultInput:
-    id: str
-    run_id: str | None
-    follow_runs: bool
-    ret_type: Any
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class FetchWorkflowHistoryEventsInput:
-    id: str
-    run_id: str | None
-    wait_new_event: bool
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class ListWorkflowsInput:
-    query: str | None
-    status: WorkflowStatus | Sequence[WorkflowStatus]
-    workflow_type: str
-    id_prefix: str
-    start_time_min: datetime | None
-    start_time_max: datetime | None
-    page_size: int
-    limit: int | None
-    rpc_timeout: timedelta | None
-    archived: bool = False
-
-
-@dataclass(kw_only=True)
-class CountWorkflowsInput:
-    query: str | None
-    status: WorkflowStatus | Sequence[WorkflowStatus]
-    workflow_type: str
-    id_prefix: str
-    start_time_min: datetime | None
-    start_time_max: datetime | None
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class StartWorkflowUpdateInput:
-    id: str
-    run_id: str | None
-    update_id: str | None
-    update: str
-    args: Sequence[Any]
-    wait_for_stage: WorkflowUpdateStage
-    headers: Mapping[str, Payload]
-    ret_type: Any
-    rpc_timeout: timedelta | None
-    first_execution_run_id: str | None = None
-
-
-@dataclass(kw_only=True)
-class UpdateWithStartUpdateWorkflowInput:
-    update_id: str | None
-    update: str
-    args: Sequence[Any]
-    wait_for_stage: WorkflowUpdateStage
-    headers: Mapping[str, Payload]
-    ret_type: Any
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class StartWorkflowUpdateWithStartInput:
-    start_workflow_input: UpdateWithStartStartWorkflowInput
-    update_workflow_input: UpdateWithStartUpdateWorkflowInput
-
-
-@dataclass(kw_only=True)
-class HeartbeatAsyncActivityInput:
-    id_or_token: AttemptAddress
-    details: Sequence[Any]
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class CompleteAsyncActivityInput:
-    id_or_token: AttemptAddress
-    result: Any
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class FailAsyncActivityInput:
-    id_or_token: AttemptAddress
-    error: Exception
-    last_heartbeat_details: Sequence[Any]
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class ReportCancellationAsyncActivityInput:
-    id_or_token: AttemptAddress
-    details: Sequence[Any]
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class CreateJobInput:
-    job: NewJob[Any]
-    headers: Mapping[str, Payload]
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class CreateJobsInput:
-    """Of `create_many`, and with a `batch_id` of `batch`. All of them have the same headers."""
-
-    jobs: Sequence[NewJob[Any]]
-    headers: Mapping[str, Payload]
-    rpc_timeout: timedelta | None
-    batch_id: str | None = None
-    callback: NewJob[Any] | None = None
-    sealed: bool = True
-
-
-@dataclass(kw_only=True)
-class GetJobResultInput:
-    id: str
-    ret_type: Any
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class DescribeJobInput:
-    id: str
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class CancelJobInput:
-    id: str
-    reason: str
-    rpc_timeout: timedelta | None
-
-
-@dataclass(kw_only=True)
-class RescheduleJobInput:
-    id: str
-    run_at: datetime | None
-    rpc_timeout: timedelta | None
 
 
 class OutboundInterceptor:
@@ -382,6 +195,18 @@ class OutboundInterceptor:
     async def create_jobs(self, input: CreateJobsInput) -> list[JobHandle[Any]]:
         return await self.next.create_jobs(input)
 
+    def list_jobs(self, input: ListJobsInput) -> AsyncIterator[JobInfo]:
+        return self.next.list_jobs(input)
+
+    async def count_jobs(self, input: CountJobsInput) -> JobCount:
+        return await self.next.count_jobs(input)
+
+    async def redrive_jobs(self, input: RedriveJobsInput) -> int:
+        return await self.next.redrive_jobs(input)
+
+    async def describe_job_batch(self, input: DescribeJobBatchInput) -> JobBatchInfo:
+        return await self.next.describe_job_batch(input)
+
     async def get_job_result(self, input: GetJobResultInput) -> Any:
         return await self.next.get_job_result(input)
 
@@ -393,6 +218,39 @@ class OutboundInterceptor:
 
     async def reschedule_job(self, input: RescheduleJobInput) -> None:
         await self.next.reschedule_job(input)
+
+    async def create_schedule(self, input: CreateScheduleInput) -> ScheduleHandle:
+        return await self.next.create_schedule(input)
+
+    def list_schedules(self, input: ListSchedulesInput) -> AsyncIterator[ScheduleListDescription]:
+        return self.next.list_schedules(input)
+
+    async def preview_schedule(self, input: PreviewScheduleInput) -> SchedulePreview:
+        return await self.next.preview_schedule(input)
+
+    async def describe_schedule(self, input: DescribeScheduleInput) -> ScheduleDescription:
+        return await self.next.describe_schedule(input)
+
+    async def update_schedule(self, input: UpdateScheduleInput) -> Sequence[ScheduleSlot]:
+        return await self.next.update_schedule(input)
+
+    async def pause_schedule(self, input: PauseScheduleInput) -> Sequence[ScheduleSlot]:
+        return await self.next.pause_schedule(input)
+
+    async def unpause_schedule(self, input: UnpauseScheduleInput) -> None:
+        await self.next.unpause_schedule(input)
+
+    async def trigger_schedule(self, input: TriggerScheduleInput) -> ScheduleSlot:
+        return await self.next.trigger_schedule(input)
+
+    async def backfill_schedule(self, input: BackfillScheduleInput) -> ScheduleBackfillResult:
+        return await self.next.backfill_schedule(input)
+
+    async def delete_schedule(self, input: DeleteScheduleInput) -> Sequence[ScheduleSlot]:
+        return await self.next.delete_schedule(input)
+
+    def list_schedule_slots(self, input: ListScheduleSlotsInput) -> AsyncIterator[ScheduleSlot]:
+        return self.next.list_schedule_slots(input)
 
 
 class Interceptor:

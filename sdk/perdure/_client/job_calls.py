@@ -1,21 +1,28 @@
-"""What a job's handle asks, behind the interceptors."""
+"""What is asked about jobs that are there, behind the interceptors."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
 from perdure._client.core import ClientCore
-from perdure._client.interceptors import (
+from perdure._client.job_inputs import (
     CancelJobInput,
+    CountJobsInput,
+    DescribeJobBatchInput,
     DescribeJobInput,
     GetJobResultInput,
+    JobsWanted,
+    ListJobsInput,
+    RedriveJobsInput,
     RescheduleJobInput,
 )
+from perdure._client.paging import read_pages
 from perdure._failures import failure_to_exception
 from perdure._jobs import JobStatus
-from perdure._wire.job_info import JobDescription
+from perdure._wire.job_info import JobBatchInfo, JobCount, JobDescription, JobFilter, JobInfo
 from perdure._wire.job_service import JobAct, JobOutcome
 from perdure.errors import (
     JobCancelledError,
@@ -25,6 +32,9 @@ from perdure.errors import (
     RPCError,
     RPCStatusCode,
 )
+
+_PAGE_SIZE = 100
+_PAGE_SIZE_MAX = 1_000
 
 
 async def result(core: ClientCore, asked: GetJobResultInput) -> Any:
@@ -59,6 +69,56 @@ async def cancel(core: ClientCore, asked: CancelJobInput) -> JobStatus | None:
 async def reschedule(core: ClientCore, asked: RescheduleJobInput) -> None:
     act = _act(core, asked.id)
     await core.unary(partial(core.job_service.reschedule, act, asked.run_at), asked.rpc_timeout)
+
+
+def list_jobs(core: ClientCore, asked: ListJobsInput) -> AsyncIterator[JobInfo]:
+    page = partial(
+        core.job_service.list,
+        *(core.namespace, _filter(asked, asked.status)),
+        oldest_first=asked.oldest_first,
+        archived=asked.archived,
+    )
+    page_size = _PAGE_SIZE if asked.limit is None else _PAGE_SIZE_MAX
+    return read_pages(core, page, page_size, asked.limit, asked.rpc_timeout)
+
+
+async def count(core: ClientCore, asked: CountJobsInput) -> JobCount:
+    count = partial(core.job_service.count, core.namespace, _filter(asked, asked.status))
+    return await core.unary(count, asked.rpc_timeout)
+
+
+async def redrive(core: ClientCore, asked: RedriveJobsInput) -> int:
+    wanted = _filter(asked, ())
+    if asked.ids and wanted != JobFilter():
+        raise ValueError("give ids or filters, not both")
+    redrive = partial(
+        core.job_service.redrive,
+        *(core.namespace, asked.ids, wanted),
+        dry_run=asked.dry_run,
+        identity=core.identity,
+        reason=asked.reason,
+        request_id=core.surroundings.new_uuid(),
+    )
+    return await core.unary(redrive, asked.rpc_timeout)
+
+
+async def describe_batch(core: ClientCore, asked: DescribeJobBatchInput) -> JobBatchInfo:
+    describe = partial(core.job_service.batch, core.namespace, asked.id)
+    return await core.unary(describe, asked.rpc_timeout)
+
+
+def _filter(asked: JobsWanted, status: JobStatus | Sequence[JobStatus]) -> JobFilter:
+    return JobFilter(
+        user_id=asked.user_id,
+        statuses=(status,) if isinstance(status, JobStatus) else tuple(status),
+        task_name=asked.task_name,
+        queue=asked.queue,
+        schedule_id=asked.schedule_id,
+        batch_id=asked.batch_id,
+        scheduled_time_min=asked.scheduled_time_min,
+        scheduled_time_max=asked.scheduled_time_max,
+        failure_type=asked.failure_type,
+    )
 
 
 def _act(core: ClientCore, job_id: str) -> JobAct:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from perdure._client import job_calls
 from perdure._client.core import ClientCore
-from perdure._client.interceptors import (
+from perdure._client.job_inputs import (
     CancelJobInput,
     DescribeJobInput,
     GetJobResultInput,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 
+from perdure._client import job_calls
 from perdure._client.core import ClientCore
-from perdure._client.paging import read_pages
+from perdure._client.job_inputs import CountJobsInput, ListJobsInput, RedriveJobsInput
 from perdure._jobs import JobStatus
-from perdure._wire.job_info import JobCount, JobFilter, JobInfo
-
-_PAGE_SIZE = 100
-_PAGE_SIZE_MAX = 1_000
+from perdure._wire.job_info import JobCount, JobInfo
 
 
 class JobLists:
@@ -45,19 +42,25 @@ class JobLists:
         `archived`: instead those that were over their retention and have left the tables, by the day
         of their end, the newest first. FAILED_PRECONDITION: the installation has no archive.
         """
-        core = self._core
-        wanted = _filter(
-            *(user_id, status, task_name, queue, schedule_id, batch_id),
-            *(scheduled_time_min, scheduled_time_max, failure_type),
-        )
-        page = partial(
-            core.job_service.list,
-            *(core.namespace, wanted),
+        asked = ListJobsInput(
+            user_id=user_id,
+            status=status,
+            task_name=task_name,
+            queue=queue,
+            schedule_id=schedule_id,
+            batch_id=batch_id,
+            scheduled_time_min=scheduled_time_min,
+            scheduled_time_max=scheduled_time_max,
+            failure_type=failure_type,
+            rpc_timeout=rpc_timeout,
             oldest_first=oldest_first,
             archived=archived,
+            limit=limit,
         )
-        page_size = _PAGE_SIZE if limit is None else _PAGE_SIZE_MAX
-        return read_pages(core, page, page_size, limit, rpc_timeout)
+        outbound = self._core.outbound
+        if outbound is None:
+            return job_calls.list_jobs(self._core, asked)
+        return outbound.list_jobs(asked)
 
     async def count(
         self,
@@ -74,14 +77,22 @@ class JobLists:
         rpc_timeout: timedelta | None = None,
     ) -> JobCount:
         """How many jobs a list would show, in all and of each status."""
-        core = self._core
-        wanted = _filter(
-            *(user_id, status, task_name, queue, schedule_id, batch_id),
-            *(scheduled_time_min, scheduled_time_max, failure_type),
+        asked = CountJobsInput(
+            user_id=user_id,
+            status=status,
+            task_name=task_name,
+            queue=queue,
+            schedule_id=schedule_id,
+            batch_id=batch_id,
+            scheduled_time_min=scheduled_time_min,
+            scheduled_time_max=scheduled_time_max,
+            failure_type=failure_type,
+            rpc_timeout=rpc_timeout,
         )
-        return await core.unary(
-            partial(core.job_service.count, core.namespace, wanted), rpc_timeout
-        )
+        outbound = self._core.outbound
+        if outbound is None:
+            return await job_calls.count(self._core, asked)
+        return await outbound.count_jobs(asked)
 
     async def redrive(
         self,
@@ -104,43 +115,21 @@ class JobLists:
         These, or all failed ones that fit every filter given. Returns how many; with `dry_run` how
         many it would be.
         """
-        core = self._core
-        wanted = _filter(
-            *(user_id, (), task_name, queue, schedule_id, batch_id),
-            *(scheduled_time_min, scheduled_time_max, failure_type),
-        )
-        if ids and wanted != JobFilter():
-            raise ValueError("give ids or filters, not both")
-        redrive = partial(
-            core.job_service.redrive,
-            *(core.namespace, ids, wanted),
-            dry_run=dry_run,
-            identity=core.identity,
+        asked = RedriveJobsInput(
+            ids=ids,
+            user_id=user_id,
+            task_name=task_name,
+            queue=queue,
+            schedule_id=schedule_id,
+            batch_id=batch_id,
+            scheduled_time_min=scheduled_time_min,
+            scheduled_time_max=scheduled_time_max,
+            failure_type=failure_type,
+            rpc_timeout=rpc_timeout,
             reason=reason,
-            request_id=core.surroundings.new_uuid(),
+            dry_run=dry_run,
         )
-        return await core.unary(redrive, rpc_timeout)
-
-
-def _filter(
-    user_id: str,
-    status: JobStatus | Sequence[JobStatus],
-    task_name: str,
-    queue: str,
-    schedule_id: str,
-    batch_id: str,
-    scheduled_time_min: datetime | None,
-    scheduled_time_max: datetime | None,
-    failure_type: str,
-) -> JobFilter:
-    return JobFilter(
-        user_id=user_id,
-        statuses=(status,) if isinstance(status, JobStatus) else tuple(status),
-        task_name=task_name,
-        queue=queue,
-        schedule_id=schedule_id,
-        batch_id=batch_id,
-        scheduled_time_min=scheduled_time_min,
-        scheduled_time_max=scheduled_time_max,
-        failure_type=failure_type,
-    )
+        outbound = self._core.outbound
+        if outbound is None:
+            return await job_calls.redrive(self._core, asked)
+        return await outbound.redrive_jobs(asked)

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar, TypeVarTuple, Unpack, overload
 
+from perdure._client import job_calls
 from perdure._client.core import ClientCore
-from perdure._client.interceptors import CreateJobInput, CreateJobsInput
 from perdure._client.job_handle import JobHandle
+from perdure._client.job_inputs import CreateJobInput, CreateJobsInput, DescribeJobBatchInput
 from perdure._client.job_lists import JobLists
 from perdure._client.job_requests import Outcome
 from perdure._jobs import JobOptions, JobStatus, NewJob, new_job
@@ -207,8 +208,11 @@ class Jobs(JobLists):
         self, id: str, *, rpc_timeout: timedelta | None = None
     ) -> JobBatchInfo:
         """How far a batch is."""
-        core = self._core
-        return await core.unary(partial(core.job_service.batch, core.namespace, id), rpc_timeout)
+        asked = DescribeJobBatchInput(id=id, rpc_timeout=rpc_timeout)
+        outbound = self._core.outbound
+        if outbound is None:
+            return await job_calls.describe_batch(self._core, asked)
+        return await outbound.describe_job_batch(asked)
 
     def get(self, id: str, *, result_type: Any = Any) -> JobHandle[Any]:
         """Asks nobody: that there is no such job is told by the first call."""

@@ -5,17 +5,34 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from perdure._client import async_activity, interceptors, job_calls, jobs, requests, updates
+from perdure._client import (
+    async_activity,
+    interceptors,
+    job_calls,
+    jobs,
+    requests,
+    schedule_calls,
+    schedules,
+    updates,
+)
 from perdure._client.core import ClientCore
 from perdure._client.handle import WorkflowHandle
 from perdure._client.interceptors import Interceptor, OutboundInterceptor
 from perdure._client.job_handle import JobHandle
 from perdure._client.options import StartOptions, build_start, workflow_filter
+from perdure._client.schedule_handle import ScheduleHandle
 from perdure._client.updates import WorkflowUpdateHandle
 from perdure._jobs import JobStatus
+from perdure._schedules.told import (
+    ScheduleBackfillResult,
+    ScheduleDescription,
+    ScheduleListDescription,
+    SchedulePreview,
+    ScheduleSlot,
+)
 from perdure._wire.calls import Target
 from perdure._wire.history import HistoryEvent
-from perdure._wire.job_info import JobDescription
+from perdure._wire.job_info import JobBatchInfo, JobCount, JobDescription, JobInfo
 from perdure._wire.workflow_info import (
     WorkflowExecution,
     WorkflowExecutionCount,
@@ -211,6 +228,18 @@ class RootOutbound(OutboundInterceptor):
     async def create_jobs(self, input: interceptors.CreateJobsInput) -> list[JobHandle[Any]]:
         return await jobs.create_jobs(self._core, input)
 
+    def list_jobs(self, input: interceptors.ListJobsInput) -> AsyncIterator[JobInfo]:
+        return job_calls.list_jobs(self._core, input)
+
+    async def count_jobs(self, input: interceptors.CountJobsInput) -> JobCount:
+        return await job_calls.count(self._core, input)
+
+    async def redrive_jobs(self, input: interceptors.RedriveJobsInput) -> int:
+        return await job_calls.redrive(self._core, input)
+
+    async def describe_job_batch(self, input: interceptors.DescribeJobBatchInput) -> JobBatchInfo:
+        return await job_calls.describe_batch(self._core, input)
+
     async def get_job_result(self, input: interceptors.GetJobResultInput) -> Any:
         return await job_calls.result(self._core, input)
 
@@ -222,6 +251,53 @@ class RootOutbound(OutboundInterceptor):
 
     async def reschedule_job(self, input: interceptors.RescheduleJobInput) -> None:
         await job_calls.reschedule(self._core, input)
+
+    async def create_schedule(self, input: interceptors.CreateScheduleInput) -> ScheduleHandle:
+        return await schedules.create_schedule(self._core, input)
+
+    def list_schedules(
+        self, input: interceptors.ListSchedulesInput
+    ) -> AsyncIterator[ScheduleListDescription]:
+        return schedule_calls.list_schedules(self._core, input)
+
+    async def preview_schedule(self, input: interceptors.PreviewScheduleInput) -> SchedulePreview:
+        return await schedule_calls.preview(self._core, input)
+
+    async def describe_schedule(
+        self, input: interceptors.DescribeScheduleInput
+    ) -> ScheduleDescription:
+        return await schedule_calls.describe(self._core, input)
+
+    async def update_schedule(
+        self, input: interceptors.UpdateScheduleInput
+    ) -> Sequence[ScheduleSlot]:
+        return await schedule_calls.update(self._core, input)
+
+    async def pause_schedule(
+        self, input: interceptors.PauseScheduleInput
+    ) -> Sequence[ScheduleSlot]:
+        return await schedule_calls.pause(self._core, input)
+
+    async def unpause_schedule(self, input: interceptors.UnpauseScheduleInput) -> None:
+        await schedule_calls.unpause(self._core, input)
+
+    async def trigger_schedule(self, input: interceptors.TriggerScheduleInput) -> ScheduleSlot:
+        return await schedule_calls.trigger(self._core, input)
+
+    async def backfill_schedule(
+        self, input: interceptors.BackfillScheduleInput
+    ) -> ScheduleBackfillResult:
+        return await schedule_calls.backfill(self._core, input)
+
+    async def delete_schedule(
+        self, input: interceptors.DeleteScheduleInput
+    ) -> Sequence[ScheduleSlot]:
+        return await schedule_calls.delete(self._core, input)
+
+    def list_schedule_slots(
+        self, input: interceptors.ListScheduleSlotsInput
+    ) -> AsyncIterator[ScheduleSlot]:
+        return schedule_calls.list_slots(self._core, input)
 
 
 def _options(input: interceptors.UpdateWithStartStartWorkflowInput) -> StartOptions:

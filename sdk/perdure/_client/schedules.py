@@ -7,10 +7,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Self
 
+from perdure._client import schedule_calls
 from perdure._client.core import ClientCore
-from perdure._client.paging import read_pages
 from perdure._client.schedule_actions import wire_action
 from perdure._client.schedule_handle import ScheduleHandle
+from perdure._client.schedule_inputs import (
+    CreateScheduleInput,
+    ListSchedulesInput,
+    PreviewScheduleInput,
+)
 from perdure._schedules.definition import Schedule
 from perdure._schedules.times import ScheduleSpec
 from perdure._schedules.told import ScheduleListDescription, SchedulePreview
@@ -54,22 +59,17 @@ class Schedules:
         ScheduleAlreadyRunningError when the id is taken, and INVALID_ARGUMENT for times that never
         come, say.
         """
-        core = self._core
-        new = NewSchedule(
+        asked = CreateScheduleInput(
+            id=id,
             schedule=schedule,
-            action=wire_action(schedule.action, core.converter),
-            user_id=user_id,
             trigger_immediately=trigger_immediately,
+            user_id=user_id,
+            rpc_timeout=rpc_timeout,
         )
-        asked = Asked(core.surroundings.new_uuid(), core.identity)
-        target = ScheduleTarget(core.namespace, id)
-        try:
-            await core.unary(partial(core.schedule_service.create, target, new, asked), rpc_timeout)
-        except RPCError as error:
-            if error.status is RPCStatusCode.ALREADY_EXISTS:
-                raise ScheduleAlreadyRunningError(id) from None
-            raise
-        return ScheduleHandle(core, id)
+        outbound = self._core.outbound
+        if outbound is None:
+            return await create_schedule(self._core, asked)
+        return await outbound.create_schedule(asked)
 
     def get(self, id: str) -> ScheduleHandle:
         """Asks nobody: that there is no such schedule is told by the first call."""
@@ -85,9 +85,17 @@ class Schedules:
         rpc_timeout: timedelta | None = None,
     ) -> ScheduleAsyncIterator:
         """Schedules that fit every filter given, by id. `rpc_timeout` is each page's."""
-        core = self._core
-        page = partial(core.schedule_service.list, core.namespace, id_prefix, user_id)
-        return ScheduleAsyncIterator(read_pages(core, page, page_size, limit, rpc_timeout))
+        asked = ListSchedulesInput(
+            id_prefix=id_prefix,
+            user_id=user_id,
+            page_size=page_size,
+            limit=limit,
+            rpc_timeout=rpc_timeout,
+        )
+        outbound = self._core.outbound
+        if outbound is None:
+            return ScheduleAsyncIterator(schedule_calls.list_schedules(self._core, asked))
+        return ScheduleAsyncIterator(outbound.list_schedules(asked))
 
     async def preview(
         self,
@@ -99,8 +107,11 @@ class Schedules:
     ) -> SchedulePreview:
         """The next `count` times of a spec, 1,000 at most, past `after` (now) and without jitter.
         Nothing is saved. Raises INVALID_ARGUMENT for a spec that no schedule could have."""
-        service = self._core.schedule_service
-        return await self._core.unary(partial(service.preview, spec, after, count), rpc_timeout)
+        asked = PreviewScheduleInput(spec=spec, after=after, count=count, rpc_timeout=rpc_timeout)
+        outbound = self._core.outbound
+        if outbound is None:
+            return await schedule_calls.preview(self._core, asked)
+        return await outbound.preview_schedule(asked)
 
 
 class ClientSchedules:
@@ -151,3 +162,23 @@ class ClientSchedules:
             limit=limit,
             rpc_timeout=rpc_timeout,
         )
+
+
+async def create_schedule(core: ClientCore, asked: CreateScheduleInput) -> ScheduleHandle:
+    """Behind the interceptors."""
+    new = NewSchedule(
+        schedule=asked.schedule,
+        action=wire_action(asked.schedule.action, core.converter),
+        user_id=asked.user_id,
+        trigger_immediately=asked.trigger_immediately,
+    )
+    who = Asked(core.surroundings.new_uuid(), core.identity)
+    target = ScheduleTarget(core.namespace, asked.id)
+    try:
+        create = partial(core.schedule_service.create, target, new, who)
+        await core.unary(create, asked.rpc_timeout)
+    except RPCError as error:
+        if error.status is RPCStatusCode.ALREADY_EXISTS:
+            raise ScheduleAlreadyRunningError(asked.id) from None
+        raise
+    return ScheduleHandle(core, asked.id)

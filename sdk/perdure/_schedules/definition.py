@@ -47,7 +47,7 @@ class SchedulePolicy:
     """An action that fails or times out, all its attempts included, pauses the schedule."""
     catchup: ScheduleCatchUpPolicy = ScheduleCatchUpPolicy.ALL
     catchup_most: int | None = None
-    """The most slots that are caught up with, the last ones. None: 1,000."""
+    """The most slots in a row that are caught up with; those after them are missed. None: 1,000."""
 
 
 @dataclass(slots=True)

@@ -65,11 +65,18 @@ class TaskQueueKindInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueInfo:
-    """Of the shards of the engine node that answers."""
+    """Of the shards of the engine node that answers, and of the workers that poll it.
+
+    Of several nodes each tells of its own: the queue's backlog and rates are the sums over all.
+    """
 
     workflow: TaskQueueKindInfo
     activity: TaskQueueKindInfo
     job: TaskQueueKindInfo
+    node_id: str = ""
+    """Of the node that answered."""
+    nodes: int = 1
+    """That live."""
 
 
 class OperatorService:
@@ -182,6 +189,8 @@ class OperatorService:
             workflow=_kind(response.workflow),
             activity=_kind(response.activity),
             job=_kind(response.job),
+            node_id=response.node_id,
+            nodes=response.nodes or 1,  # 0: of an older engine
         )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from google.protobuf.message import Message
+
 from perdure._schedules.definition import Schedule, ScheduleAction, ScheduleBackfill
 from perdure._schedules.definition import ScheduleOverlapPolicy as Overlap
 from perdure._schedules.times import ScheduleSpec
@@ -46,12 +48,14 @@ class ScheduleTarget:
     schedule_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Asked:
-    """Who asks. The request id makes a repeat the same request."""
+    """Who asks. The request id makes a repeat the same request; its body must be the same too, and
+    what a codec encrypts is another each time: so it is encoded once."""
 
     request_id: str
     identity: str
+    encoded: Message | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +76,27 @@ class ScheduleService:
     async def create(
         self, target: ScheduleTarget, new: NewSchedule, asked: Asked, timeout_s: float
     ) -> None:
-        request = pb.CreateScheduleRequest(
-            namespace=target.namespace,
-            schedule_id=target.schedule_id,
-            schedule=schedule_to_message(new.schedule, new.action),
-            request_id=asked.request_id,
-            identity=asked.identity,
-            user_id=new.user_id,
-            trigger_immediately=new.trigger_immediately,
+        request = await self._encoded(
+            asked,
+            lambda: pb.CreateScheduleRequest(
+                namespace=target.namespace,
+                schedule_id=target.schedule_id,
+                schedule=schedule_to_message(new.schedule, new.action),
+                request_id=asked.request_id,
+                identity=asked.identity,
+                user_id=new.user_id,
+                trigger_immediately=new.trigger_immediately,
+            ),
         )
-        await self._edge.encode(request)
         await sent(self._stub.CreateSchedule, request, timeout_s)
+
+    async def _encoded(self, asked: Asked, request: Callable[[], Message]) -> Message:
+        """The message of the first try."""
+        if asked.encoded is None:
+            message = request()
+            await self._edge.encode(message)
+            asked.encoded = message
+        return asked.encoded
 
     async def describe(
         self,
@@ -111,15 +125,17 @@ class ScheduleService:
         asked: Asked,
         timeout_s: float,
     ) -> Sequence[ScheduleSlot]:
-        request = pb.UpdateScheduleRequest(
-            namespace=target.namespace,
-            schedule_id=target.schedule_id,
-            schedule=schedule_to_message(schedule, action),
-            conflict_token=conflict_token,
-            request_id=asked.request_id,
-            identity=asked.identity,
+        request = await self._encoded(
+            asked,
+            lambda: pb.UpdateScheduleRequest(
+                namespace=target.namespace,
+                schedule_id=target.schedule_id,
+                schedule=schedule_to_message(schedule, action),
+                conflict_token=conflict_token,
+                request_id=asked.request_id,
+                identity=asked.identity,
+            ),
         )
-        await self._edge.encode(request)
         answer = await sent(self._stub.UpdateSchedule, request, timeout_s)
         return _slots(answer.firing)
 

@@ -126,6 +126,7 @@ class PolledActivityTask:
     """An attempt that a workflow asked for."""
 
     __slots__ = ("_message", "token")
+    kind = "activity"
 
     def __init__(self, message: pb.ActivityTask) -> None:
         self._message = message
@@ -209,6 +210,7 @@ class PolledJobTask:
     """An attempt of a job: run as an activity's is, and its outcome travels as one."""
 
     __slots__ = ("_message", "token")
+    kind = "job"
 
     def __init__(self, message: pb.JobTask) -> None:
         self._message = message

@@ -134,7 +134,8 @@ class Activities:
         attempt = Attempt(self._room, polled)
         self.held.add(attempt.held)
         logger.warning(
-            "input of activity %s cannot be decoded: %s",
+            "input of %s %s cannot be decoded: %s",
+            polled.kind,
             polled.activity_type,
             error,
             extra=polled.log_fields,
@@ -212,7 +213,8 @@ class Activities:
             told = "(not shown, it is encoded)" if self._hides_messages else error
             logger.log(
                 logging.DEBUG if is_benign(error) else logging.WARNING,
-                "activity %s failed: %s: %s",
+                "%s %s failed: %s: %s",
+                polled.kind,
                 polled.activity_type,
                 type(error).__name__,
                 told,
@@ -304,7 +306,7 @@ class Activities:
             definition = self._versions.get((name, version))
         if definition is None:
             known = sorted(self._definitions) + [f"{a} version {b}" for a, b in self._versions]
-            what = f"activity {name!r}"
+            what = f"{polled.kind} {name!r}"
             if version is not None and version > 1:
                 what += f" version {version}"
             raise ApplicationError(
@@ -344,7 +346,13 @@ class Activities:
             self._completions.submit(failure, partial(self._settled, attempt, failure))
             return
         if error is not None and error.status is not RPCStatusCode.NOT_FOUND:
-            logger.warning("completion of an activity was not taken: %s", error)
+            logger.warning(
+                "completion of %s %s was not taken: %s",
+                attempt.polled.kind,
+                attempt.polled.activity_type,
+                error,
+                extra=attempt.polled.log_fields,
+            )
         self.held.remove(attempt.held.token)
         self._slots.release()
 

@@ -42,7 +42,6 @@ class AttemptRoom:
 class Attempt:
     __slots__ = (
         "_loop",
-        "_polled",
         "_room",
         "_running",
         "_versions",
@@ -53,6 +52,7 @@ class Attempt:
         "held",
         "lost",
         "paused",
+        "polled",
         "refused",
         "tell_process",
         "was_asked_to_stop",
@@ -60,7 +60,7 @@ class Attempt:
 
     def __init__(self, room: AttemptRoom, polled: PolledAttempt) -> None:
         self._room = room
-        self._polled = polled
+        self.polled = polled
         self.held = HeldTask(polled.token, self._on_loss, self._on_cancel_request, self._on_pause)
         self.context = activity._Context(  # pyright: ignore[reportPrivateUsage]  # made for us
             info=self.info,
@@ -179,12 +179,12 @@ class Attempt:
 
     def _progress(self, details: Sequence[Any]) -> Progress:
         if self._versions is None:
-            self._versions = itertools.count(self._polled.progress_version + 1)
+            self._versions = itertools.count(self.polled.progress_version + 1)
         payloads = self._room.converter.to_payloads(details)
         return Progress(payloads_to_bytes(payloads), next(self._versions))
 
     def info(self) -> activity.Info:
-        return _info(self._room, self._polled.read())
+        return _info(self._room, self.polled.read())
 
 
 def _info(room: AttemptRoom, task: ActivityTask) -> activity.Info:

@@ -24,7 +24,8 @@ Name = Annotated[str, typer.Argument(help="The queue's name.", show_default=Fals
 async def describe(session: Session, name: Name) -> None:
     """Show how many tasks wait, since when the oldest does, what comes in and goes out, and who polls.
 
-    All of it is of the engine process that answers; with several, the gauges of /metrics are summed.
+    Of several engine processes each tells of its own shards: the queue's figures are the sums over all,
+    as those of the gauges of /metrics.
     """
     client = await session.connect()
     found = await client.operator.describe_task_queue(name, rpc_timeout=session.call_timeout)
@@ -44,6 +45,11 @@ async def describe(session: Session, name: Name) -> None:
         for kind, one in kinds.items()
     ]
     session.out.table(("TASKS", "WAITING", "OLDEST", "IN/S", "OUT/S", "POLLERS"), rows)
+    if found.nodes > 1:
+        session.out.note(
+            f"These are of the shards of engine process {found.node_id}, one of {found.nodes}:"
+            " add up what each says."
+        )
 
 
 @connected(app, "limit")

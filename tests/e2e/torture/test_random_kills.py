@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.chaos.killing import Blow
 from tests.chaos.machines import scene
 from tests.chaos.random_kills import random_kills
 
-PLAN = [(1.5, ("worker",)), (1.0, ("database",)), (2.0, ("engine",))]
+PLAN = [Blow(1.5, ("worker",)), Blow(1.0, ("database",)), Blow(2.0, ("engine",))]
 
 
 async def test_nothing_acknowledged_is_lost_when_each_process_is_killed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,11 @@ async def test_a_run_is_read_in_the_archive_as_it_was_in_the_tables(
                 {**vars(before), **dict.fromkeys(differing)}
             )
             assert await found.fetch_history() == history
+            assert await found.result() == "Hello, Ada!"
+            assert await ends(found.query("status")) == ("NOT_FOUND", "WORKFLOW_ARCHIVED")
+            assert await ends(found.explain()) == ("NOT_FOUND", "WORKFLOW_ARCHIVED")
+            assert await ends(found.reset(event_id=4)) == ("NOT_FOUND", "WORKFLOW_ARCHIVED")
+            assert await ends(found.signal("more")) == ("NOT_FOUND", "WORKFLOW_NOT_FOUND")
         found_by_query = client.list_workflows("WorkflowType = 'Greet'", archived=True)
         assert [one.run_id async for one in found_by_query] == [run_id]
         assert not [one async for one in client.list_workflows(id_prefix="you", archived=True)]
@@ -112,10 +117,20 @@ async def test_a_run_is_read_in_the_archive_as_it_was_in_the_tables(
         with pytest.raises(RPCError) as caught:
             await client.get_workflow_handle("nobody").describe()
         assert caught.value.status is RPCStatusCode.NOT_FOUND
+        assert await ends(client.get_workflow_handle("nobody").result()) == (
+            *("NOT_FOUND", "WORKFLOW_NOT_FOUND"),
+        )
         page = await asyncio.to_thread(get, node.http_address, "/metrics")
         assert 'perdure_archived_total{kind="workflows"} 1' in page[1]
         assert "perdure_archive_lag_seconds 0" in page[1]
         await client.close()
+
+
+async def ends(call: Awaitable[object]) -> tuple[str, str]:
+    """Status and reason of a call that is refused."""
+    with pytest.raises(RPCError) as caught:
+        await call
+    return caught.value.status.name, caught.value.reason or ""
 
 
 async def test_a_line_of_the_archive_replays(database_dsn: str, tmp_path: Path) -> None:
@@ -181,6 +196,11 @@ async def test_a_job_is_read_in_the_archive_as_it_was_in_the_tables(
             assert after.archived
             differing = dict.fromkeys(("close_time", "archived"))
             assert {**vars(after), **differing} == {**vars(before[job.id]), **differing}
+        assert await client.jobs.get(done.id).result() == "HELLO"
+        with pytest.raises(JobFailedError) as told:
+            await client.jobs.get(failed.id).result()
+        assert isinstance(told.value.cause, ApplicationError)
+        assert told.value.cause.type == "Refused"
         assert [one async for one in client.jobs.list()] == []
         found = [one async for one in client.jobs.list(archived=True, limit=10)]
         assert sorted([one.id for one in found]) == sorted(before)

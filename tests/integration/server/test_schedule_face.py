@@ -273,6 +273,20 @@ async def test_five_triggers_at_once_are_five_slots_with_five_jobs(client: Clien
     assert len(found.info.running_actions) == 5
 
 
+async def test_a_workflow_that_has_ended_is_not_running_any_more(client: Client) -> None:
+    """Nothing but the description asks for it: no slot waits for its end."""
+    action = ScheduleActionStartWorkflow(Report.run, "daily", id="report", task_queue="nobody")
+    policy = SchedulePolicy(overlap=ALLOW_ALL)
+    handle = await client.create_schedule("nightly", Schedule(action, HOURLY, policy))
+    one, other = await handle.trigger(), await handle.trigger()
+    await slots_when(handle, lambda slots: {slot.outcome for slot in slots} == {FIRED})
+    assert len((await handle.describe()).info.running_actions) == 2
+
+    await client.get_workflow_handle(one.workflow_id).terminate()
+
+    assert (await handle.describe()).info.running_actions == [other.action]
+
+
 async def test_a_trigger_obeys_the_overlap_policy_and_is_told(client: Client) -> None:
     handle = await client.create_schedule("nightly", Schedule(making(), HOURLY))
 

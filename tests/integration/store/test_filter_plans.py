@@ -73,7 +73,8 @@ def plan_of(dsn: str, query: str, *, counted: bool = False) -> list[dict[str, An
     if counted:
         text, _ = visibility.count_statement(where, asked.group)
     else:
-        text, _ = visibility.list_statement(where, asked.order or Order.START_DESC, None, 100)
+        order = asked.order or Order.START_DESC
+        text, _ = visibility.list_statement(where, order, None, None, 100)
     return explained(dsn, text)
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
@@ -20,7 +21,7 @@ from perdure_engine.ports.filters import Order
 from perdure_engine.ports.jobs import JobFilter
 from perdure_engine.ports.store import VisibilityFilter
 from perdure_engine.server.embedded import EmbeddedPostgres
-from perdure_engine.store.sql import job_runs, parameters, schedule_slots, visibility
+from perdure_engine.store.sql import job_lists, parameters, schedule_slots, visibility
 
 NAMESPACE = hashlib.md5(b"n", usedforsecurity=False).digest()  # as the rows below have it
 COMPLETED = 4
@@ -98,6 +99,8 @@ BY_KEY = {
     "timers.read_window": {"timers_pk"},
     "visibility.list": {"visibility_list"},
     "visibility.list_oldest": {"visibility_list"},
+    "visibility.end": {"visibility_list"},
+    "visibility.end_oldest": {"visibility_list"},
     "visibility.read_after": {"visibility_pk"},
     "visibility.read_keys": {"visibility_pk"},
     "visibility.targets": {"visibility_pk"},
@@ -117,24 +120,34 @@ BY_KEY = {
     "job_runs.read_holding": {"job_runs_holding"},
     "job_runs.read_waiting": {"job_runs_waiting"},
     "job_runs.read_after": {"job_runs_pk"},
-    "job_runs.list": {"job_runs_list", "job_runs_pk"},
-    "job_runs.list_oldest": {"job_runs_list", "job_runs_pk"},
-    "job_runs.list_user": {"job_runs_user", "job_runs_pk"},
-    "job_runs.list_user_oldest": {"job_runs_user", "job_runs_pk"},
-    "job_runs.list_schedule": {"job_runs_schedule", "job_runs_pk"},
-    "job_runs.list_schedule_oldest": {"job_runs_schedule", "job_runs_pk"},
-    "job_runs.list_batch": {"job_runs_batch", "job_runs_pk"},
-    "job_runs.list_batch_oldest": {"job_runs_batch", "job_runs_pk"},
-    "job_runs.list_failed": {"job_runs_failed", "job_runs_pk"},
-    "job_runs.list_failed_oldest": {"job_runs_failed", "job_runs_pk"},
-    "job_runs.count": {"job_runs_list"},
-    "job_runs.count_user": {"job_runs_user"},
-    "job_runs.count_schedule": {"job_runs_schedule"},
-    "job_runs.count_batch": {"job_runs_batch"},
-    "job_runs.count_index": {"job_runs_list"},
-    "job_runs.count_index_user": {"job_runs_user"},
-    "job_runs.count_index_schedule": {"job_runs_schedule"},
-    "job_runs.count_index_batch": {"job_runs_batch"},
+    "job_lists.list_all": {"job_runs_listed", "job_runs_pk"},
+    "job_lists.list_all_oldest": {"job_runs_listed", "job_runs_pk"},
+    "job_lists.list_user": {"job_runs_user", "job_runs_pk"},
+    "job_lists.list_user_oldest": {"job_runs_user", "job_runs_pk"},
+    "job_lists.list_schedule": {"job_runs_schedule", "job_runs_pk"},
+    "job_lists.list_schedule_oldest": {"job_runs_schedule", "job_runs_pk"},
+    "job_lists.list_batch": {"job_runs_batch", "job_runs_pk"},
+    "job_lists.list_batch_oldest": {"job_runs_batch", "job_runs_pk"},
+    "job_lists.list_failed": {"job_runs_failed", "job_runs_pk"},
+    "job_lists.list_failed_oldest": {"job_runs_failed", "job_runs_pk"},
+    "job_lists.end_all": {"job_runs_listed"},
+    "job_lists.end_all_oldest": {"job_runs_listed"},
+    "job_lists.end_user": {"job_runs_user"},
+    "job_lists.end_user_oldest": {"job_runs_user"},
+    "job_lists.end_schedule": {"job_runs_schedule"},
+    "job_lists.end_schedule_oldest": {"job_runs_schedule"},
+    "job_lists.end_batch": {"job_runs_batch"},
+    "job_lists.end_batch_oldest": {"job_runs_batch"},
+    "job_lists.end_failed": {"job_runs_failed"},
+    "job_lists.end_failed_oldest": {"job_runs_failed"},
+    "job_lists.count_all": {"job_runs_listed"},
+    "job_lists.count_user": {"job_runs_user"},
+    "job_lists.count_schedule": {"job_runs_schedule"},
+    "job_lists.count_batch": {"job_runs_batch"},
+    "job_lists.count_index_all": {"job_runs_listed"},
+    "job_lists.count_index_user": {"job_runs_user"},
+    "job_lists.count_index_schedule": {"job_runs_schedule"},
+    "job_lists.count_index_batch": {"job_runs_batch"},
     "job_keys.read_keys": {"job_keys_pk"},
     "job_batches.read": {"job_batches_pk"},
     "job_batches.read_after": {"job_batches_pk"},
@@ -168,12 +181,23 @@ IN_KEY_ORDER = (
     "schedule_slots.list",
     "schedule_slots.read_after",
 )
-# The counts of jobs that read no row, only the index.
+# What reads no row, only the index.
 OF_INDEX_ALONE = (
-    "job_runs.count_index",
-    "job_runs.count_index_user",
-    "job_runs.count_index_schedule",
-    "job_runs.count_index_batch",
+    "visibility.end",
+    "visibility.end_oldest",
+    "job_lists.list_all",
+    "job_lists.list_all_oldest",
+    "job_lists.end_all",
+    "job_lists.end_all_oldest",
+    "job_lists.end_user",
+    "job_lists.end_schedule",
+    "job_lists.end_batch",
+    "job_lists.end_failed",
+    "job_lists.count_all",
+    "job_lists.count_index_all",
+    "job_lists.count_index_user",
+    "job_lists.count_index_schedule",
+    "job_lists.count_index_batch",
 )
 BATCHES = (
     *(
@@ -251,18 +275,36 @@ def pages_read(
     oldest_first: bool,
 ) -> int:
     """How many pages of the database a list's page of 100 rows takes."""
+    text, values = _statement_of_page(where, seen_us, oldest_first)
+    plan, _ = _executed(database, text, values)
+    assert plan["Actual Rows"] == 100
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def _statement_of_page(
+    where: JobFilter | VisibilityFilter | SlotsOf, seen_us: int | None, oldest_first: bool
+) -> tuple[LiteralString, list[object]]:
     past = None if seen_us is None else (seen_us, bytes(16))
     text: LiteralString
     match where:
         case JobFilter():
-            text, values = job_runs.list_statement(where, past, 100, oldest_first=oldest_first)
+            text, values = job_lists.list_statement(
+                where, past, None, 100, oldest_first=oldest_first
+            )
         case VisibilityFilter():
             order = Order.START_ASC if oldest_first else Order.START_DESC
-            text, values = visibility.list_statement(where, order, past, 100)
+            text, values = visibility.list_statement(where, order, past, None, 100)
         case SlotsOf(schedule_id):
             slot = None if seen_us is None else (seen_us, 1)
             text = schedule_slots.LIST
             values = schedule_slots.list_parameters(1, NAMESPACE, schedule_id, (), 0, 0, slot, 100)
+    return text, values
+
+
+def _executed(
+    database: Database, text: LiteralString, values: list[object]
+) -> tuple[dict[str, Any], list[tuple[Any, ...]]]:
+    """The generic plan, as it went, and what it found."""
     types = dict(re.findall(r"\$([0-9]+)::([a-z0-9]+(?:\[\])?)", text))
     of_each = ", ".join(types[str(number)] for number in range(1, len(values) + 1))
     with psycopg.connect(database.dsn, cursor_factory=psycopg.ClientCursor) as connection:
@@ -272,10 +314,9 @@ def pages_read(
         row = connection.execute(
             f"explain (analyze, buffers, format json) {execute}".encode()
         ).fetchone()
+        found = connection.execute(execute.encode()).fetchall()
     assert row is not None
-    plan = row[0][0]["Plan"]
-    assert plan["Actual Rows"] == 100
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+    return row[0][0]["Plan"], found
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -360,12 +401,14 @@ def test_all_bounds_are_conditions_of_the_index(
 @pytest.mark.parametrize(
     ("name", "conditions"),
     [
-        ("job_runs.list", ["namespace_id", "status", "bucket", "scheduled_at", "job_id"]),
-        ("job_runs.list_user_oldest", ["namespace_id", "user_id", "status", "scheduled_at"]),
-        ("job_runs.list_schedule", ["namespace_id", "schedule_id", "status", "scheduled_at"]),
-        ("job_runs.list_failed", ["namespace_id", "task_name", "scheduled_at", "job_id"]),
-        ("job_runs.count_index", ["namespace_id", "status", "bucket", "scheduled_at"]),
-        ("job_runs.count_index_user", ["namespace_id", "user_id", "status", "scheduled_at"]),
+        ("job_lists.list_all", ["namespace_id", "status", "bucket", "scheduled_at", "job_id"]),
+        ("job_lists.list_user_oldest", ["namespace_id", "user_id", "status", "scheduled_at"]),
+        ("job_lists.list_schedule", ["namespace_id", "schedule_id", "status", "scheduled_at"]),
+        ("job_lists.list_failed", ["namespace_id", "task_name", "scheduled_at", "job_id"]),
+        ("job_lists.end_all", ["namespace_id", "status", "bucket", "scheduled_at", "job_id"]),
+        ("job_lists.end_user_oldest", ["namespace_id", "user_id", "status", "scheduled_at"]),
+        ("job_lists.count_index_all", ["namespace_id", "status", "bucket", "scheduled_at"]),
+        ("job_lists.count_index_user", ["namespace_id", "user_id", "status", "scheduled_at"]),
     ],
 )
 def test_a3_jobs_are_found_in_their_part_of_an_index(
@@ -380,7 +423,7 @@ def test_a3_jobs_are_found_in_their_part_of_an_index(
 
 
 @pytest.mark.parametrize("name", OF_INDEX_ALONE)
-def test_a3_jobs_are_counted_in_the_index_alone(database: Database, name: str) -> None:
+def test_a3_what_is_passed_over_is_read_in_the_index_alone(database: Database, name: str) -> None:
     if not database.rows:
         pytest.skip("of a young table no page is known to be visible to all")
     plan = plan_of(database, STATEMENTS[name])
@@ -470,3 +513,63 @@ def test_a3_a_page_costs_the_same_wherever_it_is(
     middle = pages_read(database, where, middle_us, oldest_first)
 
     assert middle < first + 100, "of 100 rows and their index entries"
+
+
+LOOK = 64
+SCANS = 8 * 16  # of each status in each bucket
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize(
+    "where",
+    [
+        JobFilter(NAMESPACE, task_name="never"),
+        JobFilter(NAMESPACE, queue="never", statuses=(COMPLETED,)),
+        JobFilter(NAMESPACE, user_id="anna", task_name="never"),
+        JobFilter(NAMESPACE, schedule_id="daily", queue="never", from_us=1),
+        JobFilter(NAMESPACE, batch_id="nightly", user_id="nobody"),
+        VisibilityFilter(NAMESPACE, workflow_type="Never"),
+        VisibilityFilter(NAMESPACE, statuses=(7,)),
+        VisibilityFilter(NAMESPACE, workflow_id_prefix="never"),
+    ],
+    ids=lambda value: repr(value)[:90],
+)
+def test_a3_what_nothing_has_is_looked_for_in_bounds(
+    database: Database, where: JobFilter | VisibilityFilter, oldest_first: bool
+) -> None:
+    """The statement that finds the end and the list up to it look at no more than that of each scan."""
+    if not database.rows:
+        pytest.skip("an empty table ends at once")
+    end, found = _looked(database, where, oldest_first)
+
+    assert found["Actual Rows"] == 0
+    for plan in (end, found):
+        looked = sum(
+            node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+            for node in _nodes(plan)
+            if "Index Name" in node
+        )
+        assert looked <= SCANS * LOOK
+
+
+def _looked(
+    database: Database, where: JobFilter | VisibilityFilter, oldest_first: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How the end of a page was found, and the page up to it."""
+    text: LiteralString
+    match where:
+        case JobFilter():
+            text, values = job_lists.end_statement(where, None, LOOK, oldest_first=oldest_first)
+        case VisibilityFilter():
+            order = Order.START_ASC if oldest_first else Order.START_DESC
+            text, values = visibility.end_statement(where, order, None, LOOK)
+    end, [(at, row_id)] = _executed(database, text, values)
+    until = (at - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1), row_id.bytes
+    match where:
+        case JobFilter():
+            text, values = job_lists.list_statement(
+                where, None, until, 100, oldest_first=oldest_first
+            )
+        case VisibilityFilter():
+            text, values = visibility.list_statement(where, order, None, until, 100)
+    return end, _executed(database, text, values)[0]

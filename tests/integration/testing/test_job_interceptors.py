@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import perdure.client
 import perdure.worker
 from perdure import job
-from perdure.client import CreateJobInput, CreateJobsInput, JobHandle, OutboundInterceptor
+from perdure.client import (
+    CreateJobInput,
+    CreateJobsInput,
+    JobHandle,
+    JobInfo,
+    ListJobsInput,
+    OutboundInterceptor,
+)
 from perdure.contrib.opentelemetry import TracingInterceptor
 from perdure.converter import Payload
 from perdure.job import JobStatus
@@ -22,6 +29,11 @@ from perdure.testing import WorkflowEnvironment
 from perdure.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
 
 QUEUE = "q"
+
+PLAIN = (
+    *("get_job_result", "describe_job", "cancel_job", "reschedule_job"),
+    *("count_jobs", "redrive_jobs", "describe_job_batch"),
+)
 
 
 @job.defn
@@ -51,7 +63,7 @@ class Outbound(OutboundInterceptor):
 
     def __init__(self, next: OutboundInterceptor, asked: list[str]) -> None:
         super().__init__(next)
-        for name in ("get_job_result", "describe_job", "cancel_job", "reschedule_job"):
+        for name in PLAIN:
             setattr(self, name, self._noted(asked, name, getattr(next, name)))
         self._asked = asked
 
@@ -63,6 +75,10 @@ class Outbound(OutboundInterceptor):
             return await call(input)
 
         return noted
+
+    def list_jobs(self, input: ListJobsInput) -> AsyncIterator[JobInfo]:
+        self._asked.append("list_jobs")
+        return super().list_jobs(dataclasses.replace(input, task_name="note"))
 
     async def create_job(self, input: CreateJobInput) -> JobHandle[Any]:
         self._asked.append("create_job")
@@ -101,14 +117,17 @@ async def test_every_call_passes_and_headers_reach_the_worker() -> None:
         await later.reschedule(None)
         assert await later.cancel() is JobStatus.CANCELLED
         assert (await later.describe()).status is JobStatus.CANCELLED
-        async for found in jobs.list(task_name="note"):
+        async for found in jobs.list():
             assert await jobs.get(found.id).result() == 1
+        assert (await jobs.describe_batch("b")).total == 1
+        assert (await jobs.count(task_name="note")).count == 1
+        assert await jobs.redrive(task_name="note", dry_run=True) == 0
 
     assert both.asked == [
         *("create_job", "get_job_result", "create_jobs 3"),
         *["get_job_result"] * 3,
         *("create_jobs 1", "create_job", "reschedule_job", "cancel_job", "describe_job"),
-        "get_job_result",
+        *("list_jobs", "get_job_result", "describe_job_batch", "count_jobs", "redrive_jobs"),
     ]
     by = {name: payload.data for name, payload in both.came[-2:]}
     assert by == {"double": b'"create_jobs"', "note": b'"create_jobs"'}

@@ -100,3 +100,18 @@ async def test_the_rate_of_a_key_is_held_by_the_engines_time(env: WorkflowEnviro
     await asyncio.gather(*(handle.result() for handle in made))
 
     assert await env.get_current_time() - begun >= timedelta(minutes=4)
+
+
+async def test_a_worker_calls_a_job_a_job(
+    env: WorkflowEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not an activity: whoever reads its log looks for what is in `perdure job list`."""
+    once = RetryPolicy(maximum_attempts=1)
+    with pytest.raises(JobFailedError):
+        await env.client.jobs.execute(fails, queue=QUEUE, retry_policy=once)
+    with pytest.raises(JobFailedError, match="job 'nothing' is not registered here"):
+        await env.client.jobs.execute("nothing", queue=QUEUE, retry_policy=once)
+
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("perdure")]
+    assert "job fails failed: ValueError: no" in said
+    assert not [one for one in said if "activity" in one]

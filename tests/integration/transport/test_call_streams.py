@@ -240,6 +240,48 @@ async def test_a_caller_that_has_asked_all_still_gets_its_answers_and_then_the_e
     assert (await call.code()).name == "OK"
 
 
+async def test_bug_report_61_streams_that_are_forgotten_are_ended(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their channel lives, and gRPC says nothing. Whose worker is busy is not taken for dead."""
+    monkeypatch.setattr(call_stream, "IDLE_S", 0.05)
+    forgotten = [served.workers.Work() for _ in range(20)]
+    silent = [served.workflows.Calls() for _ in range(20)]
+    served.history.answer = lambda _: None
+    for call in forgotten:
+        await send(call, completing(served, 1))
+        assert (await answer(call)).call_no == 1
+
+    for call in (*forgotten, *silent):
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() is grpc.StatusCode.OK
+    assert served.history.broken_polls == []
+
+
+async def test_a_stream_that_waits_for_an_answer_is_not_idle(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = asyncio.Semaphore(0)
+    look = call_stream.CallStream._look
+
+    def counted(stream: call_stream.CallStream) -> None:
+        look(stream)
+        looks.release()
+
+    monkeypatch.setattr(call_stream, "IDLE_S", 0.01)
+    monkeypatch.setattr(call_stream.CallStream, "_look", counted)
+    served.history.answer = lambda _: FakeHistory.PENDING
+    call = served.workers.Work()
+    await send(call, completing(served, 1))
+    await served.history.completed_seen.wait()
+    for _ in range(4):
+        await looks.acquire()
+    served.history.futures[0].set_result(None)
+
+    assert (await answer(call)).call_no == 1
+    assert await call.read() is grpc.aio.EOF
+
+
 async def test_a_number_that_is_in_use_ends_the_stream(served: Served) -> None:
     call = served.workers.Work()
     await send(call, polling(1), polling(1))

@@ -38,6 +38,7 @@ REQUEST_ID = "123e4567-e89b-12d3-a456-426614174000"
 RAW_ID = (2).to_bytes(4, "big") + bytes(range(12))
 JOB_ID = uuid_text(RAW_ID)
 TOO_MUCH = bytes(limits.PAYLOAD_BYTES_MAX + 1)
+PICKLE = b"cos\nsystem\n(S'true'\ntR."
 
 METHODS = [method.name for method in pb.DESCRIPTOR.services_by_name["JobService"].methods]
 
@@ -198,7 +199,7 @@ async def test_b13_an_unknown_namespace(served: Served, method: str) -> None:
             "retry_policy.backoff_coefficient",
         ),
         ("B28", {"task_name": "m", "due_time_us": 253_402_300_800_000_000}, "due_time_us"),
-        ("B28", {"task_name": "m", "expire_time_us": 5}, "expire_time_us"),
+        ("B28", {"task_name": "m", "due_time_us": 5, "expire_time_us": 5}, "expire_time_us"),
     ],
 )
 async def test_bad_jobs(served: Served, row: str, job: dict[str, Any], field: str) -> None:
@@ -252,12 +253,23 @@ async def test_b4_bad_ids_of_waits(served: Served, job_ids: list[str]) -> None:
     await still_serves(served)
 
 
-@pytest.mark.parametrize("token", [b"random", b"\0" * 90])
+@pytest.mark.parametrize("token", [b"random", b"\0" * 90, PICKLE])
 async def test_b20_page_tokens_that_are_not_ours(served: Served, token: bytes) -> None:
+    """Bug report 66 among them."""
     ask = pb.ListJobsRequest(namespace="default", page_token=token)
     refused = await refusal(served.jobs.ListJobs(ask))
 
     assert (refused.code, refused.field) == (INVALID, "page_token")
+
+
+async def test_bug_report_66_a_pickle_is_bytes_like_any_others(served: Served) -> None:
+    """As input, as header, as a schedule's input: it is stored as it came, and nobody opens it."""
+    job = pb.NewJob(task_name="t", input=PICKLE, header=PICKLE)
+    assert (await served.jobs.CreateJobs(create(job))).jobs[0].created
+
+    ((_, intent),) = served.history.jobs
+    assert isinstance(intent, CreateJobs)
+    assert (intent.jobs[0].spec.input, intent.jobs[0].spec.header) == (PICKLE, PICKLE)
 
 
 async def test_b16_b17_tokens_of_jobs_that_are_not_ours(served: Served) -> None:

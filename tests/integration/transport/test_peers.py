@@ -53,9 +53,14 @@ class Receiver:
         self.received: list[tuple[int, DeliveredIntent]] = []
         self.refusal: Exception | None = None
         self.reply: Reply = None
+        self.silent = False
+        self.heard = asyncio.Event()
 
     async def receive(self, shard_id: int, intent: DeliveredIntent) -> Reply:
         self.received.append((shard_id, intent))
+        self.heard.set()
+        if self.silent:
+            await asyncio.Event().wait()
         if self.refusal is not None:
             raise self.refusal
         return self.reply
@@ -143,6 +148,29 @@ async def test_what_says_nothing_of_its_arrival_is_unavailable(two: Two) -> None
     assert (await two.refusal()).code is Code.UNAVAILABLE, "the ring gives it to us: it is coming"
     two.members.nodes = Members(f"127.0.0.1:{addresses.free_port('127.0.0.1')}").nodes
     assert (await two.refusal()).code is Code.UNAVAILABLE, "nobody listens"
+
+
+async def test_a_message_to_a_node_whose_lease_has_ended_is_unavailable(two: Two) -> None:
+    """A node that stands still answers nothing, and when its lease has ended its channel is closed. Who waits for an
+    answer hears so; to be cancelled would be the end of whoever sends the message again."""
+    two.receiver.silent = True
+    waiting = asyncio.create_task(two.refusal())
+    await two.receiver.heard.wait()
+    two.members.nodes = []
+    for changed in two.members.changed:
+        changed()
+
+    assert (await waiting).code is Code.UNAVAILABLE
+
+
+async def test_who_does_not_want_to_wait_any_more_is_cancelled(two: Two) -> None:
+    two.receiver.silent = True
+    waiting = asyncio.create_task(two.refusal())
+    await two.receiver.heard.wait()
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_a_bug_at_the_receiver_is_internal(two: Two) -> None:

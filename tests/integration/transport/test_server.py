@@ -31,6 +31,7 @@ from perdure_engine.core.status import Status
 from perdure_engine.ports.history import EventsPage
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import NodeRow, ShardRow
+from perdure_engine.transport.grpc import ages
 from perdure_engine.transport.grpc.server import GrpcServer
 
 SERVICES = [
@@ -79,6 +80,23 @@ async def test_health_follows_the_servers_life(served: Served) -> None:
     assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
     watch.cancel()
     await stopping
+
+
+async def test_bug_report_61_watches_that_are_forgotten_are_ended(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The channel lives on, so gRPC would keep them for ever."""
+    monkeypatch.setattr(ages, "AGE_S", 0.1)
+    health: Any = health_pb2_grpc.HealthStub(served.channel)
+    reflection: Any = reflection_pb2_grpc.ServerReflectionStub(served.channel)
+    watches = [health.Watch(health_pb2.HealthCheckRequest(service="")) for _ in range(20)]
+    asked = [reflection.ServerReflectionInfo() for _ in range(20)]
+    for watch in watches:
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+
+    for call in (*watches, *asked):
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() is grpc.StatusCode.OK
 
 
 async def test_reflection_names_the_services(served: Served) -> None:

@@ -157,7 +157,8 @@ class FakeClient:
         self.jobs.asked.append(("queue", name))
         none = TaskQueueKindInfo(backlog_count=0, backlog_age=timedelta(0), pollers=1)
         some = TaskQueueKindInfo(backlog_count=12, backlog_age=timedelta(seconds=90), pollers=2)
-        return TaskQueueInfo(workflow=none, activity=none, job=some)
+        nodes = 3 if name == "spread" else 1
+        return TaskQueueInfo(workflow=none, activity=none, job=some, node_id="n-1", nodes=nodes)
 
     async def close(self) -> None: ...
 
@@ -276,6 +277,13 @@ def test_a_list_as_a_table_and_as_json(jobs: FakeJobs) -> None:
     assert len(table.stdout.splitlines()) == 3
     assert "There are more than 2" in table.stderr
     assert [json.loads(line)["status"] for line in lines] == ["FAILED"] * 3
+
+
+def test_a_status_that_no_job_has_is_not_offered() -> None:
+    refused = CliRunner().invoke(app, ["job", "list", "--status", "suspended"])
+
+    assert refused.exit_code == 2
+    assert "suspended" not in CliRunner().invoke(app, ["job", "list", "--help"]).stdout
 
 
 def test_every_filter(jobs: FakeJobs) -> None:
@@ -440,6 +448,14 @@ def test_a_queue(jobs: FakeJobs) -> None:
     assert (as_json["name"], as_json["job"]["backlog_count"]) == ("mails", 12)
     assert as_json["job"]["backlog_age"] == 90.0
     assert "0:01:30" in table
+
+
+def test_of_several_nodes_each_tells_its_own_and_says_so(jobs: FakeJobs) -> None:
+    spread = run("queue", "describe", "spread")
+
+    assert "process n-1, one of 3" in spread.stderr
+    assert run("queue", "describe", "mails").stderr == ""
+    assert json.loads(run("queue", "describe", "spread", "-o", "json").stdout)["nodes"] == 3
 
 
 def test_limits(jobs: FakeJobs) -> None:

@@ -53,6 +53,48 @@ def test_seconds_come_first_when_asked_for() -> None:
     assert preview(*asked).exit_code == 2
 
 
+def test_times_end_with_the_years_that_a_schedule_can_have() -> None:
+    asked = ("--cron", "0 0 * * *", "--after", "2999-12-30T00:00:00Z", "-n", "3", "-o", "json")
+
+    assert json.loads(preview(*asked).stdout) == ["2999-12-31T00:00:00+00:00"]
+
+
+WORKDAYS = ("--calendar", '{"dayOfWeek": "Mon-Fri", "hour": "9-17/4", "minute": 30}')
+CHRISTMAS = ("--exclude", '{"month": "Dec", "dayOfMonth": 25}')
+
+
+def test_all_that_a_schedule_may_have_is_shown() -> None:
+    """Of 25 December, a Friday, nothing comes; an interval's phase counts from midnight UTC."""
+    result = preview(
+        *(*WORKDAYS, *CHRISTMAS, "--interval", "24h/1h", "--date", "2026-12-24T20:00:00"),
+        *("--timezone", "Europe/Berlin", "--after", "2026-12-24T12:00:00Z", "-n", "5"),
+    )
+
+    assert result.exit_code == 0, result.stderr
+    said, *times = result.stdout.splitlines()
+    assert times == [
+        "2026-12-24T13:30:00+01:00",
+        "2026-12-24T17:30:00+01:00",
+        "2026-12-24T21:00:00+01:00",
+        "2026-12-26T02:00:00+01:00",
+        "2026-12-27T02:00:00+01:00",
+    ]
+    assert said == (
+        "Every day, 1 hour later; At hour 9-17/4, minute 30, second 0, day of week 1-5;"
+        " At 2026-12-24T20:00:00Z, except At any time, day of month 25, month 12 (Europe/Berlin)"
+    )
+
+
+def test_several_expressions_are_one_schedule() -> None:
+    asked = ("--cron", "0 9 * * *", "--cron", "0 12 * * *", "--after", "2026-11-29T00:00:00Z")
+
+    assert json.loads(preview(*asked, "-n", "3", "-o", "json").stdout) == [
+        "2026-11-29T09:00:00+00:00",
+        "2026-11-29T12:00:00+00:00",
+        "2026-11-30T09:00:00+00:00",
+    ]
+
+
 def test_people_read_it_in_words() -> None:
     result = preview("--cron", "0 9 * * MON-FRI", "--after", "2026-11-29T16:00:00Z", "-n", "1")
 
@@ -69,6 +111,16 @@ def test_people_read_it_in_words() -> None:
         (("--cron", "CRON_TZ=UTC * * * * *", "--timezone", "UTC"), "beside"),
         (("--cron", "1," * 200), "longer than"),
         (("--cron", "* * * * *", "--after", "yesterday"), "not a time"),
+        (("--cron", "0 0 * * *", "--after", "9999-12-31T23:59:00Z"), "1970-2999"),
+        (("--cron", "0 0 * * *", "--after", "0001-01-01T00:00:00+14:00"), "1970-2999"),
+        (("--cron", "1\u00a0* * * *"), "five fields"),
+        ((), "say when"),
+        (("--calendar", '{"hour": 25}'), "outside 0-23"),
+        (("--calendar", '{"month": 2, "dayOfMonth": 30}'), "calendars[0]: never matches"),
+        (("--interval", "500ms"), "intervals[0].every_ms"),
+        (("--interval", "1h/2h"), "intervals[0].phase_ms"),
+        (("--cron", "@daily", "--exclude", '{"hour": 0}'), "leaves no time"),
+        (("--cron", "* 2 * 3 SUN#2", "--timezone", "America/New_York"), "never fires"),
     ],
 )
 def test_what_is_refused_is_bad_usage(arguments: tuple[str, ...], reason: str) -> None:

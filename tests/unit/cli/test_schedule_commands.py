@@ -34,6 +34,7 @@ from perdure.schedule import (
     ScheduleListState,
     ScheduleOverlapPolicy,
     SchedulePolicy,
+    ScheduleRange,
     ScheduleRepeatPolicy,
     ScheduleSlot,
     ScheduleSlotOutcome,
@@ -243,6 +244,8 @@ def test_create_says_everything(engine: Engine) -> None:
         *("--date", "2027-01-01T00:00:00Z", "--timezone", "Europe/Berlin", "--jitter", "30s"),
         *("--start", "2026-12-01", "--end", "2028-01-01T00:00:00+01:00", "--seconds-first"),
         *("--gap", "skip", "--repeated", "both", "--overlap", "buffer-one"),
+        *("--calendar", '{"hour": 9}', "--calendar", '{"hour": 17, "dayOfWeek": "Fri"}'),
+        *("--exclude", '{"month": 12, "dayOfMonth": 25, "comment": "Christmas"}'),
         *("--catch-up", "last", "--catch-up-window", "1h", "--catch-up-most", "5"),
         *("--pause-on-failure", "--remaining-actions", "3", "--note", "why", "--paused"),
         *("--task", "report", "--task-queue", "reports", "--timeout", "5m"),
@@ -256,7 +259,20 @@ def test_create_says_everything(engine: Engine) -> None:
             ScheduleIntervalSpec(timedelta(days=1)),
         ],
         dates=[datetime(2027, 1, 1, tzinfo=UTC)],
-        calendars=[],
+        calendars=[
+            ScheduleCalendarSpec(hour=[ScheduleRange(9)]),
+            ScheduleCalendarSpec(hour=[ScheduleRange(17)], day_of_week=[ScheduleRange(5)]),
+        ],
+        skip=[
+            ScheduleCalendarSpec(
+                second=[ScheduleRange(0, 59)],
+                minute=[ScheduleRange(0, 59)],
+                hour=[ScheduleRange(0, 23)],
+                day_of_month=[ScheduleRange(25)],
+                month=[ScheduleRange(12)],
+                comment="Christmas",
+            )
+        ],
         time_zone_name="Europe/Berlin",
         jitter=timedelta(seconds=30),
         start_at=datetime(2026, 12, 1, tzinfo=UTC),
@@ -330,6 +346,8 @@ def test_standard_input_is_read_once(engine: Engine) -> None:
         ((*JOB, "--interval", "1h/0s"), "longer than 0"),
         ((*JOB, "--date", "2h"), "not a time"),
         ((*JOB, *CRON, "--start", "soon"), "not a time"),
+        ((*JOB, "--calendar", "9am"), "not a calendar"),
+        ((*JOB, *CRON, "--exclude", '{"hours": 1}'), "no field"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_asked(
@@ -392,6 +410,20 @@ def test_new_times_replace_all_that_there_were(engine: Engine) -> None:
         time_zone_name="Europe/Berlin",
     )
     assert engine.saved.state.note == ""
+
+
+def test_exclusions_are_replaced_and_taken_away_beside_the_times(engine: Engine) -> None:
+    engine.schedule.spec.skip = [ScheduleCalendarSpec(comment="old")]
+    before = nightly().spec
+
+    run("update", "nightly", "--exclude", '{"hour": 12}')
+    assert engine.saved is not None
+    (excluded,) = engine.saved.spec.skip
+    assert (list(excluded.hour), excluded.comment) == ([ScheduleRange(12)], None)
+    assert engine.saved.spec.cron_expressions == before.cron_expressions
+
+    run("update", "nightly", "--exclude", "none")
+    assert engine.saved.spec == before
 
 
 def test_a_new_task_replaces_the_whole_action(engine: Engine) -> None:

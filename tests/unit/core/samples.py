@@ -399,6 +399,7 @@ JOB_STATE = JobState(
     expiry=(TIME_US + 4, 1 << 24 | 8),
     request_id=REQUEST,
     key_place=True,
+    request_body=HASH,
 )
 SCHEDULE = Schedule(
     ScheduleSpec(

@@ -33,7 +33,7 @@ from perdure_engine.core.schedules.decide import (
     mend,
 )
 from perdure_engine.core.schedules.decide.backfill import KnownSlot
-from perdure_engine.core.schedules.draft import ScheduleDraft
+from perdure_engine.core.schedules.draft import ScheduleDraft, SlotTimes
 from perdure_engine.core.schedules.errands import Errand, ErrandKind, errands_of
 from perdure_engine.core.schedules.model import (
     JobAction,
@@ -106,6 +106,7 @@ class Bench:
         self.jobs: dict[bytes, JobRun] = {}  # as saved
         self.actions: dict[tuple[int, SlotOrigin], set[bytes]] = {}  # begun for a slot
         self.audit: list[Entry] = []
+        self.times: SlotTimes = TIMES
         self._open: ScheduleDraft | None = None
         self._heard = 0  # of the ends of the open step
 
@@ -124,7 +125,7 @@ class Bench:
 
     def draft(self) -> ScheduleDraft:
         env = Env(self.now_us, self.new_number, DEFAULT_RUN_LIMITS)
-        return ScheduleDraft(self.record, SHARD, env, TIMES, JobDraft(self.memory, env))
+        return ScheduleDraft(self.record, SHARD, env, self.times, JobDraft(self.memory, env))
 
     def step(self, work: Callable[[ScheduleDraft], T], *, crash: bool = False) -> T:
         draft = self._open or self.draft()

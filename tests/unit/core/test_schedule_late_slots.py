@@ -16,6 +16,7 @@ from tests.unit.core.schedule_bench import (
     PAUSED,
     SECOND,
     START_US,
+    TIMES,
     WORKFLOW,
     Bench,
     refused,
@@ -29,6 +30,7 @@ from perdure_engine.core.schedules.model import (
     BACKFILL_MOST,
     CatchUpPolicy,
     OverlapPolicy,
+    ScheduleSpec,
 )
 from perdure_engine.core.status import Status
 
@@ -257,3 +259,59 @@ def test_newer_rules_of_a_zone_move_the_slots_to_come(bench: Bench) -> None:
     bench.mend()
     assert bench.state.next_us == START_US + 3 * HOUR + 15 * MINUTE
     assert bench.record.schedule.spec.tzdata_version == "2999z"
+
+
+CHANGE_US = START_US + 90 * MINUTE
+
+
+class Rules:
+    """Those of a zone as a node has them, by which slots past a change of the clocks come so much later."""
+
+    def __init__(self, tzdata_version: str, later_us: int) -> None:
+        self.tzdata_version = tzdata_version
+        self._later_us = later_us
+
+    def next_us(self, spec: ScheduleSpec, after_us: int) -> int:
+        slot_us = moved_us = after_us - self._later_us
+        while moved_us <= after_us:
+            slot_us = TIMES.next_us(spec, slot_us)
+            moved_us = slot_us + (self._later_us if slot_us > CHANGE_US else 0)
+        return moved_us
+
+    def jitter_us(self, spec: ScheduleSpec, seed: bytes, nominal_us: int) -> int:
+        return 0
+
+
+def test_nodes_with_other_rules_of_a_zone_own_schedules_and_the_newest_rules_win(
+    bench: Bench,
+) -> None:
+    """Invariant 55: slots to come are planned again, and no node refuses (§7: "re-derive future slots on upgrade").
+    To refuse would leave shards without an owner while a cluster is upgraded node by node."""
+    older, newer = Rules("2025b", 0), Rules("2026f", 15 * MINUTE)
+    bench.times = older
+    bench.create(spec=EVERY_HOUR, overlap=OverlapPolicy.ALLOW_ALL)
+    bench.times = newer
+    bench.mend()
+    assert bench.record.schedule.spec.tzdata_version == "2026f"
+
+    # back on the older node, which plans the next slot by the rules that it knows
+    bench.times = older
+    bench.mend()
+    bench.pass_time(HOUR)
+    assert bench.state.next_us == START_US + 2 * HOUR
+    assert bench.record.schedule.spec.tzdata_version == "2025b"
+
+    # so that whoever knows better looks at it again
+    bench.times = newer
+    token = bench.record.conflict_token
+    bench.mend()
+    assert bench.state.next_us == START_US + 2 * HOUR + 15 * MINUTE
+    assert bench.record.schedule.spec.tzdata_version == "2026f"
+    assert bench.record.conflict_token == token
+
+    # and what is planned by newer rules stays on the older node
+    bench.times = older
+    bench.mend()
+    assert bench.state.next_us == START_US + 2 * HOUR + 15 * MINUTE
+    bench.pass_time(HOUR + 15 * MINUTE)
+    assert bench.outcomes() == [FIRED, FIRED]

@@ -44,8 +44,59 @@ def test_a_schedule_is_created_once(bench: Bench) -> None:
     first = bench.ask(intents.CreateSchedule, schedule=schedule(), request_id=request_id)
     bench.pass_time(10 * SECOND)
 
-    assert bench.ask(intents.CreateSchedule, schedule=schedule(), request_id=request_id) == first
+    again = bench.ask(intents.CreateSchedule, schedule=schedule(), request_id=request_id)
+    assert again == msgspec.structs.replace(first, repeated=True)
     assert refused(bench, intents.CreateSchedule, schedule=schedule()).code is Code.ALREADY_EXISTS
+
+
+def is_another_call(bench: Bench, kind: object, **said: object) -> bool:
+    """Whether it is refused as such, and has changed nothing."""
+    before = bench.record
+    refusal = refused(bench, kind, **said)
+    assert (refusal.code, refusal.field) == (Code.INVALID_ARGUMENT, "request_id")
+    return refusal.reason == "REQUEST_ID_REUSED" and bench.record is before
+
+
+PAUSE = {"paused": True, "note": ""}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (intents.PauseSchedule, PAUSE | {"paused": False}),
+        (intents.PauseSchedule, PAUSE | {"note": "else"}),
+        (intents.TriggerSchedule, {"overlap": None}),
+        (intents.UpdateSchedule, {"schedule": schedule(), "conflict_token": 0}),
+        (
+            intents.BackfillSchedule,
+            {"from_us": 1, "to_us": 2, "overlap": None, "dry_run": False},
+        ),
+    ],
+)
+def test_b55_no_other_call_is_lost_under_the_request_id_of_one(
+    bench: Bench, kind: object, said: dict[str, object]
+) -> None:
+    """As bug report 10: a trigger under the id of a pause would be answered, and never act."""
+    bench.create()
+    request_id = bench.new_id()
+    bench.ask(intents.PauseSchedule, **PAUSE, request_id=request_id)
+    bench.crash()
+
+    bench.ask(intents.PauseSchedule, **PAUSE, identity="else", request_id=request_id)
+    assert is_another_call(bench, kind, **said, request_id=request_id)
+
+
+def test_b55_another_schedule_is_not_taken_for_the_one_that_was_created(bench: Bench) -> None:
+    request_id = bench.new_id()
+    made = {"schedule": schedule(), "trigger_immediately": True, "request_id": request_id}
+    bench.ask(intents.CreateSchedule, **made)
+    bench.crash()
+
+    assert is_another_call(bench, intents.CreateSchedule, **made | {"user_id": "ada"})
+    assert is_another_call(
+        bench, intents.CreateSchedule, **made | {"schedule": schedule(note="else")}
+    )
+    assert is_another_call(bench, intents.TriggerSchedule, overlap=None, request_id=request_id)
 
 
 def test_one_whose_times_are_all_over_is_refused(bench: Bench) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from perdure_engine.core.audit import AuditRow
+from perdure_engine.core.errors import not_found
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import ClientIntent, StartWorkflow, WaitResult, WorkerIntent
 from perdure_engine.core.jobs.intents import (
@@ -18,6 +19,7 @@ from perdure_engine.core.jobs.intents import (
     CompleteJobs,
     CreatedJob,
     CreateJobs,
+    DescribeJob,
     JobClientIntent,
     JobWorkerIntent,
     RedriveJob,
@@ -50,10 +52,12 @@ from perdure_engine.ports.history import (
 from perdure_engine.ports.matching import PollAnswer, PollRequest, QueueInfo, TaskOffer
 from perdure_engine.ports.rows import VisibilityRow
 from perdure_engine.ports.store import (
+    RUNS_LOOKED_AT,
     DeploymentRow,
     NamespaceRow,
     NodeRow,
     PageKey,
+    RunPage,
     ShardRow,
     StoreUnavailable,
     TokenKeyRow,
@@ -224,6 +228,8 @@ def plain_answer(intent: Any) -> Any:
             return JobsCreated([*made])
         case CompleteJobs():
             return JobsAnswered([])
+        case DescribeJob():
+            return not_found("JOB", "the job does not exist")
         case CancelJob() | RescheduleJob() | RedriveJob():
             return JobAnswered(JobStatus.CANCELLED)
         case WaitResult() | WaitJobs():
@@ -369,14 +375,16 @@ class FakeStore:
         before: PageKey | None,
         limit: int,
         order: Order = Order.START_DESC,
-    ) -> list[VisibilityRow]:
+        look: int = RUNS_LOOKED_AT,
+    ) -> RunPage:
         self._check()
         self.lists.append((where, before, limit))
         self.orders.append(order)
         rows = sorted(self.runs, key=lambda row: (row.start_us, row.run_id), reverse=True)
         if before is not None:
             rows = [row for row in rows if (row.start_us, row.run_id) < before[:2]]
-        return rows[:limit]
+        end = (rows[limit - 1].start_us, rows[limit - 1].run_id) if len(rows) > limit else None
+        return RunPage(rows[:limit], end)
 
     async def count_runs(self, where: VisibilityFilter) -> int:
         self._check()
@@ -455,6 +463,7 @@ class Room:
             namespaces=self.namespaces,
             sealer=self.sealer,
             ids=self.ids,
+            clock=self.clock,
             db_now_us=lambda: 2_000_000,
             about=About("0.1.0", "PostgreSQL 18.6"),
             cron=CronSpecs(),

@@ -12,16 +12,35 @@ from tests.unit.frontend.test_get_history import request
 
 from perdure_engine.core import limits
 from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
-from perdure_engine.core.intents import DescribeWorkflow
+from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.intents import (
+    DescribeWorkflow,
+    ExplainWorkflow,
+    QueryWorkflow,
+    ResetWorkflow,
+    WaitResult,
+)
+from perdure_engine.core.jobs.replies import EndedJob
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.describe_workflow import describe_workflow
+from perdure_engine.frontend.handlers.explain_workflow import explain_workflow
 from perdure_engine.frontend.handlers.get_history import get_history
+from perdure_engine.frontend.handlers.get_job_results import (
+    ARCHIVE_LOOKS_MAX,
+    ArchivedEnd,
+    GetJobResults,
+    get_job_results,
+)
+from perdure_engine.frontend.handlers.get_result import get_result
 from perdure_engine.frontend.handlers.list_workflows import (
     list_archived_workflows,
     list_workflows,
 )
+from perdure_engine.frontend.handlers.query_workflow import query_workflow
+from perdure_engine.frontend.handlers.reset_workflow import reset_workflow
 from perdure_engine.ports.archive import (
     ArchiveCorrupt,
+    ArchivedJob,
     ArchivedRun,
     ArchivedRuns,
     ArchivePlace,
@@ -34,6 +53,14 @@ from perdure_engine.ports.store import VisibilityFilter
 
 ALL = VisibilityFilter(NAMESPACE_ID)
 GONE = not_found("WORKFLOW", "workflow 'order-1' does not exist")
+TARGET: dict[str, Any] = {"namespace_id": NAMESPACE_ID, "workflow_id": "order-1", "run_id": b""}
+WANTED: dict[Any, Any] = {
+    query_workflow: QueryWorkflow(**TARGET, query_type="status"),
+    explain_workflow: ExplainWorkflow(**TARGET),
+    reset_workflow: ResetWorkflow(
+        **TARGET, event_id=4, new_run_id=RUN_ID, request_id=RUN_ID, body_hash=b"h" * 8
+    ),
+}
 
 
 def row(number: int, memo: bytes = b"") -> VisibilityRow:
@@ -52,6 +79,7 @@ class FakeArchive:
         self.asked: list[tuple[Any, ...]] = []
         self.rows: list[VisibilityRow] = []
         self.looks_max = 1_000
+        self.jobs: dict[bytes, ArchivedJob | Exception] = {}
         self.wheres: list[VisibilityFilter] = []
 
     async def find_run(self, *asked: Any) -> ArchivedRun | None:
@@ -59,6 +87,13 @@ class FakeArchive:
         if self.broken is not None:
             raise self.broken
         return self.run
+
+    async def find_job(self, *asked: Any) -> ArchivedJob | None:
+        self.asked.append(asked)
+        found = self.jobs.get(asked[2])
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     async def list_runs(
         self, where: VisibilityFilter, past: ArchivePlace | None, limit: int
@@ -188,6 +223,90 @@ async def test_a_page_of_an_archived_history_fits_into_a_message() -> None:
 
     assert (len(first.archived), len(second.archived)) == (1, 1)
     assert second.next_page_token == b""
+
+
+@pytest.mark.parametrize("ask", [query_workflow, reset_workflow, explain_workflow])
+async def test_who_wants_more_than_to_read_an_archived_run_is_told_where_it_is(ask: Any) -> None:
+    room = Room()
+    frontend = with_archive(room, FakeArchive(run_of(1)))
+    room.history.answer = lambda _: GONE
+
+    with pytest.raises(Rejected, match="lies in the archive") as caught:
+        await ask(frontend, WANTED[ask])
+
+    assert (caught.value.code, caught.value.reason) == (Code.NOT_FOUND, "WORKFLOW_ARCHIVED")
+
+
+@pytest.mark.parametrize("ask", [query_workflow, reset_workflow, explain_workflow])
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [(None, Code.NOT_FOUND), (ArchiveUnavailable("s3://secret"), Code.UNAVAILABLE)],
+)
+async def test_what_is_nowhere_is_not_said_to_be_archived(
+    ask: Any, broken: Exception | None, code: Code
+) -> None:
+    room = Room()
+    room.history.answer = lambda _: GONE
+
+    for frontend in (room.frontend, with_archive(room, FakeArchive(broken=broken))):
+        with pytest.raises(Rejected) as caught:
+            await ask(frontend, WANTED[ask])
+        assert caught.value.reason in ("WORKFLOW_NOT_FOUND", "ARCHIVE_UNAVAILABLE")
+    assert caught.value.code is code
+
+
+async def test_the_result_of_an_archived_run_is_known_at_once() -> None:
+    room = Room()
+    archive = FakeArchive(run_of(2))
+    frontend = with_archive(room, archive)
+    room.history.answer = lambda _: GONE
+    wait = WaitResult(namespace_id=NAMESPACE_ID, workflow_id="order-1", run_id=RUN_ID)
+
+    assert await get_result(frontend, wait, 60_000) is archive.run
+    archive.run = None
+    with pytest.raises(Rejected) as caught:
+        await get_result(frontend, wait, 60_000)
+
+    assert caught.value is GONE
+    assert [asked[3] for asked in archive.asked] == [RUN_ID, RUN_ID]
+
+
+async def test_results_of_archived_jobs_are_known_at_once() -> None:
+    """More than some of them only in the next call: each is a search. What one meets is its own affair."""
+    room, archive = Room(), FakeArchive()
+    frontend = with_archive(room, archive)
+    texts = [uuid_text(job_id(1, number)) for number in range(ARCHIVE_LOOKS_MAX + 5)]
+    archive.jobs = {
+        job_id(1, 0): ArchivedJob(b"{}"),
+        job_id(1, 1): ArchiveUnavailable("s3://secret"),
+    }
+
+    found = await get_job_results(
+        frontend, GetJobResults(namespace_id=NAMESPACE_ID, job_ids=texts, timeout_ms=0)
+    )
+
+    there, away, *nowhere = found
+    assert there == ArchivedEnd(job_id(1, 0), ArchivedJob(b"{}"))
+    assert isinstance(away, ArchivedEnd)
+    assert isinstance(away.job, Rejected)
+    assert away.job.reason == "ARCHIVE_UNAVAILABLE"
+    assert nowhere == [EndedJob(job_id(1, n), None) for n in range(2, ARCHIVE_LOOKS_MAX)]
+
+
+async def test_jobs_that_no_shard_made_are_not_looked_for() -> None:
+    archive = FakeArchive()
+    asked = GetJobResults(
+        namespace_id=NAMESPACE_ID, job_ids=[uuid_text(job_id(99, 1))], timeout_ms=0
+    )
+
+    assert await get_job_results(with_archive(Room(), archive), asked) == [
+        EndedJob(job_id(99, 1), None)
+    ]
+    assert archive.asked == []
+
+
+def job_id(shard_id: int, number: int) -> bytes:
+    return shard_id.to_bytes(4, "big") + number.to_bytes(12, "big")
 
 
 async def listed(frontend: Frontend, size: int, where: VisibilityFilter = ALL) -> list[list[str]]:

@@ -7,21 +7,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, SHARDS, Room
+from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, SHARDS, Room, plain_answer
 
 from perdure_engine.core import limits
-from perdure_engine.core.errors import Code, Rejected, invalid, unavailable
+from perdure_engine.core.errors import Code, Rejected, invalid, not_found, unavailable
 from perdure_engine.core.ids import shard_of, shard_of_job
-from perdure_engine.core.jobs.intents import CreatedJob, CreateJobs
+from perdure_engine.core.jobs.decide.describe import info_of
+from perdure_engine.core.jobs.intents import CreatedJob, CreateJobs, DescribeJob
 from perdure_engine.core.jobs.model import (
     Concurrency,
     ConcurrencyPolicy,
+    JobRun,
+    JobSpec,
     JobStatus,
     NewJob,
     Unique,
     UniqueScope,
 )
-from perdure_engine.core.jobs.replies import JobsCreated
+from perdure_engine.core.jobs.replies import JobDescription, JobsCreated
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.frontend.handlers.create_jobs import (
     AskedBatch,
@@ -96,7 +99,8 @@ async def test_a_repeat_of_a_call_names_the_same_jobs_and_another_call_others() 
     [
         ({"idempotency_key": "i"}, "idempotency:i"),
         ({"idempotency_key": "i", "concurrency": Concurrency("c")}, "concurrency:c"),
-        ({"unique": Unique("u"), "concurrency": Concurrency("c")}, "unique:u"),
+        ({"unique": Unique("u")}, "unique:u"),
+        ({"unique": Unique("u"), "concurrency": Concurrency("c")}, "concurrency:c"),
     ],
 )
 async def test_a_key_decides_the_shard(changes: dict[str, Any], about: str) -> None:
@@ -273,10 +277,8 @@ async def test_a_job_of_a_batch_has_no_key_of_another_shard(changes: dict[str, A
         ("B27", {"retry": RetryPolicy(maximum_attempts=-1)}, "retry_policy.maximum_attempts"),
         ("B28", {"due_us": 253_402_300_800_000_000}, "due_time_us"),
         ("B28", {"due_us": -1}, "due_time_us"),
-        ("B28", {"expire_us": NOW_US}, "expire_time_us"),
         ("B28", {"expire_us": 2**63 - 1}, "expire_time_us"),
         ("B28", {"expire_us": 5_000_000, "due_us": 5_000_000}, "expire_time_us"),
-        ("B28", {"expire_us": 2_500_000, "delay_ms": 600}, "expire_time_us"),
         ("-", {"due_us": 5_000_000, "delay_ms": 1}, "delay_ms"),
         ("-", {"priority": 0}, "priority"),
         ("-", {"priority": 6}, "priority"),
@@ -293,6 +295,64 @@ async def test_bad_options(row: str, changes: dict[str, Any], field: str) -> Non
 
     assert (refused.code, refused.field) == (Code.INVALID_ARGUMENT, field)
     assert not room.touched
+
+
+def find(room: Room, found: Any) -> None:
+    """What the shard says of a job that is asked for: a refusal, or the hash of its body."""
+
+    def answer(intent: Any) -> Any:
+        if not isinstance(intent, DescribeJob):
+            return plain_answer(intent)
+        if isinstance(found, Rejected):
+            return found
+        job = JobRun(intent.job_id, NAMESPACE_ID, "mail", "mails", 1, JobSpec(body_hash=found))
+        return JobDescription(info_of(job), b"")
+
+    room.history.answer = answer
+
+
+TOO_LATE = [{"expire_us": NOW_US}, {"expire_us": NOW_US + 500_000, "delay_ms": 600}]
+
+
+@pytest.mark.parametrize("changes", TOO_LATE)
+@pytest.mark.parametrize("found", [not_found("JOB", "no"), b"another body"])
+async def test_b28_a_job_that_would_expire_before_it_is_due_is_not_made(
+    changes: dict[str, Any], found: Any
+) -> None:
+    room = Room()
+    find(room, found)
+    first, refused = await made(room, SHARED, AskedJob(options(**changes)), body=b"body")
+
+    assert isinstance(first, CreatedJob)
+    assert isinstance(refused, Rejected)
+    assert (refused.code, refused.field) == (Code.INVALID_ARGUMENT, "expire_time_us")
+    assert [job.spec.expire_us for _, i in intents(room)[:1] for job in i.jobs] == [0]
+
+
+@pytest.mark.parametrize("changes", TOO_LATE)
+@pytest.mark.parametrize("key", ["", "key"])
+async def test_a_repeat_whose_time_is_over_by_now_is_answered_as_any_repeat(
+    changes: dict[str, Any], key: str
+) -> None:
+    """The first answer was lost: the job is there, and to refuse it now would be a lie."""
+    in_time, late = Room(), Room()
+    job = AskedJob(options(idempotency_key=key, **changes))
+    in_time.frontend = msgspec.structs.replace(in_time.frontend, db_now_us=lambda: 0)
+    [before] = await made(in_time, job, body=b"body")
+    find(late, sent(in_time)[0].spec.body_hash)
+    [again] = await made(late, job, body=b"body")
+
+    assert isinstance(before, CreatedJob)
+    assert again == CreatedJob(before.job_id, False, JobStatus.PENDING)
+
+
+async def test_of_what_is_late_nothing_is_said_while_its_shard_moves() -> None:
+    room = Room()
+    find(room, unavailable("SHARD_MOVED", "on its way"))
+    [refused] = await made(room, AskedJob(options(**TOO_LATE[0])))
+
+    assert isinstance(refused, Rejected)
+    assert refused.code is Code.UNAVAILABLE
 
 
 async def test_b7_an_input_over_the_limit_is_that_jobs_own_affair() -> None:

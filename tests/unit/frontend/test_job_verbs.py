@@ -9,7 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, Room, turn
+from tests.unit.frontend.fakes import (
+    NAMESPACE_ID,
+    OTHER_NAMESPACE_ID,
+    FakeClock,
+    Room,
+    turn,
+)
 
 from perdure_engine.core import limits
 from perdure_engine.core.audit import Action, Link
@@ -230,6 +236,31 @@ async def test_by_failure_type_a_page_goes_on_where_it_stopped_reading() -> None
     assert numbers(await pages(room, failure_type="Gone", page_size=2)) == [[9, 6], [3]]
     assert await count_jobs(room.frontend, ALL, "Gone") == [(FAILED, 3)]
     assert await count_jobs(room.frontend, ALL) == [(FAILED, 10)]
+
+
+async def test_a3_a_page_that_looks_for_long_is_short_and_has_a_next() -> None:
+    room = Room()
+    for number in range(1, 1_201):
+        put(room, number, task_name="rare" if number == 1 else "common")
+    where = msgspec.structs.replace(ALL, task_name="rare")
+    slow = msgspec.structs.replace(room.frontend, clock=SlowClock())
+
+    found: list[JobsPage] = []
+    token = b""
+    while not found or token:
+        found.append(await list_jobs(slow, ListJobs(where=where, page_token=token)))
+        token = found[-1].next_page_token
+
+    assert numbers(found) == [[], [], [1]]
+    assert numbers([await list_jobs(room.frontend, ListJobs(where=where))]) == [[1]]
+
+
+class SlowClock(FakeClock):
+    """Whatever is asked between two looks at it has taken a second."""
+
+    def monotonic(self) -> float:
+        self.now_s += 1
+        return self.now_s
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, RUN_ID, Room
 
-from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
 from perdure_engine.core.id_policies import IdReusePolicy
-from perdure_engine.core.ids import shard_of
+from perdure_engine.core.ids import shard_of, uuid_text
 from perdure_engine.core.intents import IdConflictPolicy, StartWorkflow
 from perdure_engine.core.jobs.model import Concurrency, JobSpec, Unique
+from perdure_engine.core.replies import Description, RunInfo
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.schedules.intents import (
     Backfilled,
@@ -41,6 +42,7 @@ from perdure_engine.core.schedules.model import (
     WorkflowAction,
 )
 from perdure_engine.core.schedules.saved import info_of
+from perdure_engine.core.status import Status
 from perdure_engine.frontend.handlers.backfill_schedule import backfill_schedule
 from perdure_engine.frontend.handlers.create_schedule import create_schedule
 from perdure_engine.frontend.handlers.delete_schedule import delete_schedule
@@ -269,8 +271,9 @@ def state(**changes: Any) -> ScheduleState:
     return ScheduleState(created_us=1, created_by=RUN_ID, updated_us=2, done_us=0, **changes)
 
 
-def describing(schedule: Schedule, saved: ScheduleState) -> ScheduleDescription:
-    return ScheduleDescription(info_of("nightly", "ada", schedule, saved), 7, [SLOT])
+def describing(schedule: Schedule, saved: ScheduleState, *open_slots: Slot) -> ScheduleDescription:
+    info = info_of("nightly", "ada", schedule, saved)
+    return ScheduleDescription(info, 7, [*(open_slots or (SLOT,))])
 
 
 async def test_a_description_has_the_next_times_and_the_last_slots() -> None:
@@ -308,6 +311,50 @@ async def test_no_time_is_shown_that_will_not_come(
     )
 
     assert found.next_times_us == [hour * HOUR_US for hour in range(1, count + 1)]
+
+
+def run_of(number: int, outcome: SlotOutcome = SlotOutcome.FIRED) -> Slot:
+    """A slot that has begun a workflow."""
+    run_id = uuid_text(number.to_bytes(16, "big"))
+    return Slot(number, outcome, number, workflow_id=f"w{number}", run_id=run_id)
+
+
+async def test_only_those_are_open_whose_workflow_has_not_ended() -> None:
+    """A schedule itself asks only when a slot depends on it: with ALLOW_ALL never."""
+    room = Room()
+    slots = [run_of(number) for number in range(1, 8)]
+    firing, job = (
+        run_of(8, SlotOutcome.FIRING),
+        Slot(9, SlotOutcome.FIRED, 9, job_id=uuid_text(RUN_ID)),
+    )
+    answers: dict[str, Any] = {
+        "w1": described_run(1, Status.RUNNING),
+        "w2": described_run(2, Status.COMPLETED),
+        "w3": not_found("WORKFLOW", "gone"),
+        "w4": unavailable("SHARD_MOVED", "ask again"),
+        "w5": described_run(99, Status.RUNNING),  # another chain has its id by now
+        "w6": described_run(6, Status.PAUSED),
+        "w7": described_run(7, Status.TERMINATED),
+    }
+
+    def answer(intent: Any) -> Any:
+        if isinstance(intent, DescribeSchedule):
+            return describing(SCHEDULE, state(), *slots, firing, job)
+        assert intent.run_id == b"", "whichever run of the chain is open"
+        return answers[intent.workflow_id]
+
+    room.history.answer = answer
+    found = await describe_schedule(
+        room.frontend, DescribeSchedule(namespace_id=NAMESPACE_ID, schedule_id="nightly")
+    )
+
+    assert [slot.nominal_us for slot in found.open] == [1, 4, 6, 8, 9]
+
+
+def described_run(number: int, status: Status) -> Description:
+    info = RunInfo(f"w{number}", RUN_ID, "T", "q", status, 1, 0, 9, 900, b"")
+    first_run_id = number.to_bytes(16, "big")
+    return Description(info, 0, 0, 0, [], [], None, False, 0, first_run_id=first_run_id)
 
 
 async def test_a_preview_begins_past_now_or_past_what_is_asked() -> None:

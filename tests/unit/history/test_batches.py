@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.simulation.audit_chains import all_of, log_of
@@ -28,6 +29,7 @@ from perdure_engine.core.intents import Reapply, ResetType
 from perdure_engine.core.status import Status
 from perdure_engine.frontend.filters import read_condition
 from perdure_engine.history.batches import Batches
+from perdure_engine.history.shard import Shard
 from perdure_engine.ports.batches import (
     BatchJob,
     BatchOperation,
@@ -306,19 +308,19 @@ async def test_a_run_that_refuses_is_counted_and_named(room: Room) -> None:
     await node.start("good")
     bad = (await node.start("bad")).run_id
     await begin(room)
-    submit = node.shard(1).submit
+    submit = Shard.submit
 
-    def refuses(intent: Any) -> asyncio.Future[Any]:
+    def refuses(shard: Shard, intent: Any) -> asyncio.Future[Any]:
         if intent.run_id != bad:
-            return submit(intent)
+            return submit(shard, intent)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         future.set_exception(Rejected(Code.DATA_LOSS, "CORRUPT", "its history cannot be read"))
         return future
 
-    node.shard(1).submit = refuses  # type: ignore[method-assign]  # the run's history is damaged
     job = batches(node)
-    await job.run_once()
-    await pass_time(10)
+    with patch.object(Shard, "submit", refuses):  # the run's history is damaged
+        await job.run_once()
+        await pass_time(10)
     assert await done(room) == (1, 1)
     assert [row.last_failure for row in await parts(room) if row.failed] == [
         "CORRUPT: its history cannot be read"
@@ -357,15 +359,15 @@ async def test_what_is_changed_each_time_is_counted_as_failed(room: Room) -> Non
     await begin(room, BatchOperation.DELETE)
     refused = Rejected(Code.ABORTED, "RUN_CHANGED", "the run has changed; try again")
 
-    def refuses(_: Any) -> asyncio.Future[Any]:
+    def refuses(*_: Any) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         future.set_exception(refused)
         return future
 
-    node.shard(1).submit = refuses  # type: ignore[method-assign]  # its rows are not as memory has them
     job = batches(node)
-    await job.run_once()
-    await pass_time(30)
+    with patch.object(Shard, "submit", refuses):  # its rows are not as memory has them
+        await job.run_once()
+        await pass_time(30)
     assert await done(room) == (0, 1)
     assert await closed(room)
     await job.stop()

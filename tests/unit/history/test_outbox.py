@@ -33,6 +33,7 @@ from perdure_engine.core.parents import ParentClosePolicy
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.history import outbox
+from perdure_engine.history.refusals import is_final
 from perdure_engine.history.stillness import Stillness, stillness
 from perdure_engine.ports.history import HandedWorkflowTask
 from perdure_engine.ports.matching import TaskOffer
@@ -226,6 +227,58 @@ async def test_what_is_delivered_twice_has_one_effect(room: Room) -> None:
     signals = [e.signal_name for e in events if isinstance(e, ev.WorkflowExecutionSignaled)]
     assert signals == ["one", "two"], "in the sender's order"
     assert events[-1].request_id == message_request_id(run_id, -INITIATED)
+
+
+FOR_GOOD = (
+    Rejected(Code.INVALID_ARGUMENT, "NO", "no"),
+    Rejected(Code.NOT_FOUND, "NO", "no"),
+    Rejected(Code.FAILED_PRECONDITION, "NO", "no"),
+    Rejected(Code.PERMISSION_DENIED, "NO", "no"),
+    Rejected(Code.RESOURCE_EXHAUSTED, "TOO_MANY_SIGNALS", "no"),
+)
+FOR_NOW = (
+    Rejected(Code.UNAVAILABLE, "NO", "no"),
+    Rejected(Code.RESOURCE_EXHAUSTED, "INBOX_FULL", "no"),
+    Rejected(Code.INTERNAL, "NO", "no"),
+    Rejected(Code.UNIMPLEMENTED, "NO", "an older version"),
+    Rejected(Code.UNAUTHENTICATED, "NO", "another secret"),
+)
+
+
+class RefusingOnce(Wire):
+    def __init__(self, node: Node, refusal: Rejected) -> None:
+        super().__init__(node)
+        self._refusals = [refusal]
+
+    async def deliver(self, shard: int, intent: intents.DeliveredIntent) -> Any:
+        if self._refusals:
+            raise self._refusals.pop()
+        return await super().deliver(shard, intent)
+
+
+@pytest.mark.parametrize("refusal", [*FOR_GOOD, *FOR_NOW], ids=lambda one: one.code.name)
+def test_what_is_refused_for_good_is_an_answer_and_all_else_is_said_again(
+    refusal: Rejected,
+) -> None:
+    """Bug report 7: nobody says for ever what is always refused the same way. Schedules' errands go by the same."""
+
+    @in_room(seeds=(0,))
+    async def story(room: Room) -> None:
+        other = await room.node(shard_id(CHILD))
+        node = await room.node(shard_id("parent"))
+        await other.start(CHILD, shard_id(CHILD))
+        other.history.peers = Wire(node)
+        node.history.peers = RefusingOnce(other, refusal)
+        run_id = await parent(node, room, [signal(CHILD)])
+        await quiet(room)
+        failed = "SignalExternalWorkflowExecutionFailed"
+        signaled = "ExternalWorkflowExecutionSignaled"
+        assert await heard(room, run_id) == [failed if refusal in FOR_GOOD else signaled]
+        alarming = refusal.code in (Code.INTERNAL, Code.UNIMPLEMENTED, Code.UNAUTHENTICATED)
+        assert node.alarms == (["message_refused"] if alarming else [])
+
+    assert is_final(refusal) is (refusal in FOR_GOOD)
+    story()
 
 
 @in_room()

@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+from unittest.mock import patch
 
+import pytest
 from tests.unit.history.room import (
     FINISH,
     Room,
@@ -20,6 +22,9 @@ from perdure_engine.core import intents
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.history import shard as shard_module
 from perdure_engine.history import writer as writer_module
+from perdure_engine.history.deciding import Deciding
+from perdure_engine.history.shard import Shard
+from perdure_engine.history.work import ShardStep
 from perdure_engine.ports.store import (
     Batch,
     BatchRefused,
@@ -229,18 +234,17 @@ async def test_a_decision_that_raises_costs_its_own_caller_only(
     """Invariant 66: a bug in a decision; the batch's others are decided again on reloaded state."""
     node = await room.node(1)
     await asyncio.gather(node.start("bad"), node.start("good"))
-    deciding = node.shard().deciding
-    real = deciding._reply
+    real = Deciding._reply
 
-    def reply(step, item, run, env):  # type: ignore[no-untyped-def]
+    def reply(deciding, step, item, run, env):  # type: ignore[no-untyped-def]
         if getattr(item.intent, "signal_name", "") == "bug":
             raise ZeroDivisionError
-        return real(step, item, run, env)
+        return real(deciding, step, item, run, env)
 
-    deciding._reply = reply  # type: ignore[method-assign]
-    calls = [node.signal("good", "1"), node.signal("bad", "bug"), node.signal("good", "2")]
-    assert await codes(calls[1]) == [Code.INTERNAL]
-    await asyncio.gather(calls[0], calls[2])
+    with patch.object(Deciding, "_reply", reply):
+        calls = [node.signal("good", "1"), node.signal("bad", "bug"), node.signal("good", "2")]
+        assert await codes(calls[1]) == [Code.INTERNAL]
+        await asyncio.gather(calls[0], calls[2])
     assert (await node.describe("good")).info.history_events == 4
     assert (await node.describe("bad")).info.history_events == 2
 
@@ -250,21 +254,82 @@ async def test_invariant_13_a_decision_that_raised_once_does_not_lose_a_timer(ro
     """The shard's own intent has no caller who would repeat it."""
     node = await room.node(1)
     run_id = await node.at("order", room.worker(), [timer(1)])
-    deciding = node.shard().deciding
-    real = deciding._reply
+    real = Deciding._reply
     raised = 0
 
-    def reply(step, item, run, env):  # type: ignore[no-untyped-def]
+    def reply(deciding, step, item, run, env):  # type: ignore[no-untyped-def]
         nonlocal raised
         if isinstance(item.intent, intents.FireTimer) and not raised:
             raised += 1
             raise ZeroDivisionError
-        return real(step, item, run, env)
+        return real(deciding, step, item, run, env)
 
-    deciding._reply = reply  # type: ignore[method-assign]
-    await pass_time(200)
+    with patch.object(Deciding, "_reply", reply):
+        await pass_time(200)
     assert raised == 1
     assert (await room.names(run_id)).count("TimerFired") == 1
+
+
+@in_room()
+async def test_what_raises_beside_the_decisions_costs_its_own_caller_only(room: Room) -> None:
+    """Invariant 66: nothing says whose it is, so it is looked for in halves. The writer does not hear of it."""
+    node = await room.node(1)
+    await asyncio.gather(*[node.start(f"order-{number}") for number in range(5)])
+    mark = Shard._mark_busy
+
+    def mark_busy(shard: Shard, step: ShardStep) -> None:
+        mark(shard, step)
+        if any(getattr(item.intent, "signal_name", "") == "bug" for item in step.items):
+            raise ZeroDivisionError
+
+    with patch.object(Shard, "_mark_busy", mark_busy):
+        calls = [node.signal(f"order-{n}", "bug" if n == 3 else "s") for n in range(5)]
+        assert await codes(calls.pop(3)) == [Code.INTERNAL]
+        await asyncio.gather(*calls)
+    events = [(await node.describe(f"order-{n}")).info.history_events for n in range(5)]
+    assert events == [3, 3, 3, 2, 3]
+    assert node.alarms == ["intent_failed"]
+
+
+@pytest.mark.parametrize("in_recovery", [False, True])
+def test_invariant_13_what_raises_beside_the_decisions_loses_no_timer_and_no_caller(
+    in_recovery: bool,
+) -> None:
+    """Nor when what mends it raises as well: then the writer sees to what was taken."""
+
+    @in_room()
+    async def story(room: Room) -> None:
+        node = await room.node(1)
+        run_id = await node.at("order", room.worker(), [timer(1)])
+        mark, mend = Shard._mark_busy, Shard._in_halves
+        raised = mended = 0
+
+        def mark_busy(shard: Shard, step: ShardStep) -> None:
+            nonlocal raised
+            if raised < 2:
+                raised += 1
+                raise ZeroDivisionError
+            mark(shard, step)
+
+        def in_halves(shard: Shard, step: ShardStep, error: Exception) -> ShardStep:
+            nonlocal mended
+            mended += 1
+            if in_recovery and mended == 1:
+                raise error
+            return mend(shard, step, error)
+
+        with (
+            patch.object(Shard, "_mark_busy", mark_busy),
+            patch.object(Shard, "_in_halves", in_halves),
+        ):
+            said = Code.UNAVAILABLE if in_recovery else Code.INTERNAL
+            assert await codes(node.signal("order")) == [said]
+            await pass_time(200)
+        assert raised == 2
+        assert (await room.names(run_id)).count("TimerFired") == 1
+        assert ("writer_failed" in node.alarms) == in_recovery
+
+    story()
 
 
 @in_room()

@@ -1,6 +1,7 @@
 """What does not wait for a shard's turn at the database, and what must."""
 
 import asyncio
+from unittest.mock import patch
 
 from tests.unit.history.room import (
     FINISH,
@@ -14,6 +15,8 @@ from tests.unit.history.room import (
 )
 
 from perdure_engine.core.errors import Code
+from perdure_engine.history.shard import Shard
+from perdure_engine.history.work import ShardStep
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.ports.store import GuardFailed
 from perdure_engine.store.memory import Moment
@@ -131,12 +134,16 @@ async def test_a_publication_that_fails_costs_its_own_shard_only(room: Room) -> 
     """Invariants 5, 15: what was saved and answered is not lost; its shard is taken anew and offers it."""
     node = await room.node(1, 2)
 
-    def broken(_: object) -> None:
-        raise RuntimeError("a bug")
+    publish = Shard.publish
 
-    node.shard(1).publish = broken  # type: ignore[method-assign]  # for this test
-    starts = [node.start("order", shard_id=1), node.start("other", shard_id=2)]
-    await asyncio.gather(*starts)
+    def broken(shard: Shard, step: ShardStep) -> None:
+        if shard.shard_id == 1:
+            raise RuntimeError("a bug")
+        publish(shard, step)
+
+    with patch.object(Shard, "publish", broken):
+        starts = [node.start("order", shard_id=1), node.start("other", shard_id=2)]
+        await asyncio.gather(*starts)
     assert (await node.workflow_task(room.worker())).workflow_id == "other"
     assert "publication_failed" in node.alarms
     assert node.history.owned() == {2}

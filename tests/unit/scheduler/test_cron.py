@@ -21,7 +21,8 @@ def case(name: str, expression: str, zone: str, after: str, *times: str) -> Any:
     return pytest.param(expression, zone, after, list(times), id=name)
 
 
-# The design's cases/cron.json.
+# The design's cases/cron.json. Among them what croniter and cronsim get wrong (bug reports 69 and 70): D05, D13, D14,
+# D23, S08; what is refused stands below.
 TIMES = [
     case(
         "D01",
@@ -227,6 +228,136 @@ def test_the_times_of_a_schedule(expression: str, zone: str, after: str, times: 
     assert found == [datetime.fromisoformat(time) for time in times]
 
 
+# Of our own: what the table above does not have.
+FURTHER = [
+    case(
+        "a fifth Monday in February",
+        "0 0 * 2 MON#5",
+        "UTC",
+        "2027-03-01T00:00:00Z",
+        "2044-02-29T00:00:00Z",
+        "2072-02-29T00:00:00Z",
+    ),
+    case(
+        "the last day of a February",
+        "15 14 L 2 *",
+        "UTC",
+        "2027-03-01T00:00:00Z",
+        "2028-02-29T14:15:00Z",
+        "2029-02-28T14:15:00Z",
+    ),
+    case(
+        "L or a weekday",
+        "0 0 L * 3",
+        "UTC",
+        "2027-03-25T00:00:00Z",
+        "2027-03-31T00:00:00Z",
+        "2027-04-07T00:00:00Z",
+    ),
+    case(
+        "Sunday at the end of a range",
+        "0 0 * * 5-7",
+        "UTC",
+        "2027-03-01T00:00:00Z",
+        "2027-03-05T00:00:00Z",
+        "2027-03-06T00:00:00Z",
+        "2027-03-07T00:00:00Z",
+        "2027-03-12T00:00:00Z",
+    ),
+    case(
+        "half an hour that comes twice",
+        "*/20 * * * *",
+        "Australia/Lord_Howe",
+        "2027-04-04T01:25:00+11:00",
+        "2027-04-04T01:40:00+11:00",
+        "2027-04-04T01:40:00+10:30",
+        "2027-04-04T02:00:00+10:30",
+    ),
+    case(
+        "half an hour that is skipped",
+        "*/15 1-2 * * *",
+        "Australia/Lord_Howe",
+        "2026-10-04T01:50:00+10:30",
+        "2026-10-04T02:30:00+11:00",
+        "2026-10-04T02:45:00+11:00",
+        "2026-10-05T01:00:00+11:00",
+    ),
+    case(
+        "a day that is skipped, once a year",
+        "0 0 30 12 *",
+        "Pacific/Apia",
+        "2010-12-31T00:00:00-10:00",
+        "2011-12-31T00:00:00+14:00",
+        "2012-12-30T00:00:00+14:00",
+    ),
+    case(
+        "a day that is skipped, each day",
+        "0 12 * * *",
+        "Pacific/Apia",
+        "2011-12-28T13:00:00-10:00",
+        "2011-12-29T12:00:00-10:00",
+        "2011-12-31T00:00:00+14:00",
+        "2011-12-31T12:00:00+14:00",
+    ),
+    case(
+        "two hours that come twice",
+        "*/30 * * * *",
+        "Antarctica/Troll",
+        "2027-10-31T02:00:00+02:00",
+        "2027-10-31T02:30:00+02:00",
+        "2027-10-31T01:00:00+00:00",
+        "2027-10-31T01:30:00+00:00",
+    ),
+    case(
+        "Ramadan begins",
+        "30 2 * * *",
+        "Africa/Casablanca",
+        "2026-02-14T12:00:00+01:00",
+        "2026-02-15T02:30:00+01:00",
+        "2026-02-16T02:30:00+00:00",
+    ),
+    case(
+        "Ramadan ends",
+        "30 2 * * *",
+        "Africa/Casablanca",
+        "2026-03-21T12:00:00+00:00",
+        "2026-03-22T03:00:00+01:00",
+        "2026-03-23T02:30:00+01:00",
+    ),
+    case(
+        "the zone in the text",
+        "CRON_TZ=Asia/Kathmandu 0 0 * * *",
+        "",
+        "2027-03-01T00:00:00Z",
+        "2027-03-02T00:00:00+05:45",
+    ),
+    case(
+        "tabs",
+        "\t0  0\t* *  * ",
+        "UTC",
+        "2027-03-01T00:00:00Z",
+        "2027-03-02T00:00:00Z",
+    ),
+]
+
+
+@pytest.mark.parametrize(("expression", "zone", "after", "times"), FURTHER)
+def test_further_cases(expression: str, zone: str, after: str, times: list[str]) -> None:
+    found = times_of(CronSpec(expression, zone), after, len(times))
+
+    assert found == [datetime.fromisoformat(time) for time in times]
+
+
+def test_seconds_of_a_fixed_time_that_comes_twice() -> None:
+    spec = CronSpec("5,10 30 1 * * *", NEW_YORK, seconds_first=True)
+
+    assert times_of(spec, "2026-10-31T12:00:00-04:00", 3) == [
+        datetime.fromisoformat("2026-11-01T01:30:05-04:00"),
+        datetime.fromisoformat("2026-11-01T01:30:10-04:00"),
+        datetime.fromisoformat("2026-11-02T01:30:05-05:00"),
+    ]
+
+
 # … and its column "every_instant": what the clocks skip does not come, what they repeat comes twice.
 EVERY_INSTANT = [
     case("D01", "30 2 * * *", NEW_YORK, "2027-03-13T12:00:00-05:00", "2027-03-15T02:30:00-04:00"),
@@ -328,11 +459,20 @@ def times_of(spec: CronSpec, after: str, count: int) -> list[datetime]:
         "0 0 * * 1#6",
         "0 0 * FOO *",
         "\u0660 * * * *",
+        "1\u00a0* * * *",
+        "1\u2003* * * *",
+        "0 0 * * *\n",
+        "0 0 *\v* *",
+        "0 0 * * FRI-MON",
+        "0 0 * NOV-FEB *",
+        "0 0 LW * *",
+        "0 0 * * 5L",
         "0,, * * * *",
         "0 " * 200,
     ],
 )
 def test_what_is_not_of_the_dialect_is_refused(text: str) -> None:
+    """Bug reports 67 and 69 among them: a date that never comes, and what croniter reads in its own way."""
     with pytest.raises(CronFault):
         CronSpec(text)
 

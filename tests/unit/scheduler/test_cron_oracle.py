@@ -186,6 +186,7 @@ def test_each_change_with_some_expressions() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)  # two minutes on an idle machine
 def test_each_change_with_each_expression() -> None:
     for change, expression, (gap, repeat) in product(all_changes(), EXPRESSIONS, POLICIES):
         check(expression, change, gap, repeat)

@@ -264,6 +264,12 @@ def every(**fields: Any) -> ScheduleSpec:
         (every(start_us=2, end_us=1), "end_us"),
         (every(end_us=1), "end_us"),
         (every(jitter_ms=-1), "jitter_ms"),
+        (ScheduleSpec(intervals=(IntervalSpec(-1),)), "intervals[0].every_ms"),
+        (
+            ScheduleSpec(calendars=(CalendarSpec(comment="x" * 1_001),)),
+            "calendars[0].comment",
+        ),
+        (every(exclude=(CalendarSpec(comment="a\0b"),)), "exclude[0].comment"),
         (every(jitter_ms=60_001), "jitter_ms"),
         (every(timezone=""), "timezone"),
         (every(timezone="Mars/Olympus"), "timezone"),
@@ -280,6 +286,14 @@ def test_what_is_refused_names_its_field(spec: ScheduleSpec, field: str) -> None
     if field.startswith(("cron", "calendars", "timezone", "intervals")):
         assert TIMES.next_us(spec, 0) == 0
         assert TIMES.describe(spec) == ""
+
+
+def test_words_are_no_more_than_a_list_of_schedules_can_carry() -> None:
+    many = tuple(CalendarSpec(hour=on(hour % 24), comment="c" * 1_000) for hour in range(100))
+    spec = ScheduleSpec(calendars=many)
+
+    assert TIMES.fault(spec) == ""
+    assert TIMES.describe(spec) == "c" * 500 + "…"
 
 
 def test_times_that_are_all_excluded_end_the_search_in_so_many_steps() -> None:

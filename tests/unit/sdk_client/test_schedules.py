@@ -150,6 +150,25 @@ async def test_a_call_that_is_repeated_is_one_request(engine: Engine, client: Cl
     assert len({one.request_id for one in requests}) == 1
 
 
+async def test_an_encrypted_call_that_is_repeated_has_the_same_body(engine: Engine) -> None:
+    """B55: the engine would take another one for another call, and refuse it."""
+    codec = EncryptionCodec(KeyRing("k", {"k": b"1" * 32}))
+    client = client_of(engine, DataConverter(payload_codec=codec))
+    gone = Refused(grpc.StatusCode.UNAVAILABLE)
+    engine.answer("CreateSchedule", gone, pb.CreateScheduleResponse())
+    engine.answer("DescribeSchedule", described())
+    engine.answer("UpdateSchedule", gone, pb.UpdateScheduleResponse())
+
+    handle = await client.create_schedule("nightly", NIGHTLY)
+    await handle.update(lambda _: ScheduleUpdate(NIGHTLY))
+
+    for method in ("CreateSchedule", "UpdateSchedule"):
+        first, second = engine.asked(method)
+        assert b"AES-256-GCM" in first.SerializeToString()
+        assert first == second
+    await client.close()
+
+
 async def test_an_id_that_is_taken_has_an_error_of_its_own(engine: Engine, client: Client) -> None:
     engine.answer("CreateSchedule", Refused(grpc.StatusCode.ALREADY_EXISTS))
     with pytest.raises(ScheduleAlreadyRunningError, match="'nightly' exists") as raised:

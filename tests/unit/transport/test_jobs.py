@@ -375,7 +375,9 @@ def test_results() -> None:
         EndedJob(JOB_ID, JobStatus.COMPLETED, b"result"),
         EndedJob(JOB_ID, None),
     ]
-    failed, completed, unknown = job_replies.results(ended, errors()).results
+    failed, completed, unknown = job_replies.results(
+        job_replies.result(one, errors()) for one in ended
+    ).results
 
     assert (failed.job_id, failed.status, failed.reason) == (uuid_text(JOB_ID), 5, "why")
     assert failed.failure.application.type == "Gone"
@@ -386,7 +388,8 @@ def test_results() -> None:
 def test_results_that_do_not_fit_into_a_message_are_left_for_the_next_call() -> None:
     large = EndedJob(JOB_ID, JobStatus.COMPLETED, bytes(limits.PAYLOAD_BYTES_MAX))
 
-    assert len(job_replies.results([large, large], errors()).results) == 1
+    message = job_replies.result(large, errors())
+    assert len(job_replies.results([message, message]).results) == 1
 
 
 def test_counts_and_batches() -> None:

@@ -20,8 +20,14 @@ from perdure._wire.history import (
 from perdure_api.v1 import common_pb2, event_pb2
 from perdure_engine.core import events as core
 from perdure_engine.core.failures import Failure, FailureKind
-from perdure_engine.ports.archive import ArchiveCorrupt
+from perdure_engine.core.replies import Closed
+from perdure_engine.core.status import Status
+from perdure_engine.ports.archive import ArchiveCorrupt, ArchivedRun
+from perdure_engine.ports.rows import VisibilityRow
+from perdure_engine.transport.grpc.convert import archived
+from perdure_engine.transport.grpc.convert.closing_events import closing_event
 from perdure_engine.transport.grpc.convert.events import event_message
+from perdure_engine.transport.grpc.convert.replies import result_fields
 from perdure_engine.transport.json import payloads
 from perdure_engine.transport.json.events import event_from_json, event_json
 
@@ -179,3 +185,26 @@ def test_events_and_fields_of_a_later_version() -> None:
 def test_what_is_no_event_is_corrupt(text: bytes) -> None:
     with pytest.raises(ArchiveCorrupt):
         event_from_json(text)
+
+
+@pytest.mark.parametrize(
+    "event", [one for one in samples.EVENTS if isinstance(one, core.ClosingEvent)], ids=type
+)
+def test_how_an_archived_run_ended_is_told_as_of_one_in_the_tables(
+    event: core.ClosingEvent,
+) -> None:
+    event = with_payloads(event)
+    row = VisibilityRow(
+        *(1, samples.RUN, samples.NAMESPACE, 1, "w1", "T", "q", Status.FAILED),
+        *(1, 2, 9, 900, b"", "{}"),
+    )
+    run = ArchivedRun(row, [event_json(samples.STARTED), event_json(event)])
+
+    told = archived.closed(run)
+
+    assert result_fields(told) == result_fields(Closed(samples.RUN, Status.FAILED, event))
+
+
+def test_an_end_of_a_later_version_is_not_guessed_at() -> None:
+    with pytest.raises(ArchiveCorrupt, match="no end"):
+        closing_event(event_from_json(event_json(samples.STARTED)))

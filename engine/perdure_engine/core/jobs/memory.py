@@ -8,7 +8,7 @@ from math import ceil
 
 import msgspec
 
-from perdure_engine.core.jobs.model import ConcurrencyPolicy, JobRun, NewJob
+from perdure_engine.core.jobs.model import ConcurrencyPolicy, JobRun, JobSpec, NewJob
 
 KIND_UNIQUE = 1  # in the key of `job_keys`
 
@@ -26,6 +26,16 @@ RATE_BURST_S = 0.1
 """How much of a key's rate may come at once: in any second at most a tenth more than the rate starts."""
 
 
+def unique_key_id(namespace_id: bytes, spec: JobSpec) -> KeyId:
+    """Of a job with a unique key. Beside a concurrency key it holds among the jobs of that one, whose owner decides
+    about both."""
+    assert spec.unique is not None
+    key = spec.unique.key
+    if spec.concurrency is not None:
+        key = f"{key}\n{spec.concurrency.key}"  # no key has a line break
+    return namespace_id, KIND_UNIQUE, key
+
+
 class UniqueKey(msgspec.Struct, eq=False, gc=False):
     """Who holds a unique key. `version` 0: there is no row of it yet, and `job_id` is b"". `until_us` 0: as long as
     its scope says."""
@@ -37,7 +47,7 @@ class UniqueKey(msgspec.Struct, eq=False, gc=False):
 
 class KeyRoom(msgspec.Struct, eq=False):
     """The open jobs of one concurrency key whose time has come: those that hold a place, and those that wait for one,
-    in their order. The newest job's settings are the key's."""
+    in their order. The settings of the newest of them are the key's."""
 
     namespace_id: bytes
     key: str

@@ -25,7 +25,9 @@ class JobStatus(enum.IntEnum):
     FAILED = 5
     CANCELLED = 6
     SKIPPED = 7
-    SUSPENDED = 8
+    SUSPENDED = (
+        8  # no job has it: kept for those that crash their workers again and again (design §7)
+    )
 
 
 OPEN_STATUSES = (
@@ -109,6 +111,7 @@ class JobState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expiry: tuple[int, int] | None = None  # of its JOB_EXPIRY row
     request_id: bytes = b""  # of the last operator's call that was applied
     key_place: bool = False  # it holds a place of its concurrency key
+    request_body: bytes = b""  # of that call: see `core.repeats`
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -157,6 +160,7 @@ class JobRun(msgspec.Struct, eq=False, gc=False):
     cancel_us: int = 0
     reason: str = ""
     request_id: bytes = b""
+    request_body: bytes = b""
     key_place: bool = False
     result: bytes = b""
     timer: TimerRecord | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure_engine.core.jobs import intents
-from perdure_engine.core.jobs.memory import KIND_UNIQUE, BatchId, JobMemory, KeyId, RoomId
+from perdure_engine.core.jobs.memory import BatchId, JobMemory, KeyId, RoomId, unique_key_id
 from perdure_engine.core.jobs.model import JobRun, JobSpec
 
 NONE: frozenset[bytes] = frozenset()
@@ -38,7 +38,7 @@ class Needs(msgspec.Struct):
     def unique(self, namespace_id: bytes, spec: JobSpec) -> None:
         if spec.unique is None:
             return
-        key_id = (namespace_id, KIND_UNIQUE, spec.unique.key)
+        key_id = unique_key_id(namespace_id, spec)
         known = self.memory.keys.get(key_id)
         if known is None:
             self.keys[key_id] = None
@@ -91,6 +91,10 @@ def missing(
 
 def _create(needs: Needs, intent: intents.CreateJobs, look_up: bool) -> None:
     namespace_id = intent.namespace_id
+    if intent.batch is not None:
+        batch = needs.memory.batches.get((namespace_id, intent.batch.batch_id))
+        # It takes no more jobs: whether these are refused or are a repeat, the rows say.
+        look_up = look_up or (batch is not None and batch.sealed)
     for new in intent.jobs:
         spec = new.spec
         if look_up or spec.idempotency_key:

@@ -14,6 +14,13 @@ import msgspec
 from perdure_engine.core.audit import Entry
 from perdure_engine.core.draft import Env
 from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.repeats import require_same
+from perdure_engine.core.schedules.intents import (
+    BackfillSchedule,
+    PauseSchedule,
+    TriggerSchedule,
+    UpdateSchedule,
+)
 from perdure_engine.core.schedules.model import (
     RequestMark,
     ScheduleRecord,
@@ -26,6 +33,7 @@ from perdure_engine.core.tasks import TimerKind, TimerRecord
 REQUESTS_KEPT = 10
 """Calls whose repeats are known. A client repeats within seconds what had no answer."""
 
+MarkedIntent = UpdateSchedule | PauseSchedule | TriggerSchedule | BackfillSchedule
 SlotKey = tuple[int, SlotOrigin]  # nominal time and origin
 
 
@@ -89,9 +97,11 @@ class ScheduleDraft:
         state.requests = (*state.requests[1 - REQUESTS_KEPT :], mark)
         self.changed = True
 
-    def mark_of(self, request_id: bytes) -> RequestMark | None:
+    def mark_of(self, intent: MarkedIntent) -> RequestMark | None:
+        """Of the call, if it is a repeat. Raises INVALID_ARGUMENT for another call of the same request id."""
         for mark in self.state.requests:
-            if mark.request_id == request_id:
+            if mark.request_id == intent.request_id:
+                require_same(mark.body, intent)
                 return mark
         return None
 
@@ -105,6 +115,19 @@ class ScheduleDraft:
         self.changed = self.defined = True
 
     # ---- slots
+
+    def next_us(self, after_us: int) -> int:
+        """The first slot past an instant; 0: there is none.
+
+        The spec remembers by which rules of the zones it was found, even if it knew newer ones: nodes differ while a
+        cluster is upgraded, and who has the newer finds by that what to look at again (invariant 55).
+        """
+        spec, version = self.schedule.spec, self.times.tzdata_version
+        if spec.tzdata_version != version:
+            spec = msgspec.structs.replace(spec, tzdata_version=version)
+            self.schedule = msgspec.structs.replace(self.schedule, spec=spec)  # no new definition
+            self.changed = self.defined = True
+        return self.times.next_us(spec, after_us)
 
     def put_slot(
         self,

@@ -170,6 +170,7 @@ class ScheduleSaved(msgspec.Struct, frozen=True, gc=False):
     conflict_token: int
     next_us: int  # nominal; 0: none
     firing: list[Slot]  # claimed before the call, and still on their way
+    repeated: bool = False  # a creation that was answered before
 
 
 class SlotsActed(msgspec.Struct, frozen=True, gc=False):

@@ -189,6 +189,7 @@ class RequestMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     outcome: SlotOutcome = SlotOutcome.FIRED
     target: bytes = b""
     detail: str = ""
+    body: bytes = b""  # see `core.repeats`
 
 
 class ScheduleState(msgspec.Struct, array_like=True):
@@ -215,6 +216,7 @@ class ScheduleState(msgspec.Struct, array_like=True):
     requests: tuple[RequestMark, ...] = ()  # the latest ones
     kept: tuple[Action, ...] = ()  # of before an update, while starts with them are on their way
     deleted: bool = False  # and gone as soon as nothing is on its way
+    created_body: bytes = b""  # of the call that made it: see `core.repeats`
 
 
 class ScheduleRecord(msgspec.Struct, eq=False):

@@ -28,7 +28,7 @@ SETTLED_MAX = 100
 def plan(draft: ScheduleDraft, after_us: int) -> None:
     """Go on with the first slot past an instant."""
     draft.state.done_us = after_us
-    plan_slot(draft, draft.times.next_us(draft.schedule.spec, after_us))
+    plan_slot(draft, draft.next_us(after_us))
 
 
 def plan_slot(draft: ScheduleDraft, nominal_us: int) -> None:
@@ -58,7 +58,7 @@ def advance(draft: ScheduleDraft) -> None:
     state = draft.state
     state.done_us, state.job_over = state.next_us, False
     over = exhausted(draft)
-    state.next_us = 0 if over else draft.times.next_us(draft.schedule.spec, state.done_us)
+    state.next_us = 0 if over else draft.next_us(state.done_us)
 
 
 def is_due(draft: ScheduleDraft, nominal_us: int) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure_engine.core import limits
-from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.errors import Code, Rejected, invalid
 from perdure_engine.core.ids import job_id_of, shard_of
-from perdure_engine.core.jobs.intents import Callback, CreatedJob, CreateJobs
+from perdure_engine.core.jobs.intents import Callback, CreatedJob, CreateJobs, DescribeJob
 from perdure_engine.core.jobs.model import NewJob
-from perdure_engine.core.jobs.replies import JobReply, JobsCreated
+from perdure_engine.core.jobs.replies import JobDescription, JobReply, JobsCreated
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.new_jobs import (
@@ -25,6 +25,7 @@ from perdure_engine.frontend.new_jobs import (
     new_job,
     shard_of_batch,
     shard_of_keys,
+    too_late,
 )
 
 CALLBACK_KEY = "__callback:{}"  # users' keys cannot begin so
@@ -80,6 +81,8 @@ async def create_jobs(frontend: Frontend, call: CreateJobsCall) -> list[Made]:
         if isinstance(reply, BaseException) and len(portion.jobs) == len(made):
             raise reply
         _put_together(made, portion, reply)
+    if sorting.late:
+        await _answer_late(frontend, call.namespace_id, sorting.late, made)
     return [_answered(one) for one in made]
 
 
@@ -91,6 +94,15 @@ class _Portion:
     def __init__(self) -> None:
         self.indices: list[int] = []
         self.jobs: list[NewJob] = []
+
+
+class _Late(msgspec.Struct, gc=False):
+    """A job whose time is over before it is made; or which was made by a call that had no answer."""
+
+    index: int
+    shard_id: int
+    job_id: bytes
+    body_hash: bytes
 
 
 class _Sorting:
@@ -108,6 +120,7 @@ class _Sorting:
         self._batch_shard_id = 0
         self.portions: dict[int, _Portion] = {}
         self.refused: list[Rejected | None] = [None] * len(call.jobs)
+        self.late: list[_Late] = []
 
     def begin_batch(self, asked: AskedBatch) -> Callback:
         """Before the first job is added. Raises INVALID_ARGUMENT."""
@@ -142,7 +155,8 @@ class _Sorting:
             )
         if refused is not None:
             self.refused[index] = refused
-            return
+            if not plan.late:
+                return
         call = self._call
         shard_id = plan.shard_id
         if not shard_id:
@@ -151,6 +165,9 @@ class _Sorting:
         key = options.idempotency_key
         job_id = job_id_of(shard_id, self._namespace_id, key, call.request_id, index)
         hashed = body_hash(asked) if key else call.body
+        if refused is not None:
+            self.late.append(_Late(index, shard_id, job_id, hashed))
+            return
         portion = self.portions.get(shard_id)
         if portion is None:
             portion = self.portions[shard_id] = _Portion()
@@ -158,17 +175,19 @@ class _Sorting:
         portion.jobs.append(new_job(plan, asked, job_id, hashed, self._batch_id, call.identity))
 
     def _plan(self, options: JobOptions) -> Plan:
-        refused = None
+        refused, late = None, False
         shard_id = self._batch_shard_id
         try:
-            check_options(options, self._now_us, in_batch=bool(self._batch_id))
+            check_options(options, in_batch=bool(self._batch_id))
         except Rejected as refusal:
             refused = refusal
         else:
+            refused = too_late(options, self._now_us)
+            late = refused is not None
             shard_id = shard_id or shard_of_keys(
                 options, self._namespace_id, self._number_of_shards
             )
-        plan = Plan(options, shard_id, due_of(options, self._now_us), refused)
+        plan = Plan(options, shard_id, due_of(options, self._now_us), refused, late)
         self._plans[id(options)] = plan
         return plan
 
@@ -183,6 +202,28 @@ def _put_together(
     assert isinstance(reply, JobsCreated)
     for index, answer in zip(portion.indices, reply.jobs, strict=True):
         made[index] = answer
+
+
+async def _answer_late(
+    frontend: Frontend, namespace_id: bytes, late: list[_Late], made: list[Made | None]
+) -> None:
+    """Those that are there are answered as any repeat is; the others stay refused."""
+    replies = await asyncio.gather(
+        *(
+            frontend.history.submit_job(
+                one.shard_id, DescribeJob(namespace_id=namespace_id, job_id=one.job_id)
+            )
+            for one in late
+        ),
+        return_exceptions=True,
+    )
+    for one, reply in zip(late, replies, strict=True):
+        if isinstance(reply, JobDescription):
+            if reply.info.spec.body_hash == one.body_hash:
+                made[one.index] = CreatedJob(one.job_id, False, reply.info.status)
+        elif not (isinstance(reply, Rejected) and reply.code is Code.NOT_FOUND):
+            assert isinstance(reply, BaseException)
+            made[one.index] = reply
 
 
 def _answered(one: Made | None) -> Made:

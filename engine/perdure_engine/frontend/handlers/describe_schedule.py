@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from perdure_engine.core import limits
+from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.intents import DescribeWorkflow
+from perdure_engine.core.replies import Description
+from perdure_engine.core.schedules.decide.run_heard import OPEN
 from perdure_engine.core.schedules.intents import (
     DescribeSchedule,
     ScheduleDescription,
     ScheduleInfo,
     Slot,
 )
+from perdure_engine.core.schedules.model import SlotOutcome
 from perdure_engine.frontend import checks
+from perdure_engine.frontend.checks import uuid_bytes
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.preview_schedule import next_times
 from perdure_engine.frontend.schedule_rows import slot_of
 
 
 class DescribedSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """`recent`: its last slots, newest first. `open`: see `ScheduleDescription`."""
+    """`recent`: its last slots, newest first. `open`: see `ScheduleDescription`, without those whose workflow has ended
+    since its schedule asked last."""
 
     info: ScheduleInfo
     conflict_token: int
@@ -51,7 +60,7 @@ async def describe_schedule(frontend: Frontend, intent: DescribeSchedule) -> Des
         description=frontend.times.describe(info.schedule.spec),
         next_times_us=await _next_times(frontend, info),
         recent=[slot_of(row) for row in rows],
-        open=found.open,
+        open=await _still_open(frontend, namespace_id, found.open),
         tzdata_version=frontend.times.tzdata_version,
     )
 
@@ -67,3 +76,24 @@ async def _next_times(frontend: Frontend, info: ScheduleInfo) -> list[int]:
         info.next_us,
         *await next_times(frontend, info.schedule.spec, info.next_us, count - 1),
     ]
+
+
+async def _still_open(frontend: Frontend, namespace_id: bytes, slots: list[Slot]) -> list[Slot]:
+    """A schedule asks for its workflows when a slot depends on it only: here somebody wants to know. One that cannot be
+    asked now is shown, as what is known of it."""
+    ended = await asyncio.gather(*(_has_ended(frontend, namespace_id, slot) for slot in slots))
+    return [slot for slot, over in zip(slots, ended, strict=True) if not over]
+
+
+async def _has_ended(frontend: Frontend, namespace_id: bytes, slot: Slot) -> bool:
+    """The whole chain of runs that the slot has begun."""
+    if not slot.run_id or slot.outcome is SlotOutcome.FIRING:
+        return False
+    ask = DescribeWorkflow(namespace_id=namespace_id, workflow_id=slot.workflow_id, run_id=b"")
+    try:
+        found = await frontend.submit(ask)
+    except Rejected as refusal:
+        return refusal.code is Code.NOT_FOUND
+    assert isinstance(found, Description)
+    is_chain = found.first_run_id == uuid_bytes("run_id", slot.run_id)
+    return not is_chain or found.info.status not in OPEN

@@ -21,9 +21,13 @@ class KindInfo(msgspec.Struct, frozen=True):
 
 
 class TaskQueueInfo(msgspec.Struct, frozen=True):
+    """`nodes`: how many live, this one included. Calls do not travel between nodes yet, so each tells of its own."""
+
     workflow: KindInfo
     activity: KindInfo
     job: KindInfo
+    node_id: bytes
+    nodes: int
 
 
 def describe_task_queue(frontend: Frontend, namespace_id: bytes, queue: str) -> TaskQueueInfo:
@@ -32,6 +36,8 @@ def describe_task_queue(frontend: Frontend, namespace_id: bytes, queue: str) -> 
         _kind(frontend, namespace_id, queue, TaskKind.WORKFLOW),
         _kind(frontend, namespace_id, queue, TaskKind.ACTIVITY),
         _kind(frontend, namespace_id, queue, TaskKind.JOB),
+        frontend.membership.node_id,
+        len(frontend.membership.live_nodes()),
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core.audit import Action, Entry, entry_of
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.explain import Explanation, WaitKind, WaitReason, waits_for_a_worker
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.intents import ExplainWorkflow
 from perdure_engine.frontend import checks
+from perdure_engine.frontend.archived import refusal_of_archived
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.audit import AuditFilter
 
@@ -30,7 +32,12 @@ class Why(msgspec.Struct, frozen=True):
 
 async def explain_workflow(frontend: Frontend, explain: ExplainWorkflow) -> Why:
     checks.workflow_id("workflow_id", explain.workflow_id)
-    explanation = await frontend.submit(explain)
+    try:
+        explanation = await frontend.submit(explain)
+    except Rejected as refusal:
+        raise await refusal_of_archived(
+            frontend, refusal, explain.namespace_id, explain.workflow_id, explain.run_id
+        ) from None
     assert isinstance(explanation, Explanation)
     reasons = explanation.reasons
     if reasons[0].kind is not WaitKind.CLOSED:

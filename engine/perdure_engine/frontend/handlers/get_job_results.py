@@ -1,4 +1,4 @@
-"""GetJobResults: waits until one of some jobs has ended."""
+"""GetJobResults: waits until one of some jobs has ended. Of an archived job it is known at once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure_engine.core import limits
-from perdure_engine.core.errors import Rejected, invalid
+from perdure_engine.core.errors import Code, Rejected, invalid
+from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.jobs.intents import WaitJobs
 from perdure_engine.core.jobs.model import OPEN_STATUSES
 from perdure_engine.core.jobs.replies import EndedJob, JobReply, JobsEnded
 from perdure_engine.frontend import checks
+from perdure_engine.frontend.archived import archived_job
 from perdure_engine.frontend.frontend import Frontend
-from perdure_engine.frontend.job_ids import job_and_shard
+from perdure_engine.frontend.job_ids import job_and_shard, unknown_job
 from perdure_engine.frontend.job_rows import ended_of
+from perdure_engine.ports.archive import ArchivedJob
+
+ARCHIVE_LOOKS_MAX = (
+    16  # of one call: each costs some twenty requests, and who asks again is told the others
+)
 
 
 class GetJobResults(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +33,39 @@ class GetJobResults(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int
 
 
-async def get_job_results(frontend: Frontend, asked: GetJobResults) -> list[EndedJob]:
+class ArchivedEnd(msgspec.Struct, frozen=True):
+    """Of one that has left the tables. A refusal: the archive does not answer."""
+
+    job_id: bytes
+    job: ArchivedJob | Rejected
+
+
+async def get_job_results(
+    frontend: Frontend, asked: GetJobResults
+) -> Sequence[EndedJob | ArchivedEnd]:
     """Those that have ended, as soon as one has; none when that takes longer than asked for. A job that does not exist
     is among them, without a status."""
+    ended = await _ended(frontend, asked)
+    if frontend.archive is None:
+        return ended
+    gone = [one.job_id for one in ended if one.status is None]
+    looking = [_look(frontend, asked.namespace_id, job_id) for job_id in gone[:ARCHIVE_LOOKS_MAX]]
+    return [one for one in ended if one.status is not None] + await asyncio.gather(*looking)
+
+
+async def _look(frontend: Frontend, namespace_id: bytes, job_id: bytes) -> EndedJob | ArchivedEnd:
+    try:
+        _, shard_id = job_and_shard("job_ids", uuid_text(job_id), frontend.history.number_of_shards)
+        found = await archived_job(frontend, unknown_job(), namespace_id, shard_id, job_id)
+    except Rejected as refusal:
+        if refusal.code is Code.NOT_FOUND:
+            return EndedJob(job_id, None)
+        return ArchivedEnd(job_id, refusal)
+    return ArchivedEnd(job_id, found)
+
+
+async def _ended(frontend: Frontend, asked: GetJobResults) -> list[EndedJob]:
+    """Without a status those that the tables do not have."""
     job_ids = asked.job_ids
     if not job_ids:
         raise invalid("job_ids", "is empty")

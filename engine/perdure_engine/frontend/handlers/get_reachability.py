@@ -83,7 +83,7 @@ async def last_close(frontend: Frontend, namespace_id: bytes, name: str, build_i
     """When the run of the version that closed last did so; 0: none that is kept."""
     closed = Compare(Column.CLOSE_TIME, Operator.GT, 0)
     where = _runs(namespace_id, name, build_id, closed)
-    rows = await frontend.visibility.list_runs(where, None, 1, Order.CLOSE_DESC)
+    rows = (await frontend.visibility.list_runs(where, None, 1, Order.CLOSE_DESC)).rows
     return (rows[0].close_us or 0) if rows else 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 import msgspec
 
@@ -15,13 +14,14 @@ from perdure_engine.frontend import checks
 from perdure_engine.frontend.archived import refusals_of_archive, require_archive
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.job_rows import failure_type_of, info_of
+from perdure_engine.frontend.reading import read_page
 from perdure_engine.frontend.seal import page_scope
 from perdure_engine.ports.archive import ArchivedJob, ArchivedJobFilter, ArchivePlace
 from perdure_engine.ports.jobs import JobFilter
 
 STATUSES = frozenset(JobStatus)
-# Of one call that looks for a type of failure, which no index knows: what it has not seen by then is the next page's.
-ROWS_READ_MAX = 10_000
+# Read at once while a type of failure is looked for, which stands in the jobs' states.
+LOOKED_THROUGH = 500
 
 
 class ListJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class ArchivedJobsPage(msgspec.Struct, frozen=True):
 
 
 class Last(msgspec.Struct, frozen=True, array_like=True):
-    """The last row that the page before has read."""
+    """Up to where the page before has looked."""
 
     scheduled_us: int
     job_id: bytes
@@ -78,46 +78,36 @@ async def list_jobs(frontend: Frontend, asked: ListJobs) -> JobsPage:
     past: Last | None = None
     if asked.page_token:
         past = frontend.sealer.open_page("page_token", asked.page_token, scope, Last)
-    if asked.failure_type:
-        shown, past = await _looked_through(frontend, asked, size, past)
-    else:
-        rows = await frontend.jobs.list_jobs(
-            asked.where, _key(past), size + 1, oldest_first=asked.oldest_first
+
+    async def read(past: Last | None, limit: int) -> tuple[list[tuple[Last, JobInfo]], Last | None]:
+        limit = LOOKED_THROUGH if asked.failure_type else limit
+        page = await frontend.jobs.list_jobs(
+            asked.where, _key(past), limit, oldest_first=asked.oldest_first
         )
-        shown = [info_of(frontend, row) for row in rows[:size]]
-        past = _last(shown[-1]) if len(rows) > size else None
+        infos = [info_of(frontend, row) for row in page.rows]
+        fitting = [
+            (Last(info.scheduled_us, info.job_id), info)
+            for info in infos
+            if asked.failure_type in ("", failure_type_of(info))
+        ]
+        return fitting, None if page.end is None else Last(*page.end)
+
+    shown, past = await read_page(frontend.clock, read, past, size)
     return JobsPage(shown, b"" if past is None else frontend.sealer.seal_page(past, scope))
 
 
-async def _looked_through(
-    frontend: Frontend, asked: ListJobs, size: int, past: Last | None
-) -> tuple[list[JobInfo], Last | None]:
-    """The jobs with that failure among the next rows, and how far it was read; None: to the end."""
-    shown: list[JobInfo] = []
-    read = 0
-    async with aclosing(all_jobs(frontend, asked, past)) as found:
-        async for info in found:
-            read += 1
-            if failure_type_of(info) == asked.failure_type:
-                shown.append(info)
-            if len(shown) == size or read == ROWS_READ_MAX:
-                return shown, _last(info)
-    return shown, None
-
-
-async def all_jobs(
-    frontend: Frontend, asked: ListJobs, past: Last | None = None
-) -> AsyncGenerator[JobInfo, None]:
+async def all_jobs(frontend: Frontend, asked: ListJobs) -> AsyncGenerator[JobInfo, None]:
     """All that the filter finds but for the type of failure, read in pages."""
+    past: tuple[int, bytes] | None = None
     while True:
-        rows = await frontend.jobs.list_jobs(
-            asked.where, _key(past), limits.PAGE_SIZE_MAX, oldest_first=asked.oldest_first
+        page = await frontend.jobs.list_jobs(
+            asked.where, past, limits.PAGE_SIZE_MAX, oldest_first=asked.oldest_first
         )
-        for row in rows:
+        for row in page.rows:
             yield info_of(frontend, row)
-        if len(rows) < limits.PAGE_SIZE_MAX:
+        past = page.end
+        if past is None:
             return
-        past = Last(rows[-1].scheduled_us, rows[-1].job_id)
 
 
 def check_filter(where: JobFilter, failure_type: str = "") -> None:
@@ -137,7 +127,3 @@ def check_filter(where: JobFilter, failure_type: str = "") -> None:
 
 def _key(last: Last | None) -> tuple[int, bytes] | None:
     return None if last is None else (last.scheduled_us, last.job_id)
-
-
-def _last(info: JobInfo) -> Last:
-    return Last(info.scheduled_us, info.job_id)

@@ -10,6 +10,7 @@ from perdure_engine.core.status import Status
 from perdure_engine.frontend import checks, filters
 from perdure_engine.frontend.archived import refusals_of_archive, require_archive
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.frontend.reading import read_page
 from perdure_engine.frontend.seal import page_scope
 from perdure_engine.ports.archive import ArchivePlace
 from perdure_engine.ports.filters import Order
@@ -25,7 +26,7 @@ class ListAnswer(msgspec.Struct, frozen=True):
 
 
 class Last(msgspec.Struct, frozen=True, array_like=True):
-    """The last row of the page before."""
+    """Up to where the page before has looked."""
 
     start_us: int
     run_id: bytes
@@ -47,14 +48,14 @@ async def list_workflows(
     page_token: bytes,
     query: str = "",
 ) -> ListAnswer:
+    """A page may have fewer runs than asked for, and even none, while its token says that there may be more."""
     check_filter(where)
     size = checks.page_size("page_size", page_size)
     scope = _scope(where, query)
-    before: PageKey | None = None
+    last: Last | None = None
     now_us = frontend.db_now_us()
     if page_token:
         last = frontend.sealer.open_page("page_token", page_token, scope, Last)
-        before = (last.start_us, last.run_id, last.close_us)
         now_us = last.now_us
     order = Order.START_DESC
     if query:
@@ -63,13 +64,20 @@ async def list_workflows(
             raise invalid("query", "a list has no GROUP BY")
         where = msgspec.structs.replace(where, expression=asked.expression)
         order = asked.order or order
-    rows = await frontend.visibility.list_runs(where, before, size + 1, order)
-    shown = _within_bytes(rows[:size])
-    if len(shown) == len(rows):
-        return ListAnswer(shown, b"")
-    end = shown[-1]
-    last = Last(end.start_us, end.run_id, end.close_us or 0, now_us)
-    return ListAnswer(shown, frontend.sealer.seal_page(last, scope))
+
+    async def read(
+        past: Last | None, limit: int
+    ) -> tuple[list[tuple[Last, VisibilityRow]], Last | None]:
+        before = None if past is None else (past.start_us, past.run_id, past.close_us)
+        page = await frontend.visibility.list_runs(where, before, limit, order)
+        rows = [(_last(row, now_us), row) for row in page.rows]
+        return rows, None if page.end is None else _last_of_key(page.end, now_us)
+
+    rows, last = await read_page(frontend.clock, read, last, size)
+    shown = _within_bytes(rows)
+    if len(shown) < len(rows):
+        last = _last(shown[-1], now_us)
+    return ListAnswer(shown, b"" if last is None else frontend.sealer.seal_page(last, scope))
 
 
 async def list_archived_workflows(
@@ -117,6 +125,14 @@ def check_filter(where: VisibilityFilter) -> None:
 
 def _scope(where: VisibilityFilter, query: str) -> bytes:
     return page_scope(b"list_workflows", (where, query))
+
+
+def _last(row: VisibilityRow, now_us: int) -> Last:
+    return Last(row.start_us, row.run_id, row.close_us or 0, now_us)
+
+
+def _last_of_key(key: PageKey, now_us: int) -> Last:
+    return Last(key[0], key[1], key[2] if len(key) == 3 else 0, now_us)
 
 
 def _within_bytes(rows: list[VisibilityRow]) -> list[VisibilityRow]:

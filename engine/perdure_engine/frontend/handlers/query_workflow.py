@@ -9,6 +9,7 @@ from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.intents import QueryWorkflow
 from perdure_engine.core.replies import QueryAnswer, Reply
 from perdure_engine.frontend import checks
+from perdure_engine.frontend.archived import refusal_of_archived
 from perdure_engine.frontend.frontend import Frontend
 
 QUERY_TIMEOUT_S = 10.0  # a worker that has not answered by then holds the caller up for nothing
@@ -28,10 +29,12 @@ def query_workflow(frontend: Frontend, query: QueryWorkflow) -> asyncio.Future[R
         checks.name("query_type", query.query_type)
     checks.size("args", query.args)
     checks.size("header", query.header, limits.HEADER_BYTES_MAX)
-    return _limited(frontend.submit(query))
+    return _limited(frontend, query, frontend.submit(query))
 
 
-def _limited(asked: asyncio.Future[Reply]) -> asyncio.Future[Reply]:
+def _limited(
+    frontend: Frontend, query: QueryWorkflow, asked: asyncio.Future[Reply]
+) -> asyncio.Future[Reply]:
     """A future for the answer that never waits longer than a query may.
 
     Not a task: a batch of queries would make as many. Whoever stops waiting cancels what was asked,
@@ -46,10 +49,13 @@ def _limited(asked: asyncio.Future[Reply]) -> asyncio.Future[Reply]:
                 done.exception()
         elif done.cancelled():
             answer.cancel()
-        elif (error := done.exception()) is not None:
-            answer.set_exception(error)
-        else:
+        elif (error := done.exception()) is None:
             _settle(answer, done.result())
+        elif isinstance(error, Rejected) and error.code is Code.NOT_FOUND:
+            where = query.namespace_id, query.workflow_id, query.run_id
+            _refuse(answer, loop.create_task(refusal_of_archived(frontend, error, *where)))
+        else:
+            answer.set_exception(error)
 
     def expire() -> None:
         if not answer.done():
@@ -64,6 +70,15 @@ def _limited(asked: asyncio.Future[Reply]) -> asyncio.Future[Reply]:
     answer.add_done_callback(settled)
     asked.add_done_callback(answered)
     return answer
+
+
+def _refuse(answer: asyncio.Future[Reply], looking: asyncio.Task[Rejected]) -> None:
+    def looked(done: asyncio.Task[Rejected]) -> None:
+        if not (answer.done() or done.cancelled()):
+            answer.set_exception(done.exception() or done.result())
+
+    answer.add_done_callback(lambda _: looking.cancel())
+    looking.add_done_callback(looked)
 
 
 def _settle(answer: asyncio.Future[Reply], reply: Reply) -> None:

@@ -36,6 +36,8 @@ NO_ROOM_WAIT_S = 0.1
 class JobsAhead:
     """One shard's."""
 
+    __slots__ = ("_alarm", "_cache", "_jobs", "_mean_bytes", "_near", "_reading")
+
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._cache = jobs.shard.rooms.job_cache

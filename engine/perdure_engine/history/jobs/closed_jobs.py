@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from perdure_engine.core.jobs.decide.describe import info_of
 from perdure_engine.core.jobs.replies import JobDescription
+from perdure_engine.history.jobs.removing import LeavingJob
 from perdure_engine.history.jobs.rows import job_of_row
 from perdure_engine.history.shard import Shard
 from perdure_engine.ports.archive import Kind, Parcel
 from perdure_engine.ports.codec import CorruptRow
-from perdure_engine.ports.jobs import ClosedJob
-
-ROW_BYTES_GUESS = 1_024  # of a job's row, besides its specification
 
 
 class ClosedJobs:
@@ -21,18 +19,18 @@ class ClosedJobs:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
-    def key(self, item: ClosedJob) -> tuple[bytes, int]:
+    def key(self, item: LeavingJob) -> tuple[bytes, int]:
         return item.job_id, item.closed_us
 
-    def size(self, item: ClosedJob) -> int:
-        return len(item.spec) + ROW_BYTES_GUESS
+    def size(self, item: LeavingJob) -> int:
+        return item.row_bytes
 
-    async def fill(self, parcel: Parcel, items: list[ClosedJob]) -> list[ClosedJob]:
+    async def fill(self, parcel: Parcel, items: list[LeavingJob]) -> list[LeavingJob]:
         shard = self._shard
         job_ids = [job.job_id for job in items]
         rows = await shard.rooms.store.load_jobs(shard.shard_id, job_ids)
         found = {(row.job_id, row.closed_us): row for row in rows}
-        inside: list[ClosedJob] = []
+        inside: list[LeavingJob] = []
         for job in items:
             row = found.get(self.key(job))
             if row is None:
@@ -46,7 +44,7 @@ class ClosedJobs:
                 inside.append(job)
         return inside
 
-    async def remove(self, items: list[ClosedJob]) -> bool:
+    async def remove(self, items: list[LeavingJob]) -> bool:
         removing = self._shard.jobs.removing
         for job in items:
             removing.add(job)

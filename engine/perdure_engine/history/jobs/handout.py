@@ -43,8 +43,8 @@ def start_job(jobs: Jobs, offer: TaskOffer, worker: WorkerRef) -> StartOutcome:
         return None
     now_us = rooms.database_clock.low_us()
     spec = run.spec
-    if spec.expire_us and now_us >= spec.expire_us and run.status is JobStatus.PENDING:
-        return None  # its timer is about to say so
+    if run.expiry is not None and now_us >= spec.expire_us and run.status is JobStatus.PENDING:
+        return None  # its timer is about to say so; one that has started in time has none any more
     handed = _hand_out(jobs, run, worker, max(now_us, run.ready_us))
     if spec.retry.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(jobs, handed))

@@ -104,10 +104,8 @@ class Jobs:
         for run in draft.jobs.values():
             run.busy = True
 
-    def rows_of(self, step: ShardStep, batch: Batch) -> None:
-        draft, shard = step.jobs, self.shard
-        if draft is None:
-            return
+    def rows_of(self, step: ShardStep, draft: JobDraft, batch: Batch) -> None:
+        shard = self.shard
         rows.add_jobs(batch, shard.shard_id, draft, shard.rooms.codec)
         if draft.audit:
             head = step.audit_head or shard.audit_head

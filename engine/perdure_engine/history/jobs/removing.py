@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure_engine.core.jobs.memory import KIND_UNIQUE, BatchId
-from perdure_engine.ports.codec import CorruptRow
-from perdure_engine.ports.jobs import ClosedJob
+from perdure_engine.core.jobs.memory import BatchId, KeyId
 from perdure_engine.ports.rows import JobBatchRow, ScheduleSlotRow
 from perdure_engine.ports.store import JobRemoval
 
@@ -26,6 +24,16 @@ ROWS_MAX = 500  # of each kind in one statement
 
 Key = tuple[bytes, int, str, bytes]
 SlotId = tuple[bytes, str, int, int]
+
+
+class LeavingJob(msgspec.Struct, frozen=True):
+    """A job that is over its retention."""
+
+    job_id: bytes
+    closed_us: int
+    row_bytes: int
+    key_id: KeyId | None = None  # its unique key
+    key_until_us: int = 0  # a key of a period: until then a job may be answered with it
 
 
 class Taken(msgspec.Struct, eq=False):
@@ -50,9 +58,10 @@ class JobRemoving:
         waiting = self._waiting
         return bool(waiting.jobs or waiting.batches or waiting.slots)
 
-    def add(self, job: ClosedJob) -> None:
+    def add(self, job: LeavingJob) -> None:
         """It has ended, and that is saved. Its unique key goes with it."""
-        self._waiting.jobs[job.job_id] = self._key_of(job)
+        key = None if job.key_id is None else (*job.key_id, job.job_id)
+        self._waiting.jobs[job.job_id] = key
         self._begin()
 
     def add_batch(self, row: JobBatchRow) -> None:
@@ -67,15 +76,6 @@ class JobRemoving:
     def _begin(self) -> None:
         self._idle.clear()
         self._jobs.shard.chore_waits()
-
-    def _key_of(self, job: ClosedJob) -> Key | None:
-        try:
-            spec = self._jobs.shard.rooms.codec.decode_job_spec(job.spec)
-        except CorruptRow:
-            return None
-        if spec.unique is None:
-            return None
-        return job.namespace_id, KIND_UNIQUE, spec.unique.key, job.job_id
 
     async def wait_idle(self) -> bool:
         """Returns when nothing waits and nothing is under way. False: something has stayed."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
+from perdure_engine.core.jobs.memory import unique_key_id
 from perdure_engine.core.jobs.model import UniqueScope
 from perdure_engine.core.schedules.model import SlotOutcome
-from perdure_engine.history.archiving import Archiving, Moving
+from perdure_engine.history.archiving import BEFORE_ALL, Archiving, Over, first_of
 from perdure_engine.history.jobs.closed_jobs import ClosedJobs
+from perdure_engine.history.jobs.removing import LeavingJob
 from perdure_engine.history.shard import Shard
 from perdure_engine.ports.codec import CorruptRow
 from perdure_engine.ports.jobs import ClosedJob, JobRetentionStore
 from perdure_engine.ports.store import NamespaceRow
 
 ROWS_PER_PAGE = 1_000
-_BEFORE_ALL = bytes(16)
 _STILL_TO_ACT = (SlotOutcome.FIRING, SlotOutcome.BUFFERED)
 
 IsOver = Callable[[bytes, int], NamespaceRow | None]
@@ -42,46 +45,61 @@ class JobsPass:
         return self._shard.closed or self._shard.leaving
 
     async def _jobs(self) -> int:
-        shard, archiving = self._shard, self._archiving
-        removing = shard.jobs.removing
-        moving = None
-        if archiving.archive is not None:
-            moving = Moving(archiving, shard, ClosedJobs(shard))
-        deleted = 0
-        after: bytes | None = _BEFORE_ALL
-        while after is not None and not self._stops:
-            page = await self._store.load_closed_jobs(shard.shard_id, after, ROWS_PER_PAGE)
-            for job in page.jobs:
-                namespace = self._is_over(job.namespace_id, job.closed_us)
-                if namespace is None or self._holds_its_key(job):
-                    continue
-                if moving is not None and archiving.takes(namespace):
-                    await moving.add(job, namespace)
-                else:
-                    deleted += 1
-                    removing.add(job)
-            await removing.wait_idle()  # one page at a time: memory and the shard stay free
-            after = page.last_job_id
-        if moving is None:
-            return deleted
-        await moving.end(shard.rooms.database_clock.low_us())
-        return deleted + moving.moved
+        return await self._archiving.clear(self._shard, ClosedJobs(self._shard), self._read)
 
-    def _holds_its_key(self, job: ClosedJob) -> bool:
-        """Whether a unique key of a period may still be answered with it: the key's row goes with the job's."""
-        rooms = self._shard.rooms
+    async def _read(self, after: bytes) -> tuple[Over[LeavingJob], bytes | None]:
+        page = await self._store.load_closed_jobs(self._shard.shard_id, after, ROWS_PER_PAGE)
+        old = [
+            (job, namespace)
+            for job in page.jobs
+            if (namespace := self._is_over(job.namespace_id, job.closed_us)) is not None
+        ]
+        leaving = await self._leaving([job for job, _ in old])
+        low_us = self._shard.rooms.database_clock.low_us()
+        over = [
+            (leaving[job.job_id], namespace)
+            for job, namespace in old
+            # the key's row goes with the job's
+            if job.job_id in leaving and leaving[job.job_id].key_until_us <= low_us
+        ]
+        return over, page.last_job_id
+
+    async def _leaving(self, jobs: list[ClosedJob]) -> dict[bytes, LeavingJob]:
+        """By id. Of those whose specification is too large for a page a few are read at a time; what has begun anew
+        meanwhile is missing."""
+        shard = self._shard
+        found = {job.job_id: self._with_key(job, job.spec) for job in jobs if job.spec}
+        left = [job for job in jobs if not job.spec]
+        while left and not self._stops:
+            group = first_of(left, lambda job: job.row_bytes)
+            left = left[len(group) :]
+            by_id = {job.job_id: job for job in group}
+            for row in await shard.rooms.store.load_jobs(shard.shard_id, list(by_id)):
+                job = by_id[row.job_id]
+                if row.closed_us == job.closed_us:
+                    found[job.job_id] = self._with_key(job, row.spec)
+        return found
+
+    def _with_key(self, job: ClosedJob, spec: bytes) -> LeavingJob:
+        leaving = LeavingJob(job.job_id, job.closed_us, job.row_bytes)
         try:
-            unique = rooms.codec.decode_job_spec(job.spec).unique
+            decoded = self._shard.rooms.codec.decode_job_spec(spec)
         except CorruptRow:
-            return False
-        if unique is None or unique.scope is not UniqueScope.PERIOD:
-            return False
-        return job.closed_us + unique.period_ms * 1_000 > rooms.database_clock.low_us()
+            return leaving
+        unique = decoded.unique
+        if unique is None:
+            return leaving
+        until_us = 0
+        if unique.scope is UniqueScope.PERIOD:
+            until_us = job.closed_us + unique.period_ms * 1_000
+        return msgspec.structs.replace(
+            leaving, key_id=unique_key_id(job.namespace_id, decoded), key_until_us=until_us
+        )
 
     async def _batches(self) -> None:
         """Those that are over: an open one waits for its jobs, and nobody knows how long."""
         shard = self._shard
-        after = (_BEFORE_ALL, "")
+        after = (BEFORE_ALL, "")
         more = True
         while more and not self._stops:
             rows = await self._store.load_job_batches(shard.shard_id, after, ROWS_PER_PAGE)
@@ -102,7 +120,7 @@ class JobsPass:
 
     async def _slots(self) -> None:
         shard = self._shard
-        after = (_BEFORE_ALL, "", 0, 0)
+        after = (BEFORE_ALL, "", 0, 0)
         more = True
         while more and not self._stops:
             rows = await self._store.load_slots(shard.shard_id, after, ROWS_PER_PAGE)

@@ -107,6 +107,7 @@ def job_of_row(row: JobRunRow, codec: Codec) -> JobRun:
         state.cancel_us,
         state.reason,
         state.request_id,
+        state.request_body,
         state.key_place,
         row.result,
         None if timer is None else _timer(TimerKind.JOB_DUE, *timer, state.due_us),

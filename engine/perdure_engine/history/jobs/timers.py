@@ -89,6 +89,21 @@ class _Slot:
 
 
 class JobTimers:
+    __slots__ = (
+        *(
+            "_alarm",
+            "_alarm_at",
+            "_coming",
+            "_due",
+            "_far",
+            "_far_count",
+            "_firing",
+            "_jobs",
+            "_late",
+        ),
+        *("_near", "_near_to", "_shard", "_undecided"),
+    )
+
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._shard = jobs.shard
@@ -103,7 +118,7 @@ class JobTimers:
         self._firing: dict[
             int, int
         ] = {}  # their wake times; what they ask for is not committed yet
-        self._firing_count = 0  # of them, those that fill what may fire at a time
+        self._undecided: set[int] = set()  # of them, without those that wait to be fired again
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
 
@@ -228,13 +243,13 @@ class JobTimers:
 
     def _fire(self) -> None:
         """As many as there is room for; the others have their turn when these have had theirs."""
-        while self._due and self._firing_count < FIRING_MAX:
+        while self._due and len(self._undecided) < FIRING_MAX:
             due = [timer for timer in self._next() if timer[1] in self._coming]
             if due:
                 firing = {timer_id: wake_us for wake_us, timer_id, _, _ in due}
                 self._coming.difference_update(firing)
                 self._firing |= firing
-                self._firing_count += len(due)
+                self._undecided.update(firing)
                 self._shard.put(_Firing(self, self._shard.shard_id, due))
 
     def _next(self) -> list[JobTimer]:
@@ -250,26 +265,29 @@ class JobTimers:
         """What timers of one intent asked for is saved, or they had nothing to ask for any more."""
         self._end(timers)
         self._shard.timers.measure([timer[0] for timer in timers])
-        self._firing_count -= len(timers)
         self._fire()
 
     def refused(self, timers: Sequence[JobTimer], error: Rejected) -> None:
-        """Some of them may have been decided: a list that was cut is refused if a part of it was. What was not is
-        fired again, when whatever keeps the jobs from being loaded may be over."""
+        """Some of them may have been decided, or be about to be told so: a list that was cut is refused if a part of it
+        was. What was not is fired again, when whatever keeps the jobs from being loaded may be over."""
         if self._shard.closed:
             return
-        self._firing_count = max(0, self._firing_count - len(timers))
+        self._undecided.difference_update([timer[1] for timer in timers])
         if error.code is Code.NOT_FOUND:
             self._end(timers)
         else:
             asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, timers)
+        if self._due:
+            self._ring_in(FIRE_PAUSE_S)
 
     def _fire_again(self, timers: Sequence[JobTimer]) -> None:
-        self._end(timers)
+        again = [timer for timer in timers if timer[1] in self._firing]
+        self._end(again)
         if not self._shard.closed:
-            for timer in timers:
+            for timer in again:
                 self.add(timer)
 
     def _end(self, timers: Sequence[JobTimer]) -> None:
         for _, timer_id, _, _ in timers:
             self._firing.pop(timer_id, None)
+            self._undecided.discard(timer_id)

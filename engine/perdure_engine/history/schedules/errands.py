@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure_engine.core.errors import Code, Rejected, unavailable
+from perdure_engine.core.errors import Rejected, unavailable
 from perdure_engine.core.ids import shard_of
 from perdure_engine.core.intents import DeliveredIntent, WaitResult
 from perdure_engine.core.replies import RunStatus
@@ -25,6 +25,7 @@ from perdure_engine.core.schedules.decide.run_heard import OPEN
 from perdure_engine.core.schedules.errands import Errand, ErrandKind, action_of, errands_of, said_by
 from perdure_engine.core.schedules.intents import Heard, HearErrands
 from perdure_engine.core.schedules.model import OverlapPolicy, ScheduleRecord
+from perdure_engine.history.refusals import is_expected, is_final
 from perdure_engine.history.work import AnyReply, Item
 
 if TYPE_CHECKING:
@@ -35,20 +36,7 @@ WAIT_S = 0.1  # before what had no definite answer is said again; doubles
 WAIT_S_MAX = 10.0
 ASK_S = 1.0  # before an open run of another node is asked again; doubles
 ASK_S_MAX = 60.0
-TRIES_SHOWN = 5  # of what has no definite answer; then it is an alarm (bug report 7)
-EXPECTED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)  # … unless it is what a repeat mends
-FINAL = frozenset(
-    (
-        Code.INVALID_ARGUMENT,
-        Code.NOT_FOUND,
-        Code.ALREADY_EXISTS,
-        Code.PERMISSION_DENIED,
-        Code.FAILED_PRECONDITION,
-        Code.OUT_OF_RANGE,
-        Code.UNIMPLEMENTED,
-        Code.UNAUTHENTICATED,
-    )
-)
+TRIES_SHOWN = 5  # of what has no definite answer; then it is an alarm (bug report 7), unless one that is expected
 
 
 class OnWay(msgspec.Struct, eq=False):
@@ -269,12 +257,12 @@ class Errands:
         self._is_back(one)
         if one.told or self._schedules.shard.closed:
             return
-        if error.code in FINAL:
+        if is_final(error):
             one.told = True
             self._tell(Heard(one.uid, one.errand, refused=error.message, asked_us=one.asked_us))
             return
         one.tries += 1
-        if one.tries == TRIES_SHOWN and error.code not in EXPECTED:
+        if one.tries == TRIES_SHOWN and not is_expected(error):
             record = self._schedules.records.get(one.uid)
             schedule_id = "" if record is None else record.schedule_id
             self._schedules.shard.rooms.alarm(

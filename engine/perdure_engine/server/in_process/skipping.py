@@ -183,6 +183,7 @@ async def _start_rooms(
         namespaces=Namespaces(store, rooms.clock),
         sealer=await load_sealer(store, rooms.ids),
         ids=rooms.ids,
+        clock=rooms.clock,
         db_now_us=rooms.database_clock.low_us,
         about=About(version=perdure_version(), database=await store.describe()),
         cron=rooms.cron,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import get_ident
 from typing import TypeVar
@@ -17,6 +18,10 @@ T = TypeVar("T")
 
 TIMEOUT_S = 60.0  # of a network file system that hangs
 UNFINISHED = ".part"
+# So much older than what has just been written: its process has died. A writer that was only slow finds it gone, fails,
+# and puts it again.
+ABANDONED_AFTER_S = 600.0
+NEIGHBOURS = 8  # folders beside a new one that are looked at: those of the last days
 
 
 class FolderObjects:
@@ -65,9 +70,23 @@ class FolderObjects:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+            written_s = os.fstat(file.fileno()).st_mtime
         unfinished.replace(path)
         for folder in {path.parent, *[folder.parent for folder in made]}:
             _sync(folder)
+        looked_at = [path.parent]
+        if path.parent in made:
+            looked_at = sorted(path.parent.parent.iterdir())[-NEIGHBOURS:]
+        for folder in looked_at:
+            _remove_abandoned(folder, written_s - ABANDONED_AFTER_S)
+
+
+def _remove_abandoned(folder: Path, before_s: float) -> None:
+    """What a crash has left. By the file system's own clock."""
+    with suppress(OSError):  # another process may remove it too, and none of it is in the way
+        for entry in _entries(folder):
+            if entry.name.endswith(UNFINISHED) and entry.stat().st_mtime < before_s:
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:

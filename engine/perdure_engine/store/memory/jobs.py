@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from perdure_engine.ports.jobs import (
+    JOBS_LOOKED_AT,
     LISTED_SPEC_BYTES_MAX,
+    LISTED_STATES_BYTES_MAX,
     ClosedJob,
     ClosedJobPage,
     JobFilter,
+    JobPage,
 )
 from perdure_engine.ports.rows import JobBatchRow, JobKeyRow, JobRunRow, ScheduleSlotRow
 from perdure_engine.store.memory.faults import Faults, Moment
@@ -95,14 +98,22 @@ class MemoryJobs:
         limit: int,
         *,
         oldest_first: bool = False,
-    ) -> list[JobRunRow]:
+        look: int = JOBS_LOOKED_AT,
+    ) -> JobPage:
+        """One scan, of the namespace's jobs in their time, for every filter."""
         await self.faults.meet("list_jobs", Moment.BEFORE)
-        rows = sorted(self._jobs_matching(where), key=_time, reverse=not oldest_first)
+        look = max(look, limit)
+        of_time = JobFilter(where.namespace_id, from_us=where.from_us, to_us=where.to_us)
+        rows = sorted(self._jobs_matching(of_time), key=_time, reverse=not oldest_first)
         if past is not None:
             rows = [
                 row for row in rows if (_time(row) > past if oldest_first else _time(row) < past)
             ]
-        return [_in_list(row) for row in rows[:limit]]
+        found = [_in_list(row) for row in rows[:look] if _matches(where, row)]
+        shown = _light(found[:limit])
+        if len(shown) < len(found):
+            return JobPage(shown, _time(shown[-1]))
+        return JobPage(shown, _time(rows[look - 1]) if len(rows) > look else None)
 
     async def count_jobs(self, where: JobFilter) -> list[tuple[int, int]]:
         await self.faults.meet("count_jobs", Moment.BEFORE)
@@ -129,7 +140,13 @@ class MemoryJobRetention:
         rows = [row for row in self.tables.job_runs.in_order(shard_id) if row.job_id > after_job_id]
         page = rows[:limit]
         closed = [
-            ClosedJob(row.job_id, row.namespace_id, row.closed_us, row.spec)
+            ClosedJob(
+                row.job_id,
+                row.namespace_id,
+                row.closed_us,
+                _listed_spec(row),
+                len(row.spec) + len(row.state) + len(row.result),
+            )
             for row in page
             if row.closed_us is not None
         ]
@@ -154,9 +171,22 @@ def _time(row: JobRunRow) -> tuple[int, bytes]:
     return row.scheduled_us, row.job_id
 
 
+def _light(rows: list[JobRunRow]) -> list[JobRunRow]:
+    """As many as are not too heavy for a page, and at least one."""
+    room = LISTED_STATES_BYTES_MAX
+    for number, row in enumerate(rows):
+        if room <= 0:
+            return rows[:number]
+        room -= len(row.state)
+    return rows
+
+
 def _in_list(row: JobRunRow) -> JobRunRow:
-    spec = row.spec if len(row.spec) <= LISTED_SPEC_BYTES_MAX else b""
-    return row._replace(spec=spec, result=b"")
+    return row._replace(spec=_listed_spec(row), result=b"")
+
+
+def _listed_spec(row: JobRunRow) -> bytes:
+    return row.spec if len(row.spec) <= LISTED_SPEC_BYTES_MAX else b""
 
 
 def _matches(where: JobFilter, row: JobRunRow) -> bool:

@@ -19,6 +19,7 @@ from perdure_engine.ports.rows import (
     VisibilityRow,
 )
 from perdure_engine.ports.store import (
+    RUNS_LOOKED_AT,
     Batch,
     BatchRefused,
     ClosedPage,
@@ -33,6 +34,7 @@ from perdure_engine.ports.store import (
     NodeRow,
     PageKey,
     Removal,
+    RunPage,
     RunRecord,
     ShardRow,
     Sweep,
@@ -56,6 +58,10 @@ from perdure_engine.store.memory.scheduling import MemorySchedules
 from perdure_engine.store.memory.tables import Tables
 
 _NEVER_US = 253_402_214_400_000_000  # 9999-12-31: when an open run closes, for the order
+
+
+def _key_of(row: VisibilityRow) -> PageKey:
+    return row.start_us, row.run_id, row.close_us or 0
 
 
 def _page_key(row: VisibilityRow, by_close: bool) -> tuple[int, int, bytes]:
@@ -240,12 +246,19 @@ class MemoryLists:
         before: PageKey | None,
         limit: int,
         order: Order = Order.START_DESC,
-    ) -> list[VisibilityRow]:
+        look: int = RUNS_LOOKED_AT,
+    ) -> RunPage:
+        """By start time in one scan, of the namespace's runs in their time, for every filter."""
         await self.faults.meet("list_runs", Moment.BEFORE)
         descending = order in (Order.START_DESC, Order.CLOSE_DESC)
         by_close = order in (Order.CLOSE_DESC, Order.CLOSE_ASC)
+        of_time = where
+        if not by_close:
+            of_time = VisibilityFilter(
+                where.namespace_id, start_min_us=where.start_min_us, start_max_us=where.start_max_us
+            )
         rows = sorted(
-            self._matching(where), key=lambda row: _page_key(row, by_close), reverse=descending
+            self._matching(of_time), key=lambda row: _page_key(row, by_close), reverse=descending
         )
         if before is not None:
             close_us = before[2] if len(before) == 3 else 0
@@ -259,7 +272,15 @@ class MemoryLists:
                     else _page_key(row, by_close) > seen
                 )
             ]
-        return rows[:limit]
+        look = len(rows) if by_close else max(look, limit)
+        found = [row for row in rows[:look] if listed(where, row)]
+        last = None
+        if len(found) > limit:
+            found = found[:limit]
+            last = found[-1]
+        elif len(rows) > look:
+            last = rows[look - 1]
+        return RunPage(found, None if last is None else _key_of(last))
 
     async def count_runs(self, where: VisibilityFilter) -> int:
         await self.faults.meet("count_runs", Moment.BEFORE)

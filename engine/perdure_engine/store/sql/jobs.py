@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from perdure_engine.ports.jobs import ClosedJob, ClosedJobPage, JobFilter
+from itertools import takewhile
+from typing import Final
+
+from perdure_engine.ports.jobs import (
+    JOBS_LOOKED_AT,
+    ClosedJob,
+    ClosedJobPage,
+    JobFilter,
+    JobPage,
+)
 from perdure_engine.ports.rows import JobBatchRow, JobKeyRow, JobRunRow, ScheduleSlotRow
-from perdure_engine.store.sql import job_batches, job_keys, job_runs, runs, schedule_slots
+from perdure_engine.store.sql import (
+    job_batches,
+    job_keys,
+    job_lists,
+    job_runs,
+    runs,
+    schedule_slots,
+)
 from perdure_engine.store.sql.access import Access
 from perdure_engine.store.sql.connection import Row, Session
 from perdure_engine.store.sql.parameters import (
@@ -18,6 +34,8 @@ from perdure_engine.store.sql.parameters import (
     Uuid,
     Uuids,
 )
+
+_STATE: Final = JobRunRow._fields.index("state")
 
 
 class SqlJobs:
@@ -100,12 +118,22 @@ class SqlJobs:
         limit: int,
         *,
         oldest_first: bool = False,
-    ) -> list[JobRunRow]:
-        text, values = job_runs.list_statement(where, past, limit, oldest_first=oldest_first)
-        return _jobs(await self._access.read_list(text, values, prepare=True))
+        look: int = JOBS_LOOKED_AT,
+    ) -> JobPage:
+        end = None
+        if job_lists.needs_end(where):
+            text, values = job_lists.end_statement(where, past, look, oldest_first=oldest_first)
+            ends = await self._access.read_list(text, values, prepare=True)
+            end = (ends[0][0], ends[0][1]) if ends else None
+        text, values = job_lists.list_statement(where, past, end, limit, oldest_first=oldest_first)
+        found = await self._access.read_list(text, values, prepare=True)
+        rows = _jobs(list(takewhile(_has_state, found)))
+        if rows and (len(rows) < len(found) or len(rows) == limit):
+            end = (rows[-1].scheduled_us, rows[-1].job_id)
+        return JobPage(rows, end)
 
     async def count_jobs(self, where: JobFilter) -> list[tuple[int, int]]:
-        text, values = job_runs.count_statement(where)
+        text, values = job_lists.count_statement(where)
         rows = await self._access.read_list(text, values, prepare=True)
         return [(status, jobs) for status, jobs in rows if jobs]
 
@@ -121,8 +149,8 @@ class SqlJobRetention:
         values = (Int4(shard_id), Uuid(after_job_id), Int8(limit))
         rows = await self._access.read(job_runs.READ_AFTER, values)
         closed = [
-            ClosedJob(job_id, namespace_id, closed_us, spec)
-            for job_id, namespace_id, closed_us, spec in rows
+            ClosedJob(job_id, namespace_id, closed_us, spec, row_bytes)
+            for job_id, namespace_id, closed_us, spec, row_bytes in rows
             if closed_us is not None
         ]
         return ClosedJobPage(closed, rows[-1][0] if len(rows) == limit else None)
@@ -149,6 +177,11 @@ class SqlJobRetention:
         )
         rows = await self._access.read(schedule_slots.READ_AFTER, values)
         return [ScheduleSlotRow._make(row) for row in rows]
+
+
+def _has_state(row: Row) -> bool:
+    """Else it was too much for the page, which ends before it."""
+    return row[_STATE] is not None
 
 
 def _jobs(rows: list[Row]) -> list[JobRunRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure_engine.ports.filters import Group, Order
 from perdure_engine.ports.rows import VisibilityRow
-from perdure_engine.ports.store import PageKey, VisibilityFilter
+from perdure_engine.ports.store import RUNS_LOOKED_AT, PageKey, RunPage, VisibilityFilter
 from perdure_engine.store.sql import visibility
 from perdure_engine.store.sql.access import Access
 
@@ -20,10 +20,19 @@ class SqlLists:
         before: PageKey | None,
         limit: int,
         order: Order = Order.START_DESC,
-    ) -> list[VisibilityRow]:
-        text, values = visibility.list_statement(where, order, before, limit)
-        rows = await self._access.read_list(text, values, prepare=where.expression is None)
-        return [VisibilityRow._make(row) for row in rows]
+        look: int = RUNS_LOOKED_AT,
+    ) -> RunPage:
+        end: PageKey | None = None
+        if visibility.needs_end(where, order):
+            text, values = visibility.end_statement(where, order, before, look)
+            ends = await self._access.read_list(text, values, prepare=True)
+            end = (ends[0][0], ends[0][1]) if ends else None
+        text, values = visibility.list_statement(where, order, before, end, limit)
+        found = await self._access.read_list(text, values, prepare=where.expression is None)
+        rows = [VisibilityRow._make(row) for row in found]
+        if rows and len(rows) == limit:
+            end = (rows[-1].start_us, rows[-1].run_id, rows[-1].close_us or 0)
+        return RunPage(rows, end)
 
     async def count_runs(self, where: VisibilityFilter) -> int:
         text, values = visibility.count_statement(where, None)

@@ -3,11 +3,12 @@
 The row's identity (namespace, bucket, ids, type, queue, start) never changes: an update leaves the
 index alone and stays on its page. A list merges sixteen short index scans, one for each bucket.
 
-Filters by type and id prefix have no index: on 100,000 rows the worst list (nothing found) takes 37
-ms, and each index would cost every start and close more than the whole table does now. An index
-(namespace, bucket, workflow_id) is the answer when namespaces of millions are searched by prefix.
-Nor has the close time: with an index on it no close would stay on its page. Lists by close time sort
-what they find.
+Status, type, id prefix and most of what the filter language knows have no index: each would cost
+every start and close more than the whole table does now. So such a list is told where to end before
+it is full (`end_statement`): it looks at the next runs of each bucket, whatever it finds among them,
+and the next page goes on there. An index (namespace, bucket, workflow_id) is the answer when
+namespaces of millions are searched by prefix. Nor has the close time one: with it no close would
+stay on its page. Lists by close time sort what they find.
 
 A filter of the language adds its condition to one of a few texts (`store.sql.filters`). Where it
 demands an attribute, what the GIN index finds is sorted; no planner knows that this is less than to
@@ -78,7 +79,7 @@ _OTHERWISE: Final[LiteralString] = """
     and substring(r.workflow_id, 1, length($4::text)) = $4::text"""
 _WHERE: Final[LiteralString] = _STARTED + _OTHERWISE
 
-# ---- by start time, along the index: $7 and $8 the last row seen, $9 limit
+# ---- by start time, along the index: $7 and $8 the last row seen, $9 limit, $10 and $11 the last row to look at
 
 _BUCKETS: Final[LiteralString] = """\
 select v.shard_id, v.run_id, v.namespace_id, v.bucket, v.workflow_id, v.workflow_type,
@@ -93,10 +94,12 @@ cross join lateral (
   where r.namespace_id = $1::uuid and r.bucket = b.bucket::int2"""
 _BEFORE: Final[LiteralString] = """
     and r.start_time <= $7::timestamptz
-    and (r.start_time, r.run_id) < ($7::timestamptz, $8::uuid)"""
+    and (r.start_time, r.run_id) < ($7::timestamptz, $8::uuid)
+    and (r.start_time, r.run_id) >= ($10::timestamptz, $11::uuid)"""
 _AFTER: Final[LiteralString] = """
     and r.start_time >= $7::timestamptz
-    and (r.start_time, r.run_id) > ($7::timestamptz, $8::uuid)"""
+    and (r.start_time, r.run_id) > ($7::timestamptz, $8::uuid)
+    and (r.start_time, r.run_id) <= ($10::timestamptz, $11::uuid)"""
 _NEWEST_FIRST: Final[LiteralString] = """
   order by r.start_time desc, r.run_id desc limit $9::int8) as v
 order by v.start_time desc, v.run_id desc limit $9::int8"""
@@ -106,7 +109,35 @@ order by v.start_time, v.run_id limit $9::int8"""
 
 LIST: Final[LiteralString] = _BUCKETS + _WHERE + _BEFORE + _NEWEST_FIRST
 
-# ---- sorted: the same parameters; by close time $10 too, the close of the last row seen
+# ---- where a page ends: of the buckets that have so many more runs, the first end. $1 namespace, $2 and $3 start,
+# $4 and $5 the last row seen, $6 how many runs of each bucket are looked at
+
+_ENDS: Final[LiteralString] = """\
+select e.start_time, e.run_id
+from generate_series(0::int8, 15::int8) as b(bucket)
+cross join lateral (
+  select r.start_time, r.run_id
+  from visibility as r
+  where r.namespace_id = $1::uuid and r.bucket = b.bucket::int2
+    and r.start_time >= $2::timestamptz and r.start_time < $3::timestamptz"""
+END: Final[LiteralString] = (
+    _ENDS
+    + """
+    and r.start_time <= $4::timestamptz
+    and (r.start_time, r.run_id) < ($4::timestamptz, $5::uuid)
+  order by r.start_time desc, r.run_id desc limit 1 offset $6::int8 - 1::int8) as e
+order by e.start_time desc, e.run_id desc limit 1"""
+)
+END_OLDEST: Final[LiteralString] = (
+    _ENDS
+    + """
+    and r.start_time >= $4::timestamptz
+    and (r.start_time, r.run_id) > ($4::timestamptz, $5::uuid)
+  order by r.start_time, r.run_id limit 1 offset $6::int8 - 1::int8) as e
+order by e.start_time, e.run_id limit 1"""
+)
+
+# ---- sorted: $1 to $9 as before; by close time $10 too, the close of the last row seen
 
 _FOUND: Final[LiteralString] = """\
 with m as materialized (
@@ -199,6 +230,8 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
     "visibility.targets": _TARGETS + _WHERE + _TARGETS_OF,
     "visibility.list": LIST,
     "visibility.list_oldest": _BUCKETS + _WHERE + _AFTER + _OLDEST_FIRST,
+    "visibility.end": END,
+    "visibility.end_oldest": END_OLDEST,
     "visibility.list_closed": _FOUND + _WHERE + _PAGE + _SORTED[Order.CLOSE_DESC],
     "visibility.list_closed_oldest": _FOUND + _WHERE + _PAGE + _SORTED[Order.CLOSE_ASC],
     "visibility.count": COUNT,
@@ -215,34 +248,70 @@ _LAST: Final = (LAST_US, _LAST_RUN_ID, LAST_US)
 _BY_CLOSE: Final = (Order.CLOSE_DESC, Order.CLOSE_ASC)
 
 
-def list_statement(
-    where: VisibilityFilter, order: Order, before: PageKey | None, limit: int
+def needs_end(where: VisibilityFilter, order: Order) -> bool:
+    """Whether a list along the start times may pass over many runs."""
+    asked = where.statuses or where.workflow_type or where.workflow_id_prefix or where.expression
+    return bool(asked) and not _is_sorted(where, order)
+
+
+def end_statement(
+    where: VisibilityFilter, order: Order, before: PageKey | None, look: int
 ) -> tuple[LiteralString, list[object]]:
-    values = filter_parameters(_from_page_on(where, order, before))
+    """How far the next `look` runs of each bucket reach: one row, (start, run id), or none when there are fewer."""
+    where = _of_page(where, order, before, None)
+    values = [
+        Uuid(where.namespace_id),
+        Instant(where.start_min_us),
+        Instant(where.start_max_us or LAST_US),
+        *page_parameters(order, before, look),
+    ]
+    return (END_OLDEST if order is Order.START_ASC else END), values
+
+
+def list_statement(
+    where: VisibilityFilter,
+    order: Order,
+    before: PageKey | None,
+    until: PageKey | None,
+    limit: int,
+) -> tuple[LiteralString, list[object]]:
+    """Past the one, up to the other inclusive; None: from the beginning, to the end. `until` is for those along the
+    start times."""
+    values = filter_parameters(_of_page(where, order, before, until))
     values += page_parameters(order, before, limit)
-    expression = where.expression
-    holds, more = _where(expression, len(values))
+    is_sorted = _is_sorted(where, order)
+    if not is_sorted:
+        start_us, run_id = (until or (_LAST if order is Order.START_ASC else _FIRST))[:2]
+        values += [Instant(start_us), Uuid(run_id)]
+    holds, more = _where(where.expression, len(values))
     values += more
-    if order in _BY_CLOSE or (expression is not None and indexed(expression)):
+    if is_sorted:
         return _FOUND + holds + _PAGE + _SORTED[order], values
     if order is Order.START_ASC:
         return _BUCKETS + holds + _AFTER + _OLDEST_FIRST, values
     return _BUCKETS + holds + _BEFORE + _NEWEST_FIRST, values
 
 
-def _from_page_on(
-    where: VisibilityFilter, order: Order, before: PageKey | None
+def _is_sorted(where: VisibilityFilter, order: Order) -> bool:
+    expression = where.expression
+    return order in _BY_CLOSE or (expression is not None and indexed(expression))
+
+
+def _of_page(
+    where: VisibilityFilter, order: Order, before: PageKey | None, until: PageKey | None
 ) -> VisibilityFilter:
-    """The scans along the start times begin where the page does: beside the filter's own bound PostgreSQL 18 would
-    begin at that, and the tenth page read nine for nothing.
+    """The scans along the start times begin and end where the page does: beside the filter's own bound PostgreSQL 18
+    would begin at that, and the tenth page read nine for nothing.
     """
-    if before is None or order in _BY_CLOSE:
+    if order in _BY_CLOSE:
         return where
-    if order is Order.START_ASC:
-        start_us = max(where.start_min_us, before[0])
-        return msgspec.structs.replace(where, start_min_us=start_us)
-    end_us = min(where.start_max_us or LAST_US, before[0] + 1)
-    return msgspec.structs.replace(where, start_max_us=end_us)
+    newest, oldest = (until, before) if order is Order.START_ASC else (before, until)
+    start_us, end_us = where.start_min_us, where.start_max_us or LAST_US
+    if oldest is not None:
+        start_us = max(start_us, oldest[0])
+    if newest is not None:
+        end_us = min(end_us, newest[0] + 1)
+    return msgspec.structs.replace(where, start_min_us=start_us, start_max_us=end_us)
 
 
 def count_statement(

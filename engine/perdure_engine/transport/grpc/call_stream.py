@@ -21,6 +21,9 @@ from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.grpc.message_stream import MessageStream
 
 CALLS_MAX = 1_000  # under way on one stream; ours keep under a hundred there
+IDLE_S = 150.0
+"""A stream on which nothing comes and nothing is under way for so long, or up to twice, is ended: whoever has forgotten
+it does not hold it for as long as the connection lives (B43, bug report 61). Who still wants it opens another."""
 
 Serve = Callable[[Any, StreamedCall], Awaitable[Message]]
 
@@ -54,9 +57,12 @@ class CallStream:
         self._leaving: int | None = None  # the call whose answer is being written
         self._serving: asyncio.Task[object] | None = None
         self._broken: Exception | None = None
+        self._heard = False  # something, since it was looked at last
+        self.idle = False  # it was ended for that
 
     async def serve(self) -> None:
         self._serving = asyncio.current_task()
+        self._looks = asyncio.get_running_loop().call_later(IDLE_S, self._look)
         try:
             all_read = await self._parking.wait(self._read(), None)
             while self._calls:
@@ -64,19 +70,32 @@ class CallStream:
             if not all_read:
                 raise unavailable("SHUTTING_DOWN", "this node is stopping; ask another one")
         except asyncio.CancelledError:
-            if self._broken is None:
+            if self._broken is None and not self.idle:
                 raise
-            # By `_end`. gRPC sends a caller that is still there no end at all for a handler that is cancelled.
+            # By `_end` or `_look`. gRPC sends a caller that is still there no end for a handler that is cancelled.
             self._serving.uncancel()  # type: ignore[union-attr]  # the current task, set above
-            raise self._broken from None
+            if self._broken is not None:
+                raise self._broken from None
         finally:
+            self._looks.cancel()
             for call in self._calls.values():
                 call.cancel()
+
+    def _look(self) -> None:
+        """End it if it is idle. A timer that looks costs a message nothing, one for each would."""
+        if self._heard or self._calls:
+            self._heard = False
+            self._looks = asyncio.get_running_loop().call_later(IDLE_S, self._look)
+        else:
+            self.idle = True
+            assert self._serving is not None
+            self._serving.cancel()
 
     async def _read(self) -> bool:
         """Returns True when the caller has ended its half."""
         loop = asyncio.get_running_loop()
         while (request := await self._stream.read()) is not None:
+            self._heard = True
             for call_no in request.forget:
                 # gRPC cannot take back a write: the next one would meet it and fail
                 if (forgotten := self._calls.get(call_no)) and call_no != self._leaving:

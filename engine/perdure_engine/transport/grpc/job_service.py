@@ -66,7 +66,7 @@ class JobService:
             timeout_ms=request.timeout_ms,
         )
         ended = await get_job_results(self._frontend, asked)
-        return job_replies.results(ended, self._errors)
+        return job_replies.results(archived.job_result(one, self._errors) for one in ended)
 
     async def CancelJob(self, request: pb.CancelJobRequest, _: Context) -> pb.CancelJobResponse:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)

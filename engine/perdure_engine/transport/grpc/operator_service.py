@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure_api.v1 import operator_service_pb2 as pb
+from perdure_engine.core.ids import uuid_text
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.describe_cluster import describe_cluster
 from perdure_engine.frontend.handlers.describe_task_queue import describe_task_queue
@@ -30,4 +31,6 @@ class OperatorService:
             workflow=queue_kind(info.workflow),
             activity=queue_kind(info.activity),
             job=queue_kind(info.job),
+            node_id=uuid_text(info.node_id),
+            nodes=info.nodes,
         )

@@ -83,6 +83,13 @@ class GrpcPeers:
             answer: pb.DeliverResponse = await call(request, timeout=CALL_LIMIT_S)
         except grpc.aio.AioRpcError as error:
             raise _rejected(error) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Nobody cancelled us: the channel was closed under the call (`_forget_the_dead`), and gRPC tells it so.
+            # Passed on, it would end whoever sends this message again.
+            raise unavailable("NOT_DELIVERED", "the node's lease has ended") from None
         return RunStatus(Status(answer.run_status)) if answer.run_status else None
 
     def _channel(self, address: str) -> grpc.aio.Channel:

@@ -31,6 +31,7 @@ from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.delivery import Receiver
 from perdure_engine.ports.metrics import Metrics
+from perdure_engine.transport.grpc.ages import Ageing
 from perdure_engine.transport.grpc.audit_service import AuditService
 from perdure_engine.transport.grpc.batch_service import BatchService
 from perdure_engine.transport.grpc.decode import method_handlers
@@ -141,11 +142,12 @@ class GrpcServer:
             )
             names.append(service.full_name)
         server.add_generic_rpc_handlers((methods,))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, methods)
+        ageing = Ageing(methods)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, ageing)
         reflector = reflection.aio.ReflectionServicer(
             [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
         )
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflector, methods)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflector, ageing)
         try:
             self._port = server.add_insecure_port(self._address)
         except RuntimeError as error:

@@ -7,10 +7,12 @@ import asyncio
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core import limits
 from perdure_engine.core.errors import Code, Rejected, invalid, unavailable
+from perdure_engine.core.intents import WaitResult
 from perdure_engine.core.replies import Closed, Reply
+from perdure_engine.frontend.archived import archived_run
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.wait_results import wait_result
-from perdure_engine.transport.grpc.convert import intents
+from perdure_engine.transport.grpc.convert import archived, intents
 from perdure_engine.transport.grpc.convert.fields import Fields
 from perdure_engine.transport.grpc.convert.replies import result_fields
 from perdure_engine.transport.grpc.errors import Errors
@@ -25,7 +27,8 @@ class WaitStream:
 
     Answers that come in one turn of the loop leave in one message. A client that ends its half of
     the stream still gets the answers to what it asked; when the stream ends, its waits are
-    cancelled.
+    cancelled. Of a run that the tables do not have any more the archive is asked, and only then: on
+    the way of all others nothing of it may cost.
     """
 
     def __init__(self, frontend: Frontend, errors: Errors) -> None:
@@ -73,26 +76,38 @@ class WaitStream:
             if len(self._waits) >= WAITS_MAX:
                 raise _too_many()
             namespace_id = await self._frontend.namespaces.id_of(wait.namespace)
-            future = wait_result(self._frontend, intents.wait_result(wait, namespace_id))
+            intent = intents.wait_result(wait, namespace_id)
+            future = wait_result(self._frontend, intent)
         except Exception as error:
             self._answer(wait_id, error)
             return
         self._waits[wait_id] = future
-        future.add_done_callback(lambda done: self._done(wait_id, done))
+        future.add_done_callback(lambda done: self._done(wait_id, done, intent))
 
-    def _done(self, wait_id: int, future: asyncio.Future[Reply]) -> None:
+    def _done(self, wait_id: int, future: asyncio.Future[Reply], intent: WaitResult | None) -> None:
+        """`intent`: what the archive may still be asked; None: it has been."""
         if self._waits.pop(wait_id, None) is None:
             return
         if future.cancelled():
             self._answer(wait_id, asyncio.CancelledError())
             return
         error = future.exception()
-        if error is not None:
+        if error is None:
+            reply = future.result()
+            assert isinstance(reply, Closed)
+            self._answer(wait_id, reply)
+        elif isinstance(error, Rejected) and error.code is Code.NOT_FOUND and intent is not None:
+            looking = asyncio.get_running_loop().create_task(self._archived(intent, error))
+            self._waits[wait_id] = looking
+            looking.add_done_callback(lambda done: self._done(wait_id, done, None))
+        else:
             self._answer(wait_id, error)
-            return
-        reply = future.result()
-        assert isinstance(reply, Closed)
-        self._answer(wait_id, reply)
+
+    async def _archived(self, intent: WaitResult, refusal: Rejected) -> Reply:
+        run = await archived_run(
+            self._frontend, refusal, intent.namespace_id, intent.workflow_id, intent.run_id
+        )
+        return archived.closed(run)
 
     def _forget(self, wait_id: int) -> None:
         future = self._waits.pop(wait_id, None)

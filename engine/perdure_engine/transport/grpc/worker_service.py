@@ -62,12 +62,13 @@ class WorkerService:
             "complete_tasks": of_worker(self.CompleteTasks),
         }
         parking = self._frontend.parking
+        calls = CallStream(stream, methods, pb.WorkResponse, self._errors, parking)
         try:
-            await CallStream(stream, methods, pb.WorkResponse, self._errors, parking).serve()
+            await calls.serve()
         finally:
             # A worker that was killed shows here first, also one that had no call under way. It looks as if it had
             # asked all.
-            if worker_id and not parking.closed:
+            if worker_id and not (parking.closed or calls.idle):
                 self._frontend.history.poll_broken(worker_id)
 
     async def PollTasks(self, request: pb.PollTasksRequest, caller: Caller) -> pb.PollTasksResponse:

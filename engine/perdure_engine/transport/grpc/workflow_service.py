@@ -23,7 +23,7 @@ from perdure_engine.transport.grpc.activity_calls import ActivityCalls
 from perdure_engine.transport.grpc.batch import batch_call
 from perdure_engine.transport.grpc.call_stream import CallStream, Serve
 from perdure_engine.transport.grpc.calls import CALLS, namespace_of
-from perdure_engine.transport.grpc.convert import intents, replies, requests
+from perdure_engine.transport.grpc.convert import archived, intents, replies, requests
 from perdure_engine.transport.grpc.convert.archived import (
     archived_events,
     archived_row_message,
@@ -164,7 +164,9 @@ class WorkflowService(ActivityCalls, RunCalls):
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         wait = intents.wait_result(request, namespace_id)
         closed = await get_result(self._frontend, wait, request.timeout_ms)
-        return pb.GetResultResponse(result=None if closed is None else result_fields(closed))
+        if closed is None:
+            return pb.GetResultResponse()
+        return pb.GetResultResponse(result=result_fields(archived.closed(closed)))
 
     async def BatchCall(self, request: pb.BatchCallRequest, _: Caller) -> pb.BatchCallResponse:
         return await batch_call(self._frontend, self._errors, request)

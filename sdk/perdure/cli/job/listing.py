@@ -38,7 +38,6 @@ class Status(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     SKIPPED = "skipped"
-    SUSPENDED = "suspended"
 
 
 Statuses = Annotated[

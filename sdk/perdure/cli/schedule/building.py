@@ -14,13 +14,13 @@ from perdure._schedules.definition import (
 )
 from perdure._schedules.times import (
     ScheduleGapPolicy,
-    ScheduleIntervalSpec,
     ScheduleRepeatPolicy,
     ScheduleSpec,
 )
 from perdure.cli.durations import parse_duration, parse_time
 from perdure.cli.errors import UsageError
 from perdure.cli.inputs import read_inputs
+from perdure.cli.schedule.calendars import parse_calendar, parse_exclusions, parse_interval
 from perdure.cli.schedule.said import Said
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 def new_schedule(said: Said) -> Schedule:
     """Raises UsageError, as the next two."""
-    if not (said.cron or said.interval or said.date):
-        raise UsageError("say when: --cron, --interval or --date")
+    if not said.has_times:
+        raise UsageError("say when: --cron, --interval, --calendar or --date")
     schedule = Schedule(action=_action(said, None), spec=ScheduleSpec())
     _change_but_action(schedule, said)
     return schedule
@@ -58,12 +58,14 @@ def _change_but_action(schedule: Schedule, said: Said) -> None:
 
 
 def _change_spec(spec: ScheduleSpec, said: Said) -> None:
-    """--cron, --interval and --date together replace all times that there were."""
-    if said.cron or said.interval or said.date:
+    """--cron, --interval, --calendar and --date together replace all times that there were."""
+    if said.has_times:
         spec.cron_expressions = list(said.cron or ())
-        spec.intervals = [_interval(one) for one in said.interval or ()]
+        spec.intervals = [parse_interval(one) for one in said.interval or ()]
         spec.dates = [parse_time(one) for one in said.date or ()]
-        spec.calendars = []
+        spec.calendars = [parse_calendar(one) for one in said.calendar or ()]
+    if said.exclude:
+        spec.skip = parse_exclusions(said.exclude)
     if said.timezone is not None:
         spec.time_zone_name = said.timezone
     if said.jitter is not None:
@@ -155,10 +157,3 @@ def _parameters(text: str) -> Payload:
     if not isinstance(value, dict):
         raise UsageError('--parameters must be a JSON object: {"to": "ada@example.org"}')
     return object_of_parameters(SHOWING.payload_converter.to_payload(value))
-
-
-def _interval(text: str) -> ScheduleIntervalSpec:
-    every, slash, phase = text.partition("/")
-    return ScheduleIntervalSpec(
-        every=parse_duration(every), offset=parse_duration(phase) if slash else None
-    )

@@ -30,7 +30,7 @@ async def create(
         bool, typer.Option("--trigger-immediately", help="Act once now, too.")
     ] = False,
 ) -> None:
-    """Create a schedule: when (--cron, --interval, --date) and what (--task or --workflow-type).
+    """Create a schedule: when (--cron, --interval, --calendar, --date) and what (--task or --workflow-type).
 
     When this returns it is saved, and its times will be acted for.
     """
@@ -52,7 +52,7 @@ async def create(
 async def update(session: Session, schedule_id: ScheduleId, said: Said) -> None:
     """Change a schedule. What is not given stays as it is.
 
-    --cron, --interval and --date together replace all its times, --task or --workflow-type what it
+    --cron, --interval, --calendar and --date together replace all its times, --task or --workflow-type what it
     runs. When this returns, no time will be acted for as it was before.
     """
     from perdure.schedule import ScheduleUpdate

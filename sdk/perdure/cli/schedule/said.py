@@ -13,7 +13,7 @@ import typer
 
 from perdure.cli.inputs import read_inputs
 from perdure.cli.parameters import InputFiles, Inputs
-from perdure.cli.schedule.options import Overlap
+from perdure.cli.schedule.options import CALENDAR, DATE, EXCLUDE, INTERVAL, Overlap
 from perdure.cli.schedule.previewing import Gap
 from perdure.cli.schedule.previewing import Overlap as Repeated
 from perdure.cli.session import Session
@@ -38,21 +38,17 @@ class Said:
         list[str] | None,
         _option("--cron", help="Five fields, or @hourly …; again for more.", metavar="EXPRESSION"),
     ] = None
-    interval: Annotated[
-        list[str] | None,
-        _option(
-            "--interval",
-            help="Every so often, the phase counted from midnight UTC: 6h, 6h/30m; again for more.",
-            metavar="DURATION[/PHASE]",
-        ),
-    ] = None
-    date: Annotated[
-        list[str] | None,
-        _option("--date", help="Once at this time; again for more.", metavar="TIME"),
-    ] = None
+    interval: Annotated[list[str] | None, INTERVAL] = None
+    date: Annotated[list[str] | None, DATE] = None
+    calendar: Annotated[list[str] | None, CALENDAR] = None
+    exclude: Annotated[list[str] | None, EXCLUDE] = None
     timezone: Annotated[
         str | None,
-        _option("--timezone", help="Whose clock --cron goes by; UTC unless given.", metavar="ZONE"),
+        _option(
+            "--timezone",
+            help="Whose clock --cron and --calendar go by; UTC unless given.",
+            metavar="ZONE",
+        ),
     ] = None
     jitter: Annotated[
         str | None,
@@ -149,6 +145,10 @@ class Said:
     @property
     def is_nothing(self) -> bool:
         return self == Said()
+
+    @property
+    def has_times(self) -> bool:
+        return bool(self.cron or self.interval or self.date or self.calendar)
 
     @property
     def has_inputs(self) -> bool:

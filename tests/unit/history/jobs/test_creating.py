@@ -8,6 +8,7 @@ import pytest
 from tests.unit.history.jobs.work import (
     AT_ONCE,
     ONCE,
+    Concurrency,
     JobStatus,
     Unique,
     UniqueScope,
@@ -161,6 +162,22 @@ async def test_a_unique_key_of_a_period_holds_until_its_end(room: Room) -> None:
 
 
 @in_room()
+async def test_beside_a_concurrency_key_a_unique_key_holds_among_its_jobs(room: Room) -> None:
+    """Both decide the shard, and it can be only one's: the limit's, that no two owners may count."""
+    node = await room.node(1)
+    ada, bob = Concurrency("ada", limit=5), Concurrency("bob", limit=5)
+    assert made(await create_named(node, "a", "b", unique=unique(), concurrency=ada)) == [
+        True,
+        False,
+    ]
+    assert made(await create_named(node, "c", unique=unique(), concurrency=bob)) == [True]
+    assert made(await create_named(node, "d", unique=unique())) == [True]
+    taker = await room.node(1)
+    [found] = (await create_named(taker, "e", unique=unique(), concurrency=ada)).jobs
+    assert (found.created, found.job_id) == (False, id_of("a"))
+
+
+@in_room()
 async def test_a_failed_job_does_not_begin_anew_beside_another_of_its_key(room: Room) -> None:
     """Invariant 57: a redrive is a creation too."""
     node = await room.node(1)
@@ -256,6 +273,31 @@ async def test_no_list_is_more_than_a_statement_takes(room: Room) -> None:
     assert all(made(made_))
     assert node.holds.calls.count("commit") >= 5
     assert len(room.tables.job_runs.all()) == 5_000
+
+
+@in_room()
+async def test_b55_a_request_id_is_one_calls_and_no_other_is_lost_under_it(room: Room) -> None:
+    """Else a cancellation would be answered as if it had been, and the job would run."""
+    node = await room.node(1)
+    await create_named(node, "a", due_us=room.now_us + 60_000_000)
+    request_id = room.ids.new_id()
+    due_us = room.now_us + 90_000_000
+    for _ in range(2):
+        await reschedule(node, "a", due_us, request_id=request_id)
+    taker = await room.node(1)
+    for other in (
+        reschedule(taker, "a", due_us + 1, request_id=request_id),
+        cancel(taker, "a", request_id=request_id),
+        redrive(taker, "a", request_id=request_id),
+    ):
+        refusal = await refused(other)
+        assert (refusal.code, refusal.reason, refusal.field) == (
+            Code.INVALID_ARGUMENT,
+            "REQUEST_ID_REUSED",
+            "request_id",
+        )
+    assert (await describe(taker, "a")).info.scheduled_us == due_us
+    assert (await cancel(taker, "a")).status is JobStatus.CANCELLED
 
 
 @in_room()

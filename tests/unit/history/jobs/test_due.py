@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from functools import partial
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -27,12 +29,15 @@ from tests.unit.history.jobs.work import (
 )
 from tests.unit.history.room import Node, Room, in_room, pass_time, refused, turns
 
-from perdure_engine.core.errors import Code
+from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.decide.complete import jitter
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TimerKind
+from perdure_engine.history.jobs.timers import FIRING_MAX
+from perdure_engine.history.shard import Shard
+from perdure_engine.history.work import Item
 from perdure_engine.ports.store import Batch, OutcomeUnknown
 from perdure_engine.store.memory import Moment
 
@@ -287,6 +292,39 @@ async def test_a_job_that_has_not_started_by_its_expiry_is_skipped(room: Room) -
     assert room.timers() == []
 
 
+@pytest.mark.parametrize("saved_s", [0.1, 2])
+def test_invariant_57_a_job_whose_worker_died_after_its_expiry_had_started_in_time(
+    saved_s: float,
+) -> None:
+    """It is ready again, and whoever polls has it: it must not wait for an expiry that has been."""
+
+    @in_room()
+    async def story(room: Room) -> None:
+        node = await room.node(1)
+        await pass_time(1)
+        await create_named(node, "a", expire_us=room.now_us + round(saved_s * S))
+        await poll_one(node, room.worker("dead"))
+        await pass_time(saved_s + 0.1)
+        tasks = await poll(node, room.worker("w2"), timeout_s=20)
+        assert names(tasks) == ["a"]
+        await complete(node, *tasks)
+        assert await status(node, "a") is JobStatus.COMPLETED
+
+    story()
+
+
+@in_room()
+async def test_a_job_that_failed_and_begins_anew_has_started_in_time(room: Room) -> None:
+    """Redriven after its expiry it runs: somebody wants it to."""
+    node = await room.node(1)
+    await create_named(node, "a", expire_us=room.now_us + 5 * S, retry=ONCE)
+    await fail(node, await poll_one(node, room.worker()))
+    await pass_time(6)
+    assert (await redrive(node, "a")).status is JobStatus.PENDING
+    await complete(node, await poll_one(node, room.worker()))
+    assert await status(node, "a") is JobStatus.COMPLETED
+
+
 @in_room()
 async def test_a_job_that_is_due_after_its_expiry_is_skipped(room: Room) -> None:
     """Whichever of its two timers comes first."""
@@ -359,3 +397,33 @@ async def test_a_time_that_comes_while_its_job_is_being_cancelled(room: Room) ->
     assert await status(node, "a") is JobStatus.CANCELLED
     await asyncio.gather(pass_time(1))
     assert node.alarms == []
+
+
+@in_room(seeds=(0,))
+async def test_lists_that_are_refused_in_part_leave_no_room_that_is_not_there(room: Room) -> None:
+    """Of a list that was cut a half may be decided and the whole refused, in either order."""
+    node = await room.node(1)
+    timers, error = node.shard().jobs.timers, Rejected(Code.INTERNAL, "WRITE_REFUSED", "?")
+    put: list[Item] = []
+    with patch.object(Shard, "put", lambda _, item: put.append(item)):
+        for number in range(9_000):
+            job_id = number.to_bytes(16, "big")
+            timers.add((room.now_us - 5, number, TimerKind.JOB_DUE, job_id))
+        timers.ring()
+        firing = sum(len(timers_of(item)) for item in put)
+        assert firing == FIRING_MAX
+        for number in range(20):
+            item, before = put.pop(0), len(put)
+            half = timers_of(item)[:125]
+            told = [partial(timers.fired, half), partial(item.refuse, error)]
+            for tell in told if number % 2 else reversed(told):
+                tell()
+            firing += sum(len(timers_of(one)) for one in put[before:]) - len(timers_of(item))
+            assert firing < FIRING_MAX + len(timers_of(item))
+
+    assert not node.alarms
+
+
+def timers_of(item: Item) -> list[tuple[int, int, int, bytes]]:
+    assert isinstance(item.intent, job.FireJobTimers)
+    return list(item.intent.timers)

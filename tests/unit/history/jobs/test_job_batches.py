@@ -114,6 +114,21 @@ async def test_a_sealed_batch_takes_no_further_jobs(room: Room) -> None:
 
 
 @in_room()
+async def test_a_repeat_of_a_sealed_call_is_answered_by_the_next_owner_too(room: Room) -> None:
+    """The owner that sealed it died before it could answer. What it made is not in the memory of the next one."""
+    first = await room.node(1)
+    made = await in_batch(first, *"ab", said=batch())
+    await complete(first, *await poll(first, room.worker()))
+    second = await room.node(1)
+    again = await in_batch(second, *"ab", said=batch())
+
+    assert [one.job_id for one in again.jobs] == [one.job_id for one in made.jobs]
+    assert not any(one.created for one in again.jobs)
+    [late] = (await in_batch(second, "c", said=batch())).jobs
+    assert (late.code, late.reason) == (Code.FAILED_PRECONDITION, "BATCH_SEALED")
+
+
+@in_room()
 async def test_an_empty_batch_is_over_at_once(room: Room) -> None:
     node = await room.node(1)
     await in_batch(node, said=batch())

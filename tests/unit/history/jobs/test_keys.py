@@ -123,6 +123,20 @@ async def test_the_newest_jobs_settings_are_the_keys(room: Room) -> None:
     assert names(await poll(node, room.worker())) == ["a", "b", "c"]
 
 
+@in_room()
+async def test_settings_are_those_of_the_newest_job_whose_time_has_come(room: Room) -> None:
+    """So a new owner goes by the same ones, and no place is free while somebody waits."""
+    node = await room.node(1)
+    await create_named(node, "a", "b", "c", concurrency=KEY)
+    later = room.now_us + 3 * S
+    await create_named(node, "d", concurrency=Concurrency("user-1", limit=3), due_us=later)
+    await complete(node, await poll_one(node, room.worker()))
+    task = await poll_one(node, room.worker())
+    assert (names([task]), waiting(room)) == (["b"], ["c"])
+    await beats(node, room.worker(), 4, task.token)
+    assert names(await poll(node, room.worker())) == ["c", "d"]
+
+
 # ---- policies
 
 
@@ -160,6 +174,41 @@ async def test_the_oldest_gives_way(room: Room) -> None:
     await stop(node, task)
     assert await status(node, "b") is JobStatus.CANCELLED
     assert names(await poll(node, room.worker())) == ["c"]
+
+
+@in_room()
+async def test_one_that_comes_back_is_not_the_newest(room: Room) -> None:
+    """It has had its place, and lost it over a failure: it waits for another, and is not cancelled."""
+    node = await room.node(1)
+    newest = Concurrency("k", 1, ConcurrencyPolicy.CANCEL_NEWEST)
+    await create_named(node, "a", concurrency=newest)
+    await fail(node, await poll_one(node, room.worker()))
+    await create_named(node, "b", concurrency=newest)
+    second = await poll_one(node, room.worker())
+    assert names([second]) == ["b"]
+    await beats(node, room.worker(), 4, second.token)
+    assert await status(node, "a") is JobStatus.RETRY
+    await complete(node, second)
+    assert names(await poll(node, room.worker())) == ["a"]
+
+
+@in_room()
+async def test_nobody_gives_way_to_an_older_one_that_comes_back(room: Room) -> None:
+    """The newest has the place: what failed before it came gives way itself."""
+    node = await room.node(1)
+    newer = Concurrency("k", 1, ConcurrencyPolicy.CANCEL_RUNNING)
+    await create_named(node, "a", concurrency=newer)
+    await fail(node, await poll_one(node, room.worker()))
+    await pass_time(0.1)
+    await create_named(node, "b", concurrency=newer)
+    task = await poll_one(node, room.worker())
+    assert names([task]) == ["b"]
+    await beats(node, room.worker(), 4, task.token)
+    assert node.beat(room.worker(), task.token) == [None], "it is not asked to stop"
+    described = await describe(node, "a")
+    assert described.info.status is JobStatus.CANCELLED
+    assert "newer" in described.info.state.reason
+    assert (await complete(node, task)).refused == []
 
 
 # ---- rates

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import shake_128
 from typing import Any
 from unittest.mock import patch
 
@@ -10,6 +11,7 @@ from tests.unit.history.archive_room import KEPT_S, Bucket, archive_in, keep_for
 from tests.unit.history.jobs.work import (
     FAILURE,
     ONCE,
+    Concurrency,
     JobStatus,
     Unique,
     UniqueScope,
@@ -44,9 +46,10 @@ from perdure_engine.core.jobs.replies import JobDescription
 from perdure_engine.core.schedules.model import SlotOrigin, SlotOutcome
 from perdure_engine.history import archiving
 from perdure_engine.history.jobs import removing
+from perdure_engine.history.jobs.removing import LeavingJob
 from perdure_engine.ports.archive import ArchivedJobFilter, ArchivePlace
 from perdure_engine.ports.jobs import JobFilter
-from perdure_engine.ports.rows import ScheduleSlotRow
+from perdure_engine.ports.rows import JobRunRow, ScheduleSlotRow
 from perdure_engine.ports.store import Conflict, OutcomeUnknown, StoreError, StoreUnavailable
 from perdure_engine.store.memory import Moment
 from perdure_engine.transport.grpc.convert.job_replies import details_message, info_fields
@@ -283,7 +286,7 @@ async def test_a_job_that_was_redriven_and_has_left_memory_stays(room: Room) -> 
     jobs = node.shard().jobs
     jobs.memory.jobs.pop(id_of("failed"))
     for one in page.jobs:
-        jobs.removing.add(one)
+        jobs.removing.add(LeavingJob(one.job_id, one.closed_us, one.row_bytes))
 
     assert await jobs.removing.wait_idle() is False
 
@@ -294,14 +297,51 @@ async def test_a_job_that_was_redriven_and_has_left_memory_stays(room: Room) -> 
 
 
 @in_room(seeds=(0,))
+async def test_jobs_of_megabytes_are_read_a_few_at_a_time(room: Room) -> None:
+    """Deleted or archived: what a pass holds of them at once is bounded, and their keys are known all the same."""
+    node, bucket = await room.node(1), Bucket()
+    large = shake_128(b"").digest(archiving.READ_BYTES_MAX * 2 // 5)  # not to be compressed
+    read: list[int] = []
+    load = node.rooms.store.load_jobs
+
+    async def load_jobs(shard_id: int, job_ids: list[bytes]) -> list[JobRunRow]:
+        rows = await load(shard_id, job_ids)
+        read.append(sum(len(row.spec) + len(row.state) + len(row.result) for row in rows))
+        return rows
+
+    for kept in (False, True):
+        keep_for(room, KEPT_S, archive=kept)
+        names = [f"{kept}-{number}" for number in range(5)]
+        keys = [Unique(names[0]), Unique(names[1], UniqueScope.PERIOD, 60_000_000), *[None] * 3]
+        for name, unique in zip(names, keys, strict=True):
+            await create(node, new_job(name, input=large, unique=unique))
+            await complete(node, *await poll(node, room.worker()))
+        jump(room, DAY_S / 4, node)
+
+        with patch.object(node.rooms.store, "load_jobs", load_jobs):
+            assert await retention(node, bucket).run_once() == 4
+
+        assert len(read) > 2
+        assert max(read) <= archiving.READ_BYTES_MAX
+        (left,) = [row.job_id for row in room.tables.job_runs.all()]
+        assert left == id_of(names[1])
+        assert [row.key for row in room.tables.job_keys.all()] == [names[1]]
+        jump(room, DAY_S, node)
+        assert await retention(node, bucket).run_once() == 1
+        read.clear()
+    assert ids(await listed(room, bucket)) == ids_of(*names)
+
+
+@in_room(seeds=(0,))
 async def test_the_unique_key_of_a_job_goes_with_it_but_not_before_its_period(room: Room) -> None:
     node = await room.node(1)
     keep_for(room, KEPT_S, archive=False)
     await done(room, node, "active", unique=Unique("active"))
+    await done(room, node, "keyed", unique=Unique("active"), concurrency=Concurrency("c"))
     period_ms = 3 * KEPT_S * 1_000
     await done(room, node, "period", unique=Unique("period", UniqueScope.PERIOD, period_ms))
     await pass_time(OVER_S)
-    assert await retention(node, Bucket()).run_once() == 1
+    assert await retention(node, Bucket()).run_once() == 2
     assert in_tables(room) == ["period"]
     again = await create(
         node, new_job("again", unique=Unique("period", UniqueScope.PERIOD, period_ms))

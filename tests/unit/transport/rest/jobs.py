@@ -63,13 +63,13 @@ INFO = JobInfo(
 ACTION = JobAction("send_email", "mail", JobSpec(input=payloads.from_parameters({"to": "a@b"})))
 
 
-def saves(api: Api) -> None:
-    """Schedules are saved, and their next time is `US`."""
+def saves(api: Api, *, repeated: bool = False) -> None:
+    """Schedules are saved (or were before), and their next time is `US`."""
     plain = api.history.answer
 
     def answer(intent: Any) -> Any:
         if isinstance(intent, CreateSchedule | DeleteSchedule):
-            return ScheduleSaved(1, US, [])
+            return ScheduleSaved(1, US, [], repeated)
         return plain(intent)
 
     api.history.answer = answer

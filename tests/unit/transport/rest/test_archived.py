@@ -18,6 +18,7 @@ from perdure_engine.core.events import Event, WorkflowExecutionCompleted
 from perdure_engine.core.ids import shard_of, shard_of_job, uuid_text
 from perdure_engine.core.jobs.model import JobStatus
 from perdure_engine.core.jobs.replies import JobDescription, JobInfo
+from perdure_engine.core.replies import Closed
 from perdure_engine.core.status import Status
 from perdure_engine.ports.archive import DAY_US, ArchiveUnavailable, Kind, Parcel, Shelf
 from perdure_engine.ports.rows import VisibilityRow
@@ -172,6 +173,27 @@ async def test_a_run_is_described_listed_and_its_history_shown(archived: Archive
         shown(event_body(event_message(event))) for event in EVENTS
     ]
     assert (await api.get("/workflows")).json() == {"workflows": []}
+
+
+async def test_the_result_of_an_archived_run_is_told_as_before(archived: Archived) -> None:
+    api = archived.api
+    await archived.put_run()
+
+    gone = (await api.get("/workflows/w1/result")).json()
+    end = EVENTS[-1]
+    assert isinstance(end, WorkflowExecutionCompleted)
+    api.history.answer = lambda _: Closed(RUN_ID, Status.COMPLETED, end)
+
+    assert gone == (await api.get("/workflows/w1/result")).json()
+    assert (gone["status"], gone["result"]) == ("COMPLETED", "done")
+
+
+async def test_a_query_of_an_archived_run_is_told_where_it_is(archived: Archived) -> None:
+    await archived.put_run()
+
+    response = await archived.api.post("/workflows/w1/queries/status", {})
+
+    assert (response.status_code, response.json()["reason"]) == (404, "WORKFLOW_ARCHIVED")
 
 
 async def test_what_does_not_answer_is_not_what_is_not_there(archived: Archived) -> None:

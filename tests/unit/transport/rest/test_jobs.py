@@ -166,10 +166,14 @@ async def test_what_can_be_no_id_is_not_found(api: Api, job_id: str) -> None:
 @pytest.mark.parametrize(
     ("of", "enumeration"),
     [
-        (bodies.StatusChoice, JobStatus),
         (get_type_hints(bodies.JobSettings)["unique_scope"], UniqueScope),
         (get_type_hints(bodies.Concurrency)["policy"], ConcurrencyPolicy),
     ],
 )
 def test_choices_are_those_of_the_engine(of: Any, enumeration: Any) -> None:
     assert set(get_args(of)) == set(enumeration.__members__)
+
+
+def test_lists_know_the_statuses_that_runs_have() -> None:
+    """Only a recurring job is suspended, while it is paused."""
+    assert {*get_args(bodies.StatusChoice), "SUSPENDED"} == set(JobStatus.__members__)

@@ -14,7 +14,7 @@ from perdure._definitions.parameters import is_object_of_parameters
 from perdure._wire.payloads import payloads_from_bytes
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.ids import recurring_job_id, shard_of_job, uuid_text
-from perdure_engine.core.jobs.intents import CreatedJob
+from perdure_engine.core.jobs.intents import CreatedJob, DescribeJob
 from perdure_engine.core.jobs.model import (
     DEFAULT_JOB_RETRY,
     Concurrency,
@@ -194,9 +194,17 @@ async def test_a_job_that_says_nothing_has_three_attempts(api: Api) -> None:
         ({"schedule": "* " * 200}, "schedule"),
         ({"schedule": "0 10 * * *", "timezone": "Mars/Olympus"}, "timezone"),
         ({"schedule": "2027-01-01T00:00:00", "timezone": "../../etc/passwd"}, "timezone"),
+        ({"timezone": "Mars/Olympus"}, "timezone"),
+        ({"schedule": TIME, "timezone": "Mars/Olympus"}, "timezone"),
+        (
+            {
+                "schedule": {"type": "INTERVAL", "expression": "60"},
+                "timezone": "Mars/Olympus",
+            },
+            "timezone",
+        ),
         ({"schedule": "0 10 * * *", "expires_at": TIME}, "expires_at"),
         ({"schedule": TIME, "expires_at": TIME}, "expires_at"),
-        ({"expires_at": "1970-01-01T00:00:01Z"}, "expires_at"),
         ({"expires_at": "2027-01-01T00:00:00"}, "expires_at"),
         ({"queue": "__own"}, "queue"),
         ({"user_id": "\u202e"}, "user_id"),
@@ -222,6 +230,14 @@ async def test_a_job_that_is_wrong_is_refused_by_its_field(
     assert not api.room.touched
 
 
+async def test_a_job_that_would_have_expired_is_refused_by_its_field(api: Api) -> None:
+    """Its shard is asked whether this is the repeat of a call that came in time, and makes nothing."""
+    response = await api.post("/jobs", {"task_id": "t", "expires_at": "1970-01-01T00:00:01Z"})
+
+    assert (response.status_code, response.json()["field"]) == (400, "expires_at")
+    assert [type(intent) for _, intent in api.history.jobs] == [DescribeJob]
+
+
 async def test_a17_the_header_and_the_field_are_one_key(api: Api) -> None:
     for sent, headers in (
         ({"task_id": "t", "idempotency_key": "k"}, {}),
@@ -241,10 +257,12 @@ async def test_a17_a_repeat_of_a_recurring_job_is_the_same_request_and_another_b
 ) -> None:
     saves(api)
     body = {"task_id": "t", "schedule": "@daily", "idempotency_key": "k"}
-    first = (await api.post("/jobs", body)).json()
-    again = (await api.post("/jobs", body)).json()
-    assert first == again
-    assert first["job_id"] == RECURRING
+    first = await api.post("/jobs", body)
+    saves(api, repeated=True)
+    again = await api.post("/jobs", body)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() | {"created": False} == again.json()
+    assert first.json()["job_id"] == RECURRING
     (_, one), (_, two) = api.history.scheduled
     assert one == two
 

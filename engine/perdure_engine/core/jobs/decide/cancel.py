@@ -7,6 +7,7 @@ from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.jobs.decide.attempts import job_of, shown_status, started
 from perdure_engine.core.jobs.decide.auditing import note
 from perdure_engine.core.jobs.decide.ending import end
+from perdure_engine.core.jobs.decide.repeats import applied, is_repeat
 from perdure_engine.core.jobs.decide.save_starts import save_start
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import CancelJob
@@ -16,10 +17,10 @@ from perdure_engine.core.jobs.replies import JobAnswered
 
 def decide(draft: JobDraft, intent: CancelJob) -> JobAnswered:
     run = job_of(draft, intent)
-    if run.request_id != intent.request_id:
+    if not is_repeat(run, intent):
         require_open(run)
         before = shown_status(run)
-        run.request_id = intent.request_id
+        applied(run, intent)
         stop(draft, run, intent.reason)
         note(draft, Action.CANCEL_JOB, intent, run, before)
     return JobAnswered(shown_status(run))

@@ -10,7 +10,7 @@ from perdure_engine.core.jobs.decide.attempts import shown_status, started
 from perdure_engine.core.jobs.decide.due import become_due
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import CreatedJob, CreateJobs
-from perdure_engine.core.jobs.memory import KIND_UNIQUE
+from perdure_engine.core.jobs.memory import unique_key_id
 from perdure_engine.core.jobs.model import JobRun, JobSpec, JobStatus, NewJob, UniqueScope
 from perdure_engine.core.jobs.replies import JobsCreated
 from perdure_engine.core.tasks import TaskKind
@@ -73,8 +73,6 @@ def add(draft: JobDraft, namespace_id: bytes, new: NewJob, *, held: bool = False
     draft.jobs[new.job_id] = run
     if spec.unique is not None:
         hold_key(draft, run)
-    if spec.concurrency is not None:
-        draft.memory.rooms[namespace_id, spec.concurrency.key].go_by(run)
     if new.batch_id:
         batches.count_in(draft, run)
     if spec.expire_us:
@@ -105,7 +103,7 @@ def live_holder(draft: JobDraft, namespace_id: bytes, spec: JobSpec) -> JobRun |
     """The job because of which no other of this unique key may be made now."""
     unique = spec.unique
     assert unique is not None
-    held = draft.memory.keys[namespace_id, KIND_UNIQUE, unique.key]
+    held = draft.memory.keys[unique_key_id(namespace_id, spec)]
     holder = draft.memory.jobs.get(held.job_id)
     if holder is None:
         return None
@@ -124,7 +122,7 @@ def hold_key(draft: JobDraft, run: JobRun) -> None:
     """The unique key is this job's from now on."""
     unique = run.spec.unique
     assert unique is not None
-    key_id = (run.namespace_id, KIND_UNIQUE, unique.key)
+    key_id = unique_key_id(run.namespace_id, run.spec)
     held = draft.memory.keys[key_id]
     held.job_id = run.job_id
     period = unique.scope is UniqueScope.PERIOD

@@ -53,6 +53,7 @@ def state_of(run: JobRun) -> JobState:
         None if expiry is None else (expiry.wake_us, expiry.timer_id),
         run.request_id,
         run.key_place,
+        run.request_body,
     )
 
 

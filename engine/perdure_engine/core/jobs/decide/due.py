@@ -18,7 +18,7 @@ NO_PLACE = "its concurrency key had no place left"
 
 def become_due(draft: JobDraft, run: JobRun) -> None:
     spec = run.spec
-    if spec.expire_us and run.status is JobStatus.PENDING and draft.env.now_us >= spec.expire_us:
+    if run.expiry is not None and draft.env.now_us >= spec.expire_us:
         end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)
     elif spec.concurrency is None:
         draft.make_ready(run)
@@ -34,16 +34,24 @@ def _enter(draft: JobDraft, run: JobRun) -> None:
         case ConcurrencyPolicy.QUEUE:
             places.enter(draft, room, run)
         case ConcurrencyPolicy.CANCEL_NEWEST:
-            if full:
+            if full and run.attempt == 1:
                 end(draft, run, JobStatus.CANCELLED, reason=NO_PLACE)
-            else:
+            else:  # one that has had a place before is not the newest: it waits
                 places.enter(draft, room, run)
         case ConcurrencyPolicy.CANCEL_RUNNING:
+            if full and run.attempt > 1 and _is_oldest(room, run):
+                end(draft, run, JobStatus.CANCELLED, reason=GAVE_WAY)
+                return
             places.enter(draft, room, run)
             if full:
                 _make_room(draft, room)
         case _:
             assert_never(room.policy)
+
+
+def _is_oldest(room: KeyRoom, run: JobRun) -> bool:
+    """Whether all that have a place are newer: they came while it backed off."""
+    return all(run.scheduled_us <= other.scheduled_us for other in room.places.values())
 
 
 def _make_room(draft: JobDraft, room: KeyRoom) -> None:

@@ -9,6 +9,7 @@ from perdure_engine.core.jobs.decide.auditing import note
 from perdure_engine.core.jobs.decide.create import hold_key, live_holder
 from perdure_engine.core.jobs.decide.due import become_due
 from perdure_engine.core.jobs.decide.ending import count
+from perdure_engine.core.jobs.decide.repeats import applied, is_repeat
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import RedriveJob
 from perdure_engine.core.jobs.model import JobRun, JobStatus, UniqueScope
@@ -18,7 +19,7 @@ from perdure_engine.core.jobs.transitions import move
 
 def decide(draft: JobDraft, intent: RedriveJob) -> JobAnswered:
     run = job_of(draft, intent)
-    if run.request_id != intent.request_id:
+    if not is_repeat(run, intent):
         if run.status is not JobStatus.FAILED:
             raise Rejected(
                 Code.FAILED_PRECONDITION,
@@ -26,7 +27,7 @@ def decide(draft: JobDraft, intent: RedriveJob) -> JobAnswered:
                 f"only a failed job begins anew: this one is {shown_status(run).name}",
             )
         _require_key(draft, run)
-        run.request_id = intent.request_id
+        applied(run, intent)
         _begin_anew(draft, run)
         note(draft, Action.REDRIVE_JOB, intent, run, JobStatus.FAILED)
     return JobAnswered(shown_status(run))

@@ -9,6 +9,7 @@ from perdure_engine.core.jobs.decide.attempts import job_of, shown_status, start
 from perdure_engine.core.jobs.decide.auditing import note
 from perdure_engine.core.jobs.decide.cancel import require_open
 from perdure_engine.core.jobs.decide.due import become_due
+from perdure_engine.core.jobs.decide.repeats import applied, is_repeat
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import RescheduleJob
 from perdure_engine.core.jobs.model import JobRun, JobStatus
@@ -17,7 +18,7 @@ from perdure_engine.core.jobs.replies import JobAnswered
 
 def decide(draft: JobDraft, intent: RescheduleJob) -> JobAnswered:
     run = job_of(draft, intent)
-    if run.request_id != intent.request_id:
+    if not is_repeat(run, intent):
         require_open(run)
         if run.status is not JobStatus.PENDING or started(run):
             raise Rejected(
@@ -31,7 +32,7 @@ def decide(draft: JobDraft, intent: RescheduleJob) -> JobAnswered:
                 "JOB_OF_SCHEDULE",
                 f"the job waits for its schedule {run.schedule_id!r}: change that",
             )
-        run.request_id = intent.request_id
+        applied(run, intent)
         draft.touch(run)
         _reschedule(draft, run, intent.due_us)
         note(draft, Action.RESCHEDULE_JOB, intent, run, JobStatus.PENDING)

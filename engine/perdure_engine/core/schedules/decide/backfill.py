@@ -8,6 +8,7 @@ import msgspec
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import invalid
+from perdure_engine.core.repeats import body_of
 from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import Backfilled, BackfillSchedule
@@ -67,10 +68,10 @@ def decide(
     waiting = draft.state.waiting
     acted.update(slot.nominal_us for slot in waiting if slot.origin is not SlotOrigin.MANUAL)
     wanted = [at_us for at_us in span if at_us not in acted]
-    if draft.mark_of(intent.request_id) is not None:
+    if draft.mark_of(intent) is not None:
         wanted = _done_before(draft, known)
     elif not intent.dry_run:
-        draft.answered(RequestMark(intent.request_id))
+        draft.answered(RequestMark(intent.request_id, body=body_of(intent)))
         overlap = intent.overlap or draft.schedule.policies.overlap
         for at_us in wanted:
             _act(draft, at_us, overlap, of_row.get(at_us))

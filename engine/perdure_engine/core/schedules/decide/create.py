@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perdure_engine.core.errors import Code, Rejected, invalid
+from perdure_engine.core.repeats import body_of, require_same
 from perdure_engine.core.schedules.actions import keep_action
 from perdure_engine.core.schedules.decide import trigger
 from perdure_engine.core.schedules.draft import ScheduleDraft
@@ -18,7 +19,8 @@ def decide(draft: ScheduleDraft, intent: CreateSchedule) -> ScheduleSaved:
     record, now_us = draft.record, draft.env.now_us
     if draft.exists:
         if draft.state.created_by == intent.request_id:
-            return saved(draft)
+            require_same(draft.state.created_body, intent)
+            return msgspec.structs.replace(saved(draft), repeated=True)
         raise Rejected(
             Code.ALREADY_EXISTS, "SCHEDULE_EXISTS", f"schedule {intent.schedule_id!r} exists"
         )
@@ -36,6 +38,7 @@ def decide(draft: ScheduleDraft, intent: CreateSchedule) -> ScheduleSaved:
         remaining=schedule.remaining_actions,
         actions=before.actions,
         kept=before.kept,
+        created_body=body_of(intent),
     )
     draft.user_id = intent.user_id
     draft.schedule = msgspec.structs.replace(schedule, spec=with_tzdata(draft, schedule.spec))
@@ -43,7 +46,7 @@ def decide(draft: ScheduleDraft, intent: CreateSchedule) -> ScheduleSaved:
     draft.gone, draft.changed, draft.defined = False, True, True
     plan(draft, now_us)
     if intent.trigger_immediately:
-        trigger.act(draft, None, intent.request_id)
+        trigger.act(draft, None, intent)
     return saved(draft)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.planning import drop_next_job, plan_slot
 
@@ -26,10 +24,6 @@ def decide(draft: ScheduleDraft) -> None:
 def _next_us(draft: ScheduleDraft) -> int:
     """Slots that are still to come follow newer rules of the zone; older ones change nothing: a node that has not been
     upgraded yet must not undo what others have done."""
-    spec, version = draft.schedule.spec, draft.times.tzdata_version
-    if spec.tzdata_version >= version:
+    if draft.schedule.spec.tzdata_version >= draft.times.tzdata_version:
         return draft.state.next_us
-    renewed = msgspec.structs.replace(spec, tzdata_version=version)
-    draft.schedule = msgspec.structs.replace(draft.schedule, spec=renewed)  # not a new definition
-    draft.changed = draft.defined = True
-    return draft.times.next_us(draft.schedule.spec, draft.state.done_us)
+    return draft.next_us(draft.state.done_us)

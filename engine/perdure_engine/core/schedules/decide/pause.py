@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core.audit import Action
+from perdure_engine.core.repeats import body_of
 from perdure_engine.core.schedules.auditing import note, standing
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.intents import PauseSchedule, ScheduleSaved
@@ -13,8 +14,8 @@ from perdure_engine.core.schedules.saved import require_exists, saved
 
 def decide(draft: ScheduleDraft, intent: PauseSchedule) -> ScheduleSaved:
     require_exists(draft)
-    if draft.mark_of(intent.request_id) is None:
-        draft.answered(RequestMark(intent.request_id))
+    if draft.mark_of(intent) is None:
+        draft.answered(RequestMark(intent.request_id, body=body_of(intent)))
         before = standing(draft)
         turn(draft, paused=intent.paused, note=intent.note)
         action = Action.PAUSE_SCHEDULE if intent.paused else Action.UNPAUSE_SCHEDULE

@@ -6,6 +6,7 @@ import msgspec
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.repeats import body_of
 from perdure_engine.core.schedules.actions import exhausted, keep_action
 from perdure_engine.core.schedules.auditing import note
 from perdure_engine.core.schedules.decide.create import with_tzdata
@@ -22,7 +23,7 @@ UPDATED = "the schedule was updated"
 
 def decide(draft: ScheduleDraft, intent: UpdateSchedule) -> ScheduleSaved:
     require_exists(draft)
-    if draft.mark_of(intent.request_id) is not None:
+    if draft.mark_of(intent) is not None:
         return saved(draft)
     if intent.conflict_token not in (0, draft.conflict_token):
         raise Rejected(
@@ -30,7 +31,7 @@ def decide(draft: ScheduleDraft, intent: UpdateSchedule) -> ScheduleSaved:
             "SCHEDULE_CHANGED",
             f"the schedule is at conflict token {draft.conflict_token} by now",
         )
-    draft.answered(RequestMark(intent.request_id))
+    draft.answered(RequestMark(intent.request_id, body=body_of(intent)))
     before = draft.conflict_token
     _apply(draft, intent.schedule)
     note(

@@ -6,14 +6,19 @@ from perdure_api.v1 import event_pb2
 from perdure_api.v1 import job_service_pb2 as job_pb
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core import replies
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.ids import uuid_text
-from perdure_engine.core.jobs.replies import JobDescription
+from perdure_engine.core.jobs.replies import EndedJob, JobDescription
+from perdure_engine.core.status import Status
 from perdure_engine.frontend.archived import refusals_of_archive
+from perdure_engine.frontend.handlers.get_job_results import ArchivedEnd
 from perdure_engine.ports.archive import ArchivedJob, ArchivedRun
 from perdure_engine.ports.rows import VisibilityRow
-from perdure_engine.transport.grpc.convert.job_replies import details_message
+from perdure_engine.transport.grpc.convert.closing_events import closing_event
+from perdure_engine.transport.grpc.convert.job_replies import details_message, result
 from perdure_engine.transport.grpc.convert.replies import described as described_now
 from perdure_engine.transport.grpc.convert.replies import row_message
+from perdure_engine.transport.grpc.errors import Errors
 from perdure_engine.transport.json.events import event_from_json, is_of_type
 from perdure_engine.transport.json.jobs import details_from_json, info_from_json
 
@@ -38,6 +43,15 @@ def described(reply: replies.Description | ArchivedRun) -> pb.DescribeWorkflowRe
         return _described(reply)
 
 
+def closed(reply: replies.Closed | ArchivedRun) -> replies.Closed:
+    """How the run ended. Raises Rejected DATA_LOSS."""
+    if isinstance(reply, replies.Closed):
+        return reply
+    with refusals_of_archive():
+        event = closing_event(event_from_json(reply.events[-1]))
+    return replies.Closed(reply.row.run_id, Status(reply.row.status), event)
+
+
 def job_details(job: JobDescription | ArchivedJob, now_us: int) -> job_pb.JobDetails:
     """Raises Rejected DATA_LOSS."""
     if isinstance(job, JobDescription):
@@ -46,10 +60,32 @@ def job_details(job: JobDescription | ArchivedJob, now_us: int) -> job_pb.JobDet
         return details_from_json(job.text)
 
 
+def job_result(end: EndedJob | ArchivedEnd, errors: Errors) -> job_pb.JobResult:
+    """What does not read back is an error of this job alone."""
+    if isinstance(end, EndedJob):
+        return result(end, errors)
+    try:
+        if isinstance(end.job, Rejected):
+            raise end.job
+        with refusals_of_archive():
+            return _result(details_from_json(end.job.text))
+    except Rejected as refusal:
+        return job_pb.JobResult(job_id=uuid_text(end.job_id), error=errors.encoded(refusal))
+
+
 def job_infos(jobs: list[ArchivedJob]) -> list[job_pb.JobInfo]:
     """Raises Rejected DATA_LOSS."""
     with refusals_of_archive():
         return [info_from_json(job.text) for job in jobs]
+
+
+def _result(details: job_pb.JobDetails) -> job_pb.JobResult:
+    info = details.info
+    told = job_pb.JobResult(job_id=info.job_id, status=info.status, result=details.result)
+    told.reason = info.reason
+    if info.status in (job_pb.JOB_STATUS_FAILED, job_pb.JOB_STATUS_CANCELLED) and details.failures:
+        told.failure.CopyFrom(details.failures[-1].failure)
+    return told
 
 
 def _described(run: ArchivedRun) -> pb.DescribeWorkflowResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from perdure_api.v1 import job_service_pb2 as pb
 from perdure_engine.core import limits
@@ -130,12 +130,11 @@ def _concurrency_fields(concurrency: Concurrency) -> Fields:
     }
 
 
-def results(ended: Sequence[EndedJob], errors: Errors) -> pb.GetJobResultsResponse:
+def results(ended: Iterable[pb.JobResult]) -> pb.GetJobResultsResponse:
     """As many as fit into a message, and at least one: who asks again is told the others."""
     messages: list[pb.JobResult] = []
     room = limits.BATCH_MESSAGE_BYTES_MAX
-    for one in ended:
-        message = _result(one, errors)
+    for message in ended:
         room -= message.ByteSize() + RESULT_ENVELOPE_BYTES
         if room < 0 and messages:
             break
@@ -143,7 +142,7 @@ def results(ended: Sequence[EndedJob], errors: Errors) -> pb.GetJobResultsRespon
     return pb.GetJobResultsResponse(results=messages)
 
 
-def _result(ended: EndedJob, errors: Errors) -> pb.JobResult:
+def result(ended: EndedJob, errors: Errors) -> pb.JobResult:
     if ended.status is None:
         return pb.JobResult(job_id=uuid_text(ended.job_id), error=errors.encoded(unknown_job()))
     fields: Fields = {

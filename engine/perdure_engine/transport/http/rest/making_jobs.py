@@ -170,7 +170,7 @@ class _Making:
             if rejected.code is Code.ALREADY_EXISTS:
                 raise _reused() from None
             raise
-        return MadeJob(job_id, True, JobStatus.PENDING, saved.next_us)
+        return MadeJob(job_id, not saved.repeated, JobStatus.PENDING, saved.next_us)
 
 
 def _reused() -> Rejected:

@@ -99,7 +99,8 @@ async def _result(call: Call[bodies.ResultQuery, None]) -> Answer:
         workflow_id=call.path["workflow_id"],
         run_id=uuid_bytes_or_none("run_id", call.query.run_id),
     )
-    closed = await get_result(call.frontend, wait, to_ms(call.query.timeout))
+    told = await get_result(call.frontend, wait, to_ms(call.query.timeout))
+    closed = None if told is None else archived.closed(told)
     return Answer(body=descriptions.result_body(closed))
 
 

@@ -53,7 +53,12 @@ ArchivedInstead = Annotated[
         "empty and yet have a next_page_token. 409: there is no archive."
     ),
 ]
-NextPageToken = Annotated[str, Meta(description="Absent on the last page.")]
+NextPageToken = Annotated[
+    str,
+    Meta(
+        description="Absent on the last page. A page before it may have fewer items than asked for, and none."
+    ),
+]
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -42,8 +42,8 @@ StatusChoice = Literal[
     "FAILED",
     "CANCELLED",
     "SKIPPED",
-    "SUSPENDED",
 ]
+StatusOfRun = Annotated[str, Meta(extra_json_schema={"enum": [*get_args(StatusChoice)]})]
 Statuses = Annotated[list[StatusChoice], Meta(description="One of these; any without.")]
 Key = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
 Expression = Annotated[str, Meta(min_length=1, max_length=limits.CRON_BYTES_MAX)]
@@ -73,7 +73,7 @@ Schedule = Annotated[
 
 
 class Concurrency(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How many jobs of a key run at a time. The settings of the newest job are the key's."""
+    """How many jobs of a key run at a time. The settings of the newest job whose time has come are the key's."""
 
     key: Name
     limit: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
@@ -103,7 +103,8 @@ class JobSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=F
         str,
         Meta(
             max_length=limits.NAME_BYTES_MAX,
-            description="While a job of the key lives, it is answered and none is made.",
+            description="While a job of the key lives, it is answered and none is made. Beside concurrency it holds "
+            "among the jobs of that key.",
         ),
     ] = ""
     unique_scope: Literal["PENDING", "ACTIVE", "PERIOD"] = "ACTIVE"
@@ -122,7 +123,8 @@ class NewJob(JobSettings, kw_only=True, gc=False):
         str,
         Meta(
             max_length=limits.NAME_BYTES_MAX,
-            description="Asked for again with the same key it is the same job; with another body that is refused.",
+            description="Asked for again with the same key it is the same job; with another body that is refused, but "
+            "not noticed under another unique or concurrency key, nor when only one of the two recurs.",
         ),
     ] = ""
     expires_at: Annotated[
@@ -176,7 +178,7 @@ class JobInfo(msgspec.Struct, kw_only=True):
     job_id: Uuid
     task_id: str
     queue: str
-    status: Status
+    status: StatusOfRun
     attempt: int
     user_id: str
     schedule_id: Annotated[str, Meta(description="Of the recurring job or schedule that made it.")]

@@ -125,9 +125,14 @@ class Policies(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     catch_up: Annotated[
         Literal["ALL", "LAST", "NONE"], Meta(description="Which slots that were missed fire.")
     ] = "ALL"
-    catch_up_most: Annotated[int, Meta(ge=1, le=limits.SCHEDULE_CATCH_UP_MOST_MAX)] = (
-        limits.SCHEDULE_CATCH_UP_MOST_MAX
-    )
+    catch_up_most: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=limits.SCHEDULE_CATCH_UP_MOST_MAX,
+            description="So many in a row; those after them are missed.",
+        ),
+    ] = limits.SCHEDULE_CATCH_UP_MOST_MAX
     pause_on_failure: bool = False
 
 

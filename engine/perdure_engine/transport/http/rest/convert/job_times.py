@@ -36,6 +36,7 @@ def due_or_spec(
 ) -> int | ScheduleSpec:
     """When a job is due once, in µs (0: now), or the times of a recurring one. Raises INVALID_ARGUMENT."""
     if schedule is None:
+        _check_zone(times, timezone)
         return 0
     if isinstance(schedule, When):
         kind, expression = schedule.type, schedule.expression
@@ -45,7 +46,8 @@ def due_or_spec(
         case "DATE":
             return date_us(times, expression, timezone)
         case "INTERVAL":
-            return ScheduleSpec(intervals=(IntervalSpec(_interval_ms(expression)),))
+            every = IntervalSpec(_interval_ms(expression))
+            return ScheduleSpec(intervals=(every,), timezone=timezone or UTC_NAME)
         case _:
             return ScheduleSpec(cron=(expression,), timezone=timezone or UTC_NAME)
 
@@ -59,10 +61,17 @@ def date_us(times: ScheduleTimes, text: str, timezone: str) -> int:
     except ValueError:
         raise invalid("schedule", "is not a date and time of ISO 8601") from None
     if read.tzinfo is not None:
+        _check_zone(times, timezone)
         return to_us(read)
     if timezone in ("", UTC_NAME):
         return to_us(read.replace(tzinfo=EPOCH.tzinfo))
     return _zoned_us(times, read, timezone)
+
+
+def _check_zone(times: ScheduleTimes, timezone: str) -> None:
+    """Of what does not go by it. Raises INVALID_ARGUMENT: what is wrong is told all the same."""
+    if timezone not in ("", UTC_NAME):
+        _zoned_us(times, datetime(2000, 1, 1), timezone)
 
 
 def _zoned_us(times: ScheduleTimes, read: datetime, timezone: str) -> int:
