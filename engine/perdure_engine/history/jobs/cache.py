@@ -92,9 +92,10 @@ class JobCache:
         self._over.pop(job_id, None)
         self._wait_ends(job_id)
 
-    def shard_closed(self, shard_id: int) -> None:
+    def shard_closed(self, shard_id: int, owner: Owner) -> None:
         """All its jobs have left memory. Those that could be forgotten go when their turn comes."""
-        del self.owners[shard_id]
+        if self.owners.get(shard_id) is owner:
+            del self.owners[shard_id]
         for job_id in [one for one in self._waiting if shard_of_job(one) == shard_id]:
             self._wait_ends(job_id)
 

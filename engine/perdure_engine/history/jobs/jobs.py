@@ -324,6 +324,5 @@ class Jobs:
         self.ahead.stop()
         waiting = self.loading.drain() + self.waits.drain()
         self.memory = JobMemory()
-        if self._cache.owners.get(self.shard.shard_id) is self:
-            self._cache.shard_closed(self.shard.shard_id)
+        self._cache.shard_closed(self.shard.shard_id, self)
         return waiting

@@ -90,18 +90,8 @@ class _Slot:
 
 class JobTimers:
     __slots__ = (
-        *(
-            "_alarm",
-            "_alarm_at",
-            "_coming",
-            "_due",
-            "_far",
-            "_far_count",
-            "_firing",
-            "_jobs",
-            "_late",
-        ),
-        *("_near", "_near_to", "_shard", "_undecided"),
+        *("_alarm", "_alarm_at", "_coming", "_due", "_far", "_far_count", "_firing", "_jobs"),
+        *("_late", "_near", "_near_to", "_shard", "_undecided"),
     )
 
     def __init__(self, jobs: Jobs) -> None:
@@ -115,9 +105,8 @@ class JobTimers:
         self._due: deque[JobTimer] = deque()
         # By their ids, which are nobody else's in the shard:
         self._coming: set[int] = set()  # near or due, and wanted still
-        self._firing: dict[
-            int, int
-        ] = {}  # their wake times; what they ask for is not committed yet
+        # Their wake times. What they ask for is not committed yet.
+        self._firing: dict[int, int] = {}
         self._undecided: set[int] = set()  # of them, without those that wait to be fired again
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
@@ -177,12 +166,6 @@ class JobTimers:
         if self._firing:
             firsts.append(min(self._firing.values()))
         return min(firsts, default=None)
-
-    @property
-    def busy(self) -> bool:
-        """Timers are due, or fired and not decided yet."""
-        first_us = self.first_us()
-        return first_us is not None and first_us <= self._low_us()
 
     def stop(self) -> None:
         if self._alarm is not None:
