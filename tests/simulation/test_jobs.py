@@ -15,6 +15,7 @@ from tests.simulation.test_cluster import QUIET_ALARMS, trouble
 from perdure_engine.core.ids import job_id_of, shard_of
 from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.model import Concurrency, JobStatus, NewJob, Unique
+from perdure_engine.history.jobs.cache import JOB_BYTES
 from perdure_engine.history.rooms import HistoryConfig
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.store.codec import MsgpackCodec
@@ -99,7 +100,10 @@ class Clients:
 async def story(loop: SimulatedLoop, seed: int) -> str:
     chaos = random.Random(seed)
     # half of the clusters have next to no memory for jobs that need not be there
-    config = HistoryConfig(jobs_cached_max=chaos.choice([4, 20_000]))
+    config = HistoryConfig(
+        jobs_cached_max=chaos.choice([4, 20_000]),
+        jobs_ahead_bytes_max=chaos.choice([1, 4 * JOB_BYTES, 64 << 20]),
+    )
     cluster = JobCluster(loop, seed, config)
     await cluster.start_node()
     if chaos.random() < 0.7:

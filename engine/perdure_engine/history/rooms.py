@@ -60,6 +60,7 @@ class HistoryConfig(msgspec.Struct, frozen=True):
     runs_cached_max: int = 10_000  # per process
     closed_runs_cached_max: int = 128  # per process, of those
     jobs_cached_max: int = 20_000  # per process, besides those that workers have
+    jobs_ahead_bytes_max: int = 64 << 20  # per process, of jobs in memory that wait for their time
     loads_in_flight_max: int = 16  # per shard
     lease_s: float = 8.0  # of a started task: three missed heartbeats and room; 10 s would miss W9
     start_save_after_s: float = 1.0
@@ -116,7 +117,7 @@ class Rooms:
         self.current_loader = CurrentLoader(self)
         self.flows = Flows(clock)
         self.lately_closed = LatelyClosed(config.closed_runs_cached_max)
-        self.job_cache = JobCache(config.jobs_cached_max)
+        self.job_cache = JobCache(config.jobs_cached_max, config.jobs_ahead_bytes_max)
         self.matching: Matching
         self.writer: Readiness
         self.delivery: Delivery  # history's own service

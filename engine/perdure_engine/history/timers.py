@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.intents import FireTimer
-from perdure_engine.core.jobs.intents import FireJobTimers
 from perdure_engine.core.tasks import TimerKind, TimerRecord
 from perdure_engine.history.run import Run
 from perdure_engine.history.work import Item
@@ -38,13 +35,6 @@ EARLIEST_WAIT_S = 0.001
 MARK_BEHIND_US = 10_000_000  # the mark stays so far behind database time (design §5)
 
 FIRE_AGAIN_S = 30.0  # a timer whose run could not be loaded
-
-# Fired and not decided yet: a mass wake-up of jobs leaves half of each statement to others.
-JOBS_FIRING_MAX = 500
-JOBS_TOGETHER = 250  # in one intent
-# Of those: what has become due last. Behind 100,000 that were due at once, whatever is due a moment later would wait
-# for all of them.
-JOBS_NEWEST = 50
 JOB_TIMERS = (TimerKind.JOB_DUE, TimerKind.JOB_EXPIRY)
 
 Entry = tuple[int, int, TimerKind, int, bytes]  # wake_us, timer_id, kind, reference, run_id
@@ -65,29 +55,12 @@ class _Firing(Item):
         self._timers.refused(self._entry, error)
 
 
-class _FiringJobs(Item):
-    """Timers of jobs that are due, on their way through the inbox together."""
-
-    __slots__ = ("_entries", "_timers")
-
-    def __init__(self, timers: ShardTimers, shard_id: int, entries: list[Entry]) -> None:
-        due = [(kind, wake_us, timer_id, job_id) for wake_us, timer_id, kind, _, job_id in entries]
-        super().__init__(FireJobTimers(shard_id, due), None)
-        self._timers = timers
-        self._entries = entries
-
-    def refuse(self, error: Rejected) -> None:
-        self._timers.jobs_refused(self._entries, error)
-
-
 class ShardTimers:
     __slots__ = (
         "_alarm",
         "_alarm_us",
         "_firing",
         "_heap",
-        "_jobs_due",
-        "_jobs_firing",
         "_known",
         "_loaded_to",
         "_loader",
@@ -103,10 +76,6 @@ class ShardTimers:
         self._heap: list[Entry] = []
         self._known: set[tuple[int, int]] = set()  # keys on the heap
         self._firing: set[tuple[int, int]] = set()  # off the heap, their end not committed yet
-        self._jobs_firing: set[tuple[int, int]] = (
-            set()
-        )  # of them, without those that wait to be fired again
-        self._jobs_due: deque[Entry] = deque()  # off the heap, and not fired yet
         self.mark_us = mark_us  # saved: no timer row that is not gone wakes before it
         # wake times below it are on the heap, or will be when a running read ends
         self.window_end_us = mark_us
@@ -126,13 +95,6 @@ class ShardTimers:
                     (timer.wake_us, timer.timer_id, timer.kind, timer.reference, run.state.run_id)
                 )
 
-    def publish_jobs(self, timers: Iterable[tuple[bytes, TimerRecord]]) -> None:
-        """New timers of jobs, with their ids."""
-        end_us = self.window_end_us
-        for job_id, timer in timers:
-            if not timer.gone and timer.wake_us < end_us:
-                self.add((timer.wake_us, timer.timer_id, timer.kind, 0, job_id))
-
     def publish_schedule(self, uid: bytes, timer: TimerRecord | None) -> None:
         """A schedule's new timer, if it has one."""
         if timer is not None and timer.wake_us < self.window_end_us:
@@ -146,29 +108,22 @@ class ShardTimers:
     def fired(self, wake_us: int, timer_id: int) -> None:
         """What the timer asked for is saved, or it had nothing to ask for any more."""
         self._firing.discard((wake_us, timer_id))
-        self._measure(wake_us)
-
-    def jobs_fired(self, timers: Sequence[tuple[int, int, int, bytes]]) -> None:
-        """As `fired`, for all timers of an intent."""
-        keys = [(wake_us, timer_id) for _, wake_us, timer_id, _ in timers]
-        self._firing.difference_update(keys)
-        self._jobs_firing.difference_update(keys)
-        for wake_us, _ in keys:
-            self._measure(wake_us)
-        self._fire_jobs()
+        self.measure([wake_us])
 
     def slots_fired(self, keys: Sequence[tuple[int, int]]) -> None:
         """As `fired`, for timers of schedules."""
-        for wake_us, timer_id in keys:
-            self._firing.discard((wake_us, timer_id))
-            self._measure(wake_us)
+        self._firing.difference_update(keys)
+        self.measure([wake_us for wake_us, _ in keys])
 
-    def _measure(self, wake_us: int) -> None:
+    def measure(self, wakes_us: Sequence[int]) -> None:
+        """How late it is for timers that have fired."""
         rooms = self._shard.rooms
-        late_us = rooms.database_clock.low_us() - wake_us
-        if late_us < 0:
-            rooms.metrics.timer_early.inc()
-        rooms.metrics.timer_lateness_seconds.observe(late_us / 1_000_000)
+        low_us = rooms.database_clock.low_us()
+        observe = rooms.metrics.timer_lateness_seconds.observe
+        for wake_us in wakes_us:
+            if low_us < wake_us:
+                rooms.metrics.timer_early.inc()
+            observe((low_us - wake_us) / 1_000_000)
 
     def add(self, entry: Entry) -> None:
         key = entry[:2]
@@ -183,29 +138,35 @@ class ShardTimers:
         """How far the mark may go: not past an unfinished timer, what is not loaded, or the database's recent past."""
         low_us = self._shard.rooms.database_clock.low_us()
         ends = [self.window_end_us, self._loaded_to[0], low_us - MARK_BEHIND_US]
-        if self._heap:
-            ends.append(self._heap[0][0])
-        if self._jobs_due:
-            ends.append(self._jobs_due[0][0])
-        if self._firing:
-            ends.append(min(wake_us for wake_us, _ in self._firing))
+        first_us = self._first_us()
+        if first_us is not None:
+            ends.append(first_us)
         return max(self.mark_us, min(ends))
+
+    def _first_us(self) -> int | None:
+        """Not later than any timer that is in memory and has not come to its end."""
+        firsts = [self._heap[0][0]] if self._heap else []
+        if self._firing:
+            firsts.append(min(self._firing)[0])
+        first_of_jobs_us = self._shard.jobs.timers.first_us()
+        if first_of_jobs_us is not None:
+            firsts.append(first_of_jobs_us)
+        return min(firsts, default=None)
 
     # ---- firing
 
     def lag_us(self) -> int:
         """How long the oldest timer that should have fired is due."""
-        due = [wake_us for wake_us, _ in self._firing]
-        due += [entry[0] for entry in islice(self._jobs_due, 1)]
-        if self._heap:
-            due.append(self._heap[0][0])
-        return max(0, self._shard.rooms.database_clock.low_us() - min(due)) if due else 0
+        first_us = self._first_us()
+        return (
+            0 if first_us is None else max(0, self._shard.rooms.database_clock.low_us() - first_us)
+        )
 
     @property
     def busy(self) -> bool:
         """Timers are due, or fired and not decided yet."""
-        due = bool(self._heap) and self._heap[0][0] <= self._shard.rooms.database_clock.low_us()
-        return due or bool(self._firing) or bool(self._jobs_due)
+        first_us = self._first_us()
+        return first_us is not None and first_us <= self._shard.rooms.database_clock.low_us()
 
     def time_jumped(self) -> None:
         """The database's time went on without ours: the alarm would ring too late."""
@@ -213,6 +174,7 @@ class ShardTimers:
             self._alarm.cancel()
         if not self._shard.closed:
             self._ring()
+            self._shard.jobs.timers.ring()
 
     def _set_alarm(self) -> None:
         if not self._heap or self._shard.closed:
@@ -248,9 +210,7 @@ class ShardTimers:
             entry = heapq.heappop(self._heap)
             wake_us, timer_id, kind, reference, run_id = entry
             self._known.discard((wake_us, timer_id))
-            if kind in JOB_TIMERS:
-                self._jobs_due.append(entry)
-            elif kind is TimerKind.SCHEDULE_SLOT:
+            if kind is TimerKind.SCHEDULE_SLOT:
                 slots.append((run_id, wake_us, timer_id))
             elif self._still_wanted(run_id, kind, reference, timer_id):
                 self._firing.add((wake_us, timer_id))
@@ -262,25 +222,7 @@ class ShardTimers:
         if slots:
             self._firing.update([slot[1:] for slot in slots])
             self._shard.schedules.due.come(slots)
-        self._fire_jobs()
         return more
-
-    def _fire_jobs(self) -> None:
-        """As many as there is room for; the others have their turn when these have had theirs."""
-        shard_id = self._shard.shard_id
-        while self._jobs_due and len(self._jobs_firing) < JOBS_FIRING_MAX:
-            entries = self._next_jobs()
-            keys = [entry[:2] for entry in entries]
-            self._jobs_firing.update(keys)
-            self._firing.update(keys)
-            self._shard.put(_FiringJobs(self, shard_id, entries))
-
-    def _next_jobs(self) -> list[Entry]:
-        """Those that have been due for longest and, while they are too many, some of the others."""
-        due = self._jobs_due
-        count = min(JOBS_TOGETHER, len(due))
-        newest = JOBS_NEWEST if len(due) > JOBS_TOGETHER else 0
-        return [due.popleft() for _ in range(count - newest)] + [due.pop() for _ in range(newest)]
 
     def refused(self, entry: Entry, error: Rejected) -> None:
         """Nothing was decided for the timer. It may be of a run that has been deleted: then its row
@@ -292,14 +234,6 @@ class ShardTimers:
             self._firing.discard(entry[:2])
             return
         asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, entry)
-
-    def jobs_refused(self, entries: list[Entry], error: Rejected) -> None:
-        """Some of them may have been decided, or be about to be told so: a list that was cut is refused if a part of it
-        was."""
-        self._jobs_firing.difference_update([entry[:2] for entry in entries])
-        for entry in entries:
-            if entry[:2] in self._firing:
-                self.refused(entry, error)
 
     def _fire_again(self, entry: Entry) -> None:
         if entry[:2] in self._firing and not self._shard.closed:
@@ -371,7 +305,10 @@ class ShardTimers:
         except ValueError:  # of a newer engine: it will be fired by one
             self._shard.rooms.alarm("unknown_timer_kind", run_id=row.run_id.hex(), kind=row.kind)
             return
-        self.add((row.wake_us, row.timer_id, kind, row.reference, row.run_id))
+        if kind in JOB_TIMERS:
+            self._shard.jobs.timers.add((row.wake_us, row.timer_id, row.kind, row.run_id))
+        else:
+            self.add((row.wake_us, row.timer_id, kind, row.reference, row.run_id))
 
     async def _read_to(self, end_us: int) -> bool:
         shard = self._shard
@@ -387,5 +324,6 @@ class ShardTimers:
             if len(rows) < PAGE:
                 self._loaded_to = max(self._loaded_to, (end_us - 1, 1 << 62))
                 return True
-            if len(self._heap) >= shard.rooms.config.timers_in_memory_max:
+            in_memory = len(self._heap) + len(shard.jobs.timers)
+            if in_memory >= shard.rooms.config.timers_in_memory_max:
                 return False

@@ -224,6 +224,7 @@ class Writer:
                 self._publication_failed(step, error)
             if not step.shard.chore_due:
                 self._free(step)
+        self._rooms.job_cache.trim()
         self._rooms.lately_closed.trim()
 
     def _publication_failed(self, step: ShardStep, error: Exception) -> None:

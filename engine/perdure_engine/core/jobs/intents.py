@@ -135,7 +135,7 @@ class SaveJobProgress(msgspec.Struct, frozen=True, gc=False):
 
 
 class FireJobTimers(msgspec.Struct, frozen=True, gc=False):
-    """Timers of jobs that are due: (kind, wake_us, timer_id, job id)."""
+    """Timers of jobs that are due: (wake_us, timer_id, kind, job id)."""
 
     shard_id: int
     timers: Sequence[tuple[int, int, int, bytes]]

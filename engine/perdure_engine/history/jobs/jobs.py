@@ -23,10 +23,12 @@ from perdure_engine.core.jobs.memory import BatchId, JobMemory, RoomId
 from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.needs import Needs, job_ids_of, missing
 from perdure_engine.history.jobs import rows
+from perdure_engine.history.jobs.ahead import JobsAhead
 from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.jobs.loading import JobLoading
 from perdure_engine.history.jobs.queues import JobQueues
 from perdure_engine.history.jobs.removing import JobRemoving
+from perdure_engine.history.jobs.timers import JobTimers
 from perdure_engine.history.jobs.waits import JobWaits
 from perdure_engine.history.rows import add_audit
 from perdure_engine.history.work import Item, ShardStep
@@ -52,6 +54,8 @@ class Jobs:
         self.leases = JobLeases(self)
         self.waits = JobWaits(self)
         self.removing = JobRemoving(self)
+        self.timers = JobTimers(self)
+        self.ahead = JobsAhead(self)
         self._cache = shard.rooms.job_cache
         self._cache.owners[shard.shard_id] = self
         self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
@@ -80,7 +84,7 @@ class Jobs:
             step.after.append(partial(self.waits.take_turn, item))
             return
         if type(intent) is FireJobTimers:
-            step.after.append(partial(self.shard.timers.jobs_fired, intent.timers))
+            step.after.append(partial(self.timers.fired, intent.timers))
         try:
             if type(intent) in OF_ONE_JOB:
                 self.shard.quarantined.require_not_in(intent.job_id)
@@ -116,9 +120,11 @@ class Jobs:
         self._measure(draft, ended)
         for start_no in draft.released:
             self.leases.drop(start_no)
-        unused = self._cache.unused
+        unused, waiting = self._cache.unused, list[JobRun]()
         for run in draft.jobs.values():
-            if run.handout is None:
+            if run.timer is not None and not run.task_id:
+                waiting.append(run)
+            elif run.handout is None:
                 unused(run)
         if draft.withdrawn:
             self.queues.withdraw(draft.withdrawn)
@@ -127,11 +133,13 @@ class Jobs:
         if ended:
             self.waits.publish(ended)
         if draft.timers or draft.gone_timers:
-            self.shard.timers.publish_jobs(draft.timers)
+            self.timers.publish(draft.timers, draft.gone_timers)
             self.shard.sweeping.publish_timers([timer for _, timer in draft.gone_timers])
         self._step_ends()
         self._forget_empty(draft)
-        self.trim()
+        if waiting:
+            self.ahead.keep(waiting)
+        self._trim()
 
     def _measure(self, draft: JobDraft, ended: list[JobRun]) -> None:
         metrics = self.shard.rooms.metrics
@@ -272,9 +280,9 @@ class Jobs:
             memory.batches.pop(batch_id, None)
             loading.left(batch_id, STALE)
 
-    def trim(self) -> None:
-        """Forget what was used longest ago, but nothing of which memory holds more than the database."""
-        self._cache.trim()
+    def _trim(self) -> None:
+        """Forget what was used longest ago, but nothing of which memory holds more than the database. Jobs themselves
+        are trimmed for all shards together."""
         if not self.may_forget():
             return
         memory, loading = self.memory, self.loading
@@ -302,7 +310,8 @@ class Jobs:
 
     def _has_room(self, run: JobRun) -> bool:
         key = run.spec.concurrency
-        return key is not None and (run.namespace_id, key.key) in self.memory.rooms
+        room = None if key is None else self.memory.rooms.get((run.namespace_id, key.key))
+        return room is not None and (run.job_id in room.places or run.job_id in room.waiting)
 
     # ---- the end
 
@@ -311,8 +320,9 @@ class Jobs:
         self.queues.stop()
         self.leases.stop()
         self.removing.stop()
+        self.timers.stop()
+        self.ahead.stop()
         waiting = self.loading.drain() + self.waits.drain()
         self.memory = JobMemory()
-        if self._cache.owners.get(self.shard.shard_id) is self:
-            del self._cache.owners[self.shard.shard_id]
+        self._cache.shard_closed(self.shard.shard_id, self)
         return waiting

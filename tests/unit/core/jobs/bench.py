@@ -176,7 +176,7 @@ class JobBench:
         while (timers := self.timers()) and timers[0].wake_us <= end_us:
             first = timers[0]
             self.now_us = max(self.now_us, first.wake_us)
-            due = [(first.kind, first.wake_us, first.timer_id, first.run_id)]
+            due = [(first.wake_us, first.timer_id, first.kind, first.run_id)]
             self.decide(job.FireJobTimers(SHARD, due))
         self.now_us = end_us
 

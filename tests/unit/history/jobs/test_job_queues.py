@@ -105,7 +105,8 @@ async def test_new_jobs_stand_behind_those_that_are_only_rows(room: Room) -> Non
 async def test_those_of_the_reserve_that_have_left_memory_are_paged_in(room: Room) -> None:
     node = await room.node(1)
     await create_named(node, *numbered(140))
-    await create_named(node, *numbered(320, 500), due_us=room.now_us + 3_600_000_000)
+    for number in range(8):
+        await create_named(node, *numbered(40, 500 + 40 * number), queue=f"other-{number}")
     assert id_of("j00100") not in node.shard().jobs.memory.jobs
     done: list[str] = []
     while len(done) < 140:

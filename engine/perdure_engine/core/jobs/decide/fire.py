@@ -14,7 +14,7 @@ from perdure_engine.core.tasks import TimerKind
 
 def decide(draft: JobDraft, intent: FireJobTimers) -> None:
     """A timer that its job does not know any more changes nothing: the job was given another time, or has ended."""
-    for kind, _, timer_id, job_id in intent.timers:
+    for _, timer_id, kind, job_id in intent.timers:
         run = draft.memory.jobs.get(job_id)
         if run is None:
             continue
