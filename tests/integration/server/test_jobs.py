@@ -226,6 +226,7 @@ async def test_a_codec_sees_what_goes_in_and_what_comes_out(database_dsn: str) -
         key = {"queue": QUEUE, "idempotency_key": "i"}
         handle = await client.jobs.create(mail, "ada", **key)  # type: ignore[arg-type]  # as a caller has them
         again = await client.jobs.create(mail, "ada", **key)  # type: ignore[arg-type]  # likewise
+        assert await again.result() == {"to": "ada", "copies": 1}
         plain = (
             await (await Client.connect(client.core.connection.target))
             .jobs.get(handle.id)
@@ -234,7 +235,6 @@ async def test_a_codec_sees_what_goes_in_and_what_comes_out(database_dsn: str) -
         with pytest.raises(JobFailedError) as caught:
             await client.jobs.execute(fails, "for good", queue=QUEUE)
 
-        assert await again.result() == {"to": "ada", "copies": 1}
     assert (again.id, again.created) == (handle.id, False)
     assert plain.args[0].encoding == plain.result.encoding == "binary/encrypted"
     assert isinstance(caught.value.cause, ApplicationError)
