@@ -20,7 +20,7 @@ SEED = int(os.environ.get("PERDURE_CHAOS_SEED", "0")) or time.time_ns() % 1_000_
 @pytest.mark.parametrize("engines", [ENGINES, ENGINES[:1]], ids=["two nodes", "one node"])
 async def test_no_job_is_lost_and_each_slot_has_one_outcome(engines: tuple[str, ...]) -> None:
     """Invariants 13, 14, 25, 28, 30, 31 and 51 to 57 under F1, F2, F4, F7, F8 and F12."""
-    with scene(number_of_shards=8) as played:
+    with scene(number_of_shards=16) as played:
         plan = random_plan(
             SEED, SECONDS, (*engines, *WORKERS, DATABASE), (*engines, *engines, *WORKERS)
         )

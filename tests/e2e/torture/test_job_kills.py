@@ -22,7 +22,7 @@ PLAN = [
 
 async def test_no_job_is_lost_and_each_slot_has_one_outcome() -> None:
     """Invariants 13, 14, 25, 28, 30, 31 and 51 to 57 under F1, F2, F4, F7, F8 and F12."""
-    with scene(number_of_shards=4) as played:
+    with scene(number_of_shards=16) as played:
         outcome = await job_kills(played, PLAN, Size(seed=1, pace=0.3, copies=1), tail_s=0.5)
         outcome.say()
 

@@ -10,7 +10,7 @@ from perdure_engine.membership.lease import LEASE_S
 
 async def test_a_paused_owner_that_wakes_answers_nothing_old() -> None:
     """Invariants 25, 28, 29, 30, 41, 45 under F4."""
-    with scene(number_of_shards=8) as played:
+    with scene(number_of_shards=16) as played:
         outcome = await paused_owner(
             played, seed=1, pauses=1, pause_s=LEASE_S + 2, lanes=16, rest_s=0.5
         )

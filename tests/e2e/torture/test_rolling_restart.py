@@ -8,7 +8,7 @@ from tests.chaos.rolling_restart import rolling_restart
 
 async def test_a_rolling_restart_runs_no_activity_again() -> None:
     """Design §6, take-over: invariants 30, 31 and 70 under F3."""
-    with scene(number_of_shards=8) as played:
+    with scene(number_of_shards=16) as played:
         outcome = await rolling_restart(played, activities=50, seconds=8.0)
         outcome.say()
 
