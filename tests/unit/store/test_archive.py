@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -195,6 +196,22 @@ async def test_pages_of_one_history_read_it_once() -> None:
     assert await archive.find_run(row.namespace_id, SHARD, "order", row.run_id) is not None
 
     assert objects.requests == 6
+
+
+async def test_of_the_runs_that_were_read_one_is_held() -> None:
+    """Not by the timers either: each may be a history of many megabytes."""
+    objects, rows = MemoryObjects(), [closed_row("one"), closed_row("other")]
+    await put(objects, *rows)
+    archive = archive_on(objects)
+    found = [
+        await archive.find_run(row.namespace_id, SHARD, row.workflow_id, row.run_id) for row in rows
+    ]
+
+    nobodys = [ArchivedRun(rows[0], [])]
+
+    unheld, first, last = [sys.getrefcount(run) for run in [*nobodys, *found]]
+
+    assert (first - unheld, last - unheld) == (0, 1)
 
 
 async def test_a_page_looks_into_so_many_objects_and_no_more(

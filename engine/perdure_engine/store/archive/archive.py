@@ -95,12 +95,14 @@ class ObjectArchive:
         if found is None:
             self._misses.add(asked)
         elif run_id:
-            self._kept = (asked, self._clock.monotonic() + KEPT_S, found)
-            asyncio.get_running_loop().call_later(KEPT_S, self._let_go, found)
+            until_s = self._clock.monotonic() + KEPT_S
+            self._kept = (asked, until_s, found)
+            # Not told the run itself: the timers would hold all that were read in this time.
+            asyncio.get_running_loop().call_later(KEPT_S, self._let_go, until_s)
         return found
 
-    def _let_go(self, run: ArchivedRun) -> None:
-        if self._kept is not None and self._kept[2] is run:
+    def _let_go(self, until_s: float) -> None:
+        if self._kept is not None and self._kept[1] <= until_s:
             self._kept = None
 
     async def _find_run(
