@@ -208,3 +208,17 @@ def test_how_an_archived_run_ended_is_told_as_of_one_in_the_tables(
 def test_an_end_of_a_later_version_is_not_guessed_at() -> None:
     with pytest.raises(ArchiveCorrupt, match="no end"):
         closing_event(event_from_json(event_json(samples.STARTED)))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        event_pb2.WorkflowExecutionTimedOut(new_run_id="no id"),
+        event_pb2.WorkflowExecutionTimedOut(retry_state=99),  # type: ignore[arg-type]  # of no version
+    ],
+)
+def test_an_end_that_does_not_read_back_is_not_the_callers_fault(
+    broken: event_pb2.WorkflowExecutionTimedOut,
+) -> None:
+    with pytest.raises(ArchiveCorrupt, match="event 9"):
+        closing_event(event_pb2.HistoryEvent(event_id=9, workflow_execution_timed_out=broken))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure_api.v1 import event_pb2
 from perdure_engine.core import events
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import RetryState
 from perdure_engine.frontend.checks import uuid_bytes_or_none
 from perdure_engine.ports.archive import ArchiveCorrupt
@@ -11,7 +12,17 @@ from perdure_engine.transport.grpc.convert.failures import failure_of
 
 
 def closing_event(message: event_pb2.HistoryEvent) -> events.ClosingEvent:
-    """Raises ArchiveCorrupt for an event that ends no run, as far as this version knows."""
+    """Raises ArchiveCorrupt for an event that ends no run, as far as this version knows, or holds what none does."""
+    try:
+        return _closing_event(message)
+    except (
+        Rejected,
+        ValueError,
+    ) as error:  # said of what was put there, not of what the caller asks for
+        raise ArchiveCorrupt(f"event {message.event_id} does not read back: {error}") from error
+
+
+def _closing_event(message: event_pb2.HistoryEvent) -> events.ClosingEvent:
     end, at = message, (message.event_id, message.time_us)
     match message.WhichOneof("attributes"):
         case "workflow_execution_completed":
