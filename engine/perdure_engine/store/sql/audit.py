@@ -196,7 +196,7 @@ def list_statement(
     time_us, chain, seq = before or _LAST
     values: list[object] = [
         Instant(where.time_min_us),
-        # the scan begins where the page does (store.sql.job_runs says why)
+        # the scan begins where the page does (store.sql.job_lists says why)
         Instant(min(where.time_max_us or LAST_US, time_us + 1)),
         Instant(time_us),
         Int4(chain),

@@ -54,27 +54,16 @@ _ALL: Final = _Path(
     where r.namespace_id = $1::uuid and r.status = s.status and r.bucket = b.bucket::int2""",
     _TASK_AND_QUEUE + _NO_OWNER,
 )
-_OF_USER: Final = _Path(
-    _STATUSES,
-    """\
-    where r.namespace_id = $1::uuid and r.user_id = $5::text and r.user_id <> ''
-      and r.status = s.status""",
-    _OTHERWISE,
-)
-_OF_SCHEDULE: Final = _Path(
-    _STATUSES,
-    """\
-    where r.namespace_id = $1::uuid and r.schedule_id = $6::text and r.schedule_id <> ''
-      and r.status = s.status""",
-    _OTHERWISE,
-)
-_OF_BATCH: Final = _Path(
-    _STATUSES,
-    """\
-    where r.namespace_id = $1::uuid and r.batch_id = $7::text and r.batch_id <> ''
-      and r.status = s.status""",
-    _OTHERWISE,
-)
+
+
+def _of(owner: LiteralString) -> _Path:
+    where = "    where r.namespace_id = $1::uuid and " + owner + "\n      and r.status = s.status"
+    return _Path(_STATUSES, where, _OTHERWISE)
+
+
+_OF_USER: Final = _of("r.user_id = $5::text and r.user_id <> ''")
+_OF_SCHEDULE: Final = _of("r.schedule_id = $6::text and r.schedule_id <> ''")
+_OF_BATCH: Final = _of("r.batch_id = $7::text and r.batch_id <> ''")
 _FAILED_OF_TASK: Final = _Path(
     _STATUSES,
     """\

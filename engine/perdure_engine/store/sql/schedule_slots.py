@@ -107,7 +107,7 @@ def list_parameters(
         Uuid(namespace_id),
         schedule_id,
         Instant(from_us),
-        # the scan begins where the page does (store.sql.job_runs says why)
+        # the scan begins where the page does (store.sql.job_lists says why)
         Instant(min(to_us or LAST_US, nominal_us + 1)),
         Instant(nominal_us),
         Int2(origin),
