@@ -24,8 +24,8 @@ from perdure_engine.scheduler.times import LAST_US, Times
 from perdure_engine.scheduler.walls import EPOCH, us_of
 
 TIMES_MAX = 1_000
-GAPS = {"run-after": GapPolicy.RUN_AFTER, "skip": GapPolicy.SKIP}
 END = EPOCH + timedelta(microseconds=LAST_US + 1)
+GAPS = {"run-after": GapPolicy.RUN_AFTER, "skip": GapPolicy.SKIP}
 REPEATS = {"first": RepeatPolicy.FIRST, "both": RepeatPolicy.BOTH}
 MILLISECOND = timedelta(milliseconds=1)
 

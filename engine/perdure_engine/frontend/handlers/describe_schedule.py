@@ -19,7 +19,6 @@ from perdure_engine.core.schedules.intents import (
 )
 from perdure_engine.core.schedules.model import SlotOutcome
 from perdure_engine.frontend import checks
-from perdure_engine.frontend.checks import uuid_bytes
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.preview_schedule import next_times
 from perdure_engine.frontend.schedule_rows import slot_of
@@ -95,5 +94,5 @@ async def _has_ended(frontend: Frontend, namespace_id: bytes, slot: Slot) -> boo
     except Rejected as refusal:
         return refusal.code is Code.NOT_FOUND
     assert isinstance(found, Description)
-    is_chain = found.first_run_id == uuid_bytes("run_id", slot.run_id)
+    is_chain = found.first_run_id == checks.uuid_bytes("run_id", slot.run_id)
     return not is_chain or found.info.status not in OPEN
