@@ -78,18 +78,18 @@ async def update(core: ClientCore, asked: UpdateScheduleInput) -> Sequence[Sched
 async def pause(core: ClientCore, asked: PauseScheduleInput) -> Sequence[ScheduleSlot]:
     note = _PAUSED if asked.note is None else asked.note
     pause = partial(core.schedule_service.pause, _target(core, asked.id), note)
-    return await _send(core, pause, asked.rpc_timeout)
+    return await one_request(core, pause, asked.rpc_timeout)
 
 
 async def unpause(core: ClientCore, asked: UnpauseScheduleInput) -> None:
     note = _UNPAUSED if asked.note is None else asked.note
     unpause = partial(core.schedule_service.unpause, _target(core, asked.id), note)
-    await _send(core, unpause, asked.rpc_timeout)
+    await one_request(core, unpause, asked.rpc_timeout)
 
 
 async def trigger(core: ClientCore, asked: TriggerScheduleInput) -> ScheduleSlot:
     trigger = partial(core.schedule_service.trigger, _target(core, asked.id), asked.overlap)
-    return await _send(core, trigger, asked.rpc_timeout)
+    return await one_request(core, trigger, asked.rpc_timeout)
 
 
 async def backfill(core: ClientCore, asked: BackfillScheduleInput) -> ScheduleBackfillResult:
@@ -100,7 +100,7 @@ async def backfill(core: ClientCore, asked: BackfillScheduleInput) -> ScheduleBa
     before: list[datetime] = []
     for span in asked.backfills:
         send = partial(core.schedule_service.backfill, target, span, dry_run=asked.dry_run)
-        told = await _send(core, send, asked.rpc_timeout)
+        told = await one_request(core, send, asked.rpc_timeout)
         acted += told.action_times
         before += told.fired_before
     return ScheduleBackfillResult(action_times=acted, fired_before=before)
@@ -108,7 +108,7 @@ async def backfill(core: ClientCore, asked: BackfillScheduleInput) -> ScheduleBa
 
 async def delete(core: ClientCore, asked: DeleteScheduleInput) -> Sequence[ScheduleSlot]:
     delete = partial(core.schedule_service.delete, _target(core, asked.id), asked.reason)
-    return await _send(core, delete, asked.rpc_timeout)
+    return await one_request(core, delete, asked.rpc_timeout)
 
 
 def list_slots(core: ClientCore, asked: ListScheduleSlotsInput) -> AsyncIterator[ScheduleSlot]:
@@ -137,14 +137,14 @@ async def _save(
     action = wire_action(schedule.action, core.converter)
     target = _target(core, asked.id)
     save = partial(core.schedule_service.update, target, schedule, action, conflict_token)
-    return await _send(core, save, asked.rpc_timeout)
+    return await one_request(core, save, asked.rpc_timeout)
 
 
 def _target(core: ClientCore, id: str) -> ScheduleTarget:
     return ScheduleTarget(core.namespace, id)
 
 
-async def _send(
+async def one_request(
     core: ClientCore, send: Callable[[Asked, float], Awaitable[T]], rpc_timeout: timedelta | None
 ) -> T:
     """However often it goes out, it is one request."""

@@ -19,7 +19,7 @@ from perdure._client.schedule_inputs import (
 from perdure._schedules.definition import Schedule
 from perdure._schedules.times import ScheduleSpec
 from perdure._schedules.told import ScheduleListDescription, SchedulePreview
-from perdure._wire.schedule_service import Asked, NewSchedule, ScheduleTarget
+from perdure._wire.schedule_service import NewSchedule, ScheduleTarget
 from perdure.errors import RPCError, RPCStatusCode, ScheduleAlreadyRunningError
 
 _PAGE_SIZE = 100
@@ -172,11 +172,10 @@ async def create_schedule(core: ClientCore, asked: CreateScheduleInput) -> Sched
         user_id=asked.user_id,
         trigger_immediately=asked.trigger_immediately,
     )
-    who = Asked(core.surroundings.new_uuid(), core.identity)
     target = ScheduleTarget(core.namespace, asked.id)
+    create = partial(core.schedule_service.create, target, new)
     try:
-        create = partial(core.schedule_service.create, target, new, who)
-        await core.unary(create, asked.rpc_timeout)
+        await schedule_calls.one_request(core, create, asked.rpc_timeout)
     except RPCError as error:
         if error.status is RPCStatusCode.ALREADY_EXISTS:
             raise ScheduleAlreadyRunningError(asked.id) from None

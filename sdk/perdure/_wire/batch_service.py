@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 
 from perdure._wire.connection import Connection
-from perdure._wire.edge import PayloadEdge
+from perdure._wire.edge import PayloadEdge, Repeatable
 from perdure._wire.errors import sent
 from perdure._wire.payloads import payloads_to_bytes
 from perdure.common import ResetReapplyExcludeType, ResetType
@@ -80,8 +80,8 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRequest:
+@dataclass(slots=True, kw_only=True)
+class BatchRequest(Repeatable):
     namespace: str
     job_id: str
     query: str
@@ -105,25 +105,28 @@ class BatchService:
         self._edge = edge
 
     async def start(self, asked: BatchRequest, timeout_s: float) -> int:
-        request = pb.StartBatchOperationRequest(
-            namespace=asked.namespace,
-            job_id=asked.job_id,
-            query=asked.query,
-            operation=_OPERATIONS[asked.operation],
-            reason=asked.reason,
-            identity=asked.identity,
-            signal_name=asked.signal_name,
-            signal_input=payloads_to_bytes(asked.signal_args),
-            rps=asked.rps,
-            dry_run=asked.dry_run,
-            # The numbers of these enums are those of the wire's.
-            reset_type=workflow_pb.ResetType.ValueType(int(asked.reset_type or 0)),
-            build_id=asked.build_id,
-            reapply_exclude_types=[
-                workflow_pb.ResetReapplyType.ValueType(int(one)) for one in asked.reapply_exclude
-            ],
+        request = await self._edge.encoded(
+            asked,
+            lambda: pb.StartBatchOperationRequest(
+                namespace=asked.namespace,
+                job_id=asked.job_id,
+                query=asked.query,
+                operation=_OPERATIONS[asked.operation],
+                reason=asked.reason,
+                identity=asked.identity,
+                signal_name=asked.signal_name,
+                signal_input=payloads_to_bytes(asked.signal_args),
+                rps=asked.rps,
+                dry_run=asked.dry_run,
+                # The numbers of these enums are those of the wire's.
+                reset_type=workflow_pb.ResetType.ValueType(int(asked.reset_type or 0)),
+                build_id=asked.build_id,
+                reapply_exclude_types=[
+                    workflow_pb.ResetReapplyType.ValueType(int(one))
+                    for one in asked.reapply_exclude
+                ],
+            ),
         )
-        await self._edge.encode(request)
         answer = await sent(self._stub.StartBatchOperation, request, timeout_s)
         return int(answer.total)
 

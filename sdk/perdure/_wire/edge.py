@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -44,6 +46,16 @@ from perdure_api.v1 import common_pb2, worker_service_pb2
 _AT_ONCE_MAX = 32
 
 _Change = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(slots=True, kw_only=True)
+class Repeatable:
+    """What is asked under an id, and may be sent more than once. The engine refuses another body under
+    the same id, and what is encrypted once more is other bytes: so it is encoded once."""
+
+    encoded: Any = field(default=None, init=False, repr=False, compare=False)
+    """The message, once `PayloadEdge.encoded` has made it."""
 
 
 class PayloadEdge:
@@ -83,6 +95,15 @@ class PayloadEdge:
                     raise _at(slot, outcome, PayloadEncodeError)
                 slot.put(outcome)
         check_sizes(message)
+
+    async def encoded(self, asked: Repeatable, make: Callable[[], M]) -> M:
+        """The message of the first try, which `make` makes. Raises PayloadEncodeError."""
+        message: M | None = asked.encoded
+        if message is None:
+            message = make()
+            await self.encode(message)
+            asked.encoded = message
+        return message
 
     async def decode(self, message: Message, *, keeps_unreadable: bool = False) -> None:
         """Raises PayloadDecodeError, or leaves as it is what it cannot decode."""

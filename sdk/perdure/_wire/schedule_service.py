@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from google.protobuf.message import Message
-
 from perdure._schedules.definition import Schedule, ScheduleAction, ScheduleBackfill
 from perdure._schedules.definition import ScheduleOverlapPolicy as Overlap
 from perdure._schedules.times import ScheduleSpec
@@ -25,7 +23,7 @@ from perdure._schedules.told import (
     ScheduleSlotOutcome,
 )
 from perdure._wire.connection import Connection
-from perdure._wire.edge import PayloadEdge
+from perdure._wire.edge import PayloadEdge, Repeatable
 from perdure._wire.errors import sent
 from perdure._wire.policies import instant_from_us, instant_to_us
 from perdure._wire.schedule_messages import (
@@ -49,13 +47,11 @@ class ScheduleTarget:
 
 
 @dataclass(slots=True)
-class Asked:
-    """Who asks. The request id makes a repeat the same request; its body must be the same too, and
-    what a codec encrypts is another each time: so it is encoded once."""
+class Asked(Repeatable):
+    """Who asks. The request id makes a repeat the same request."""
 
     request_id: str
     identity: str
-    encoded: Message | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +72,7 @@ class ScheduleService:
     async def create(
         self, target: ScheduleTarget, new: NewSchedule, asked: Asked, timeout_s: float
     ) -> None:
-        request = await self._encoded(
+        request = await self._edge.encoded(
             asked,
             lambda: pb.CreateScheduleRequest(
                 namespace=target.namespace,
@@ -89,14 +85,6 @@ class ScheduleService:
             ),
         )
         await sent(self._stub.CreateSchedule, request, timeout_s)
-
-    async def _encoded(self, asked: Asked, request: Callable[[], Message]) -> Message:
-        """The message of the first try."""
-        if asked.encoded is None:
-            message = request()
-            await self._edge.encode(message)
-            asked.encoded = message
-        return asked.encoded
 
     async def describe(
         self,
@@ -125,7 +113,7 @@ class ScheduleService:
         asked: Asked,
         timeout_s: float,
     ) -> Sequence[ScheduleSlot]:
-        request = await self._encoded(
+        request = await self._edge.encoded(
             asked,
             lambda: pb.UpdateScheduleRequest(
                 namespace=target.namespace,

@@ -12,7 +12,7 @@ import grpc
 from perdure._failure_info import FailureInfo
 from perdure._wire.calls import NO_HEADER, Start, Target, start_fields
 from perdure._wire.connection import Connection
-from perdure._wire.edge import PLAIN, PayloadEdge
+from perdure._wire.edge import PLAIN, PayloadEdge, Repeatable
 from perdure._wire.errors import error_from_call
 from perdure._wire.failures import failure_from_message
 from perdure._wire.payloads import fields_to_bytes, payloads_from_bytes, payloads_to_bytes
@@ -35,7 +35,7 @@ class WorkflowUpdateStage(IntEnum):
 
 
 @dataclass(slots=True)
-class UpdateRequest:
+class UpdateRequest(Repeatable):
     """The update id makes it repeatable: there is one outcome for all who ask with it."""
 
     update_id: str
@@ -44,9 +44,6 @@ class UpdateRequest:
     header: Mapping[str, Payload] = field(default_factory=lambda: NO_HEADER)
     first_run_id: str = ""
     """Of the chain that is meant, if only that."""
-    sent: Any = field(default=None, repr=False)
-    """The message, with its payloads as codecs have made them: encrypted once more they would be other
-    bytes, and so another request under the same id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +72,9 @@ class UpdateService:
         wait_ms: int,
         timeout_s: float,
     ) -> UpdateAnswer:
-        message = request.sent
-        if message is None:
-            message = pb.UpdateWorkflowRequest(
+        message = await self._edge.encoded(
+            request,
+            lambda: pb.UpdateWorkflowRequest(
                 namespace=target.namespace,
                 workflow_id=target.workflow_id,
                 run_id=target.run_id,
@@ -87,9 +84,8 @@ class UpdateService:
                 header=fields_to_bytes(request.header),
                 identity=identity,
                 first_run_id=request.first_run_id,
-            )
-            await self._edge.encode(message)
-            request.sent = message
+            ),
+        )
         message.wait_stage = pb.UpdateStage.ValueType(stage)
         message.timeout_ms = wait_ms
         try:
@@ -107,17 +103,16 @@ class UpdateService:
         wait_ms: int,
         timeout_s: float,
     ) -> UpdateAnswer:
-        message = request.sent
-        if message is None:
-            message = pb.UpdateWithStartWorkflowRequest(
+        message = await self._edge.encoded(
+            request,
+            lambda: pb.UpdateWithStartWorkflowRequest(
                 start=pb.StartWorkflowRequest(**start_fields(start)),
                 update_id=request.update_id,
                 update_name=request.name,
                 args=payloads_to_bytes(request.args),
                 header=fields_to_bytes(request.header),
-            )
-            await self._edge.encode(message)
-            request.sent = message
+            ),
+        )
         message.wait_stage = pb.UpdateStage.ValueType(stage)
         message.timeout_ms = wait_ms
         try:

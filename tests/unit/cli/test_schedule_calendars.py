@@ -73,6 +73,7 @@ def test_an_exclusion_covers_what_it_does_not_name() -> None:
         ('{"dayOfWeek": "mo"}', "no number"),
         ('{"dayOfWeek": "monkey"}', "outside"),
         ('{"month": 0}', "outside 1-12"),
+        ('{"hour": 9, "comment": 5}', "comment: a text"),
     ],
 )
 def test_a_mistake_is_told(text: str, reason: str) -> None:

@@ -23,7 +23,6 @@ _MONTHS = (
 )
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _SATURDAY = 6
-_LETTERS_MIN = 3  # of a name
 
 
 class _Field(NamedTuple):
@@ -89,7 +88,9 @@ def _read(text: str) -> tuple[dict[str, Any], str | None]:
     ranges: dict[str, Any] = {}
     comment: str | None = None
     for key, value in fields.items():
-        if key == "comment" and isinstance(value, str):
+        if key == "comment":
+            if not isinstance(value, str):
+                raise UsageError(f"comment: a text: {value!r}")
             comment = value
             continue
         field = _FIELDS.get(key.replace("_", "").lower())
@@ -147,7 +148,7 @@ def _number(field: _Field, text: str) -> int:
         number = int(text)
         if field.low <= number <= field.high:
             return number
-    elif len(text) >= _LETTERS_MIN:
+    else:
         for place, name in enumerate(field.names):
             if name.startswith(text):
                 return field.low + place
