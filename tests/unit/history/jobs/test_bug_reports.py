@@ -59,9 +59,8 @@ async def test_case_34_an_old_list_of_what_to_recover_executes_nothing(room: Roo
     await poll_one(node, incarnation("dead", 1))
     await pass_time(1.6)
     hold = node.holds.hold("commit")
-    await pass_time(
-        9
-    )  # the worker is dead: the job is put back, in a statement that does not leave
+    # the worker is dead: the job is put back, in a statement that does not leave
+    await pass_time(9)
     assert hold.waiting == 1
     taker = await room.node(1)
     [task] = await poll(taker, room.worker("w2"), timeout_s=LEASE_S + 1)
