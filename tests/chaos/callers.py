@@ -7,7 +7,7 @@ the shard, does not answer, or is gone: the same message, and so the same reques
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any, TypeVar
 
 from perdure._client.coalescing import Coalescer
@@ -123,7 +123,7 @@ class Nodes:
     async def ask(
         self,
         shard: int,
-        send: Callable[[Node], Coroutine[Any, Any, T]],
+        send: Callable[[Node], Awaitable[T]],
         elsewhere: Container[RPCStatusCode] = TRY_ELSEWHERE,
     ) -> T:
         """Let the shard's owner answer, whoever that is. Raises RPCError, as `call` does."""

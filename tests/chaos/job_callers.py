@@ -14,9 +14,9 @@ from tests.chaos.load import NAMESPACE
 
 from perdure._client.schedule_actions import wire_action
 from perdure._wire.job_info import JobDescription
-from perdure._wire.job_service import JobAct, JobOutcome
+from perdure._wire.job_service import JobAct, JobOutcome, JobService
 from perdure._wire.new_jobs import Fields, JobsToMake, MadeJob, job_fields
-from perdure._wire.schedule_service import Asked, NewSchedule, ScheduleTarget
+from perdure._wire.schedule_service import Asked, NewSchedule, ScheduleService, ScheduleTarget
 from perdure.errors import RPCError
 from perdure.job import JobStatus, NewJob
 from perdure.schedule import Schedule, ScheduleOverlapPolicy, ScheduleSlot
@@ -25,6 +25,7 @@ from perdure_engine.core.ids import shard_of_job
 T = TypeVar("T")
 
 IDENTITY = "caller"
+WHY = "torture"
 PATIENCE = timedelta(seconds=PATIENCE_S)
 
 
@@ -74,32 +75,23 @@ class JobCallers:
         """As a field of a batch."""
         return job_fields(job, self._converter, {})
 
-    async def cancel(self, job_id: str, reason: str) -> JobStatus | None:
+    async def cancel(self, job_id: str) -> JobStatus | None:
         act = _act(job_id)
-        return await self._of_job(
-            job_id, lambda node: node.client.core.job_service.cancel(act, reason, TRY_S)
-        )
+        return await self._of_job(job_id, lambda jobs: jobs.cancel(act, WHY, TRY_S))
 
     async def reschedule(self, job_id: str, run_at: datetime | None) -> None:
         act = _act(job_id)
-        await self._of_job(
-            job_id, lambda node: node.client.core.job_service.reschedule(act, run_at, TRY_S)
-        )
+        await self._of_job(job_id, lambda jobs: jobs.reschedule(act, run_at, TRY_S))
 
     async def describe(self, job_id: str) -> JobDescription:
         return await self._of_job(
-            job_id,
-            lambda node: node.client.core.job_service.get(
-                NAMESPACE, job_id, lambda one: one, TRY_S
-            ),
+            job_id, lambda jobs: jobs.get(NAMESPACE, job_id, lambda one: one, TRY_S)
         )
 
     async def result(self, job_id: str) -> JobOutcome:
         """Waits for it, however long and through whatever happens."""
         while True:
-            ended = await self._of_job(
-                job_id, lambda node: node.client.core.job_service.results(NAMESPACE, [job_id])
-            )
+            ended = await self._of_job(job_id, lambda jobs: jobs.results(NAMESPACE, [job_id]))
             for one in ended:
                 if one.error is not None:
                     raise one.error
@@ -117,11 +109,9 @@ class JobCallers:
         outcome = await self.result(made.id)
         return core.converter.from_payload(outcome.result[0]) if outcome.result else outcome.status
 
-    async def _of_job(self, job_id: str, send: Callable[[Node], Awaitable[T]]) -> T:
-        async def sent(node: Node) -> T:
-            return await send(node)
-
-        return await self._nodes.ask(shard_of_job(uuid.UUID(job_id).bytes), sent)
+    async def _of_job(self, job_id: str, ask: Callable[[JobService], Awaitable[T]]) -> T:
+        shard = shard_of_job(uuid.UUID(job_id).bytes)
+        return await self._nodes.ask(shard, lambda node: ask(node.client.core.job_service))
 
     # ---- schedules
 
@@ -133,55 +123,41 @@ class JobCallers:
             trigger_immediately=False,
         )
         await self._of_schedule(
-            schedule_id,
-            lambda node, target, asked: node.client.core.schedule_service.create(
-                target, new, asked, TRY_S
-            ),
+            schedule_id, lambda schedules, one, asked: schedules.create(one, new, asked, TRY_S)
         )
 
     async def pause(self, schedule_id: str) -> None:
         await self._of_schedule(
-            schedule_id,
-            lambda node, target, asked: node.client.core.schedule_service.pause(
-                target, "torture", asked, TRY_S
-            ),
+            schedule_id, lambda schedules, one, asked: schedules.pause(one, WHY, asked, TRY_S)
         )
 
     async def unpause(self, schedule_id: str) -> None:
         await self._of_schedule(
-            schedule_id,
-            lambda node, target, asked: node.client.core.schedule_service.unpause(
-                target, "", asked, TRY_S
-            ),
+            schedule_id, lambda schedules, one, asked: schedules.unpause(one, "", asked, TRY_S)
         )
 
     async def trigger(self, schedule_id: str) -> ScheduleSlot:
         overlap = ScheduleOverlapPolicy.ALLOW_ALL
         return await self._of_schedule(
-            schedule_id,
-            lambda node, target, asked: node.client.core.schedule_service.trigger(
-                target, overlap, asked, TRY_S
-            ),
+            schedule_id, lambda schedules, one, asked: schedules.trigger(one, overlap, asked, TRY_S)
         )
 
     async def delete_schedule(self, schedule_id: str) -> None:
         await self._of_schedule(
-            schedule_id,
-            lambda node, target, asked: node.client.core.schedule_service.delete(
-                target, "torture", asked, TRY_S
-            ),
+            schedule_id, lambda schedules, one, asked: schedules.delete(one, WHY, asked, TRY_S)
         )
 
     async def _of_schedule(
-        self, schedule_id: str, send: Callable[[Node, ScheduleTarget, Asked], Awaitable[T]]
+        self,
+        schedule_id: str,
+        ask: Callable[[ScheduleService, ScheduleTarget, Asked], Awaitable[T]],
     ) -> T:
         target = ScheduleTarget(NAMESPACE, schedule_id)
         asked = Asked(str(uuid.uuid4()), IDENTITY)
-
-        async def sent(node: Node) -> T:
-            return await send(node, target, asked)
-
-        return await self._nodes.ask(-1 - crc32(schedule_id.encode()), sent)
+        return await self._nodes.ask(
+            -1 - crc32(schedule_id.encode()),
+            lambda node: ask(node.client.core.schedule_service, target, asked),
+        )
 
 
 async def _answers(node: Node, message: JobsToMake) -> list[MadeJob | RPCError]:

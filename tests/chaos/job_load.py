@@ -252,7 +252,7 @@ class JobLoad:
         self.acked.jobs[job_id] = story._replace(ends=story.ends | {JobStatus.CANCELLED})
         await wait_for(self.stop, after_s)
         try:
-            status = await self._callers.cancel(job_id, "torture")
+            status = await self._callers.cancel(job_id)
         except RPCError as error:
             self._too_late(job_id, error)
             return

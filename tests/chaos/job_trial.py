@@ -121,8 +121,11 @@ class Trial:
         self.load.stop.set()
         self.schedules.stop.set()
         self._stopped_s = time.time()
-        async with asyncio.timeout(QUIET_S):
-            await self._running
+        if (await asyncio.wait([self._running], timeout=QUIET_S))[0]:
+            self._running.result()
+        else:
+            self.load.acked.wrong.append(f"calls without an answer after {QUIET_S:.0f} s")
+            await self.cancel()
         await self.schedules.delete_all()
         async with open_store(self._place.dsn) as store:
             deadline_s = time.monotonic() + QUIET_S

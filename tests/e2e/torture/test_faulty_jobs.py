@@ -19,4 +19,6 @@ async def test_nothing_is_lost_or_done_twice_on_a_failing_database(database_dsn:
     print(dict(met))
 
     assert sum(met.values()) > 20
+    assert outcome.load.acked.jobs
+    assert outcome.slots.slots
     assert outcome.findings == []

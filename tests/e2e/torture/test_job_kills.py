@@ -26,4 +26,7 @@ async def test_no_job_is_lost_and_each_slot_has_one_outcome() -> None:
         outcome = await job_kills(played, PLAN, Size(seed=1, pace=0.3, copies=1), tail_s=0.5)
         outcome.say()
 
+        assert len(outcome.kills) == len(PLAN) + 1  # the last one is two
+        assert outcome.load.acked.jobs
+        assert outcome.slots.slots
         assert outcome.findings == []

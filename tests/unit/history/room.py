@@ -36,7 +36,7 @@ from perdure_engine.ports.rows import ROW_GONE, TaskRow, TimerRow
 from perdure_engine.scheduler.cron import CronSpecs
 from perdure_engine.scheduler.times import Times
 from perdure_engine.store.codec import MsgpackCodec
-from perdure_engine.store.memory import MemoryStore, Moment
+from perdure_engine.store.memory import Faults, MemoryStore, Moment
 
 NAMESPACE = b"room-of-history-"
 QUEUE = "orders"
@@ -87,6 +87,31 @@ class Holds:
         hold = self._holds.get((operation, moment))
         if hold is not None:
             await hold.stop_here()
+
+
+class Gates:
+    """Calls of these operations of a store that wait, each of them alone, until a test lets it go."""
+
+    def __init__(self, faults: Faults, *operations: str) -> None:
+        self.waiting: list[asyncio.Future[None]] = []
+        self._faults = faults
+        self._operations = operations
+        faults.pause = self._pause
+
+    async def _pause(self, operation: str, moment: Moment) -> None:
+        if operation in self._operations:
+            gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.waiting.append(gate)
+            await gate
+
+    def let_one_go(self, choice: int) -> None:
+        self.waiting.pop(choice % len(self.waiting)).set_result(None)
+
+    def let_all_go(self) -> None:
+        """Those to come, too."""
+        self._faults.pause = None
+        for gate in self.waiting:
+            gate.set_result(None)
 
 
 class Node:
@@ -470,6 +495,7 @@ __all__ = [
     "ONCE",
     "QUEUE",
     "Description",
+    "Gates",
     "Hold",
     "Node",
     "Room",

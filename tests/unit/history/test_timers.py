@@ -1,11 +1,10 @@
 """Timers in two phases: a loader, a heap, and nothing that falls between them (design §5)."""
 
-import asyncio
-
 import hypothesis
 from hypothesis import strategies as st
 from tests.simulation.loop import simulate
 from tests.unit.history.room import (
+    Gates,
     Room,
     cmd,
     in_room,
@@ -374,29 +373,19 @@ class Interleaving:
             runs.append((await node.start(f"o{number}")).run_id)
         answer = await node.polling(room.worker(), workflow=100, timeout_s=1)
         tasks = {task.run_id: task for task in answer.workflow_tasks}
-        waiting: list[asyncio.Future[None]] = []
-
-        async def pause(operation: str, moment: Moment) -> None:
-            if operation in ("commit", "load_timers", "sweep"):
-                gate: asyncio.Future[None] = loop.create_future()
-                waiting.append(gate)
-                await gate
-
-        node.faults.pause = pause
+        gates = Gates(node.faults, "commit", "load_timers", "sweep")
         pending = list(zip(runs, self.delays, strict=True))
         for choice in self.order:
             match choice % 3:
                 case 0 if pending:
                     run_id, delay = pending.pop()
                     node.complete(tasks[run_id], [timer(delay / 2)])
-                case 1 if waiting:
-                    waiting.pop(choice % len(waiting)).set_result(None)
+                case 1 if gates.waiting:
+                    gates.let_one_go(choice)
                 case _:
                     await pass_time(0.7)
             await turns(8)
-        node.faults.pause = None
-        for gate in waiting:
-            gate.set_result(None)
+        gates.let_all_go()
         for run_id, delay in pending:
             node.complete(tasks[run_id], [timer(delay / 2)])
         # work that was held up longer than a task may take was put back: finish it

@@ -22,7 +22,7 @@ from tests.unit.history.jobs.work import (
     row_of,
     status,
 )
-from tests.unit.history.room import Node, Room, in_room, pass_time, turns
+from tests.unit.history.room import Gates, Node, Room, in_room, pass_time, turns
 
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.retry import RetryPolicy
@@ -30,7 +30,6 @@ from perdure_engine.history import timers as timers_module
 from perdure_engine.history.jobs.cache import JOB_BYTES, LOOKS_MAX, JobCache
 from perdure_engine.history.rooms import HistoryConfig
 from perdure_engine.ports.store import StoreUnavailable
-from perdure_engine.store.memory import Moment
 
 S = 1_000_000
 EACH = JOB_BYTES + len("j00000")  # what a job of these takes
@@ -340,16 +339,8 @@ class Interleaving:
         )
         room = Room(loop, self.seed, config)
         node = await room.node(1)
-        waiting: list[asyncio.Future[None]] = []
         calls: list[asyncio.Future[None]] = []
-
-        async def pause(operation: str, moment: Moment) -> None:
-            if operation in ("commit", "load_timers", "load_jobs", "sweep"):
-                gate: asyncio.Future[None] = loop.create_future()
-                waiting.append(gate)
-                await gate
-
-        node.faults.pause = pause
+        gates = Gates(node.faults, "commit", "load_timers", "load_jobs", "sweep")
         pending = [(f"j{number}", delay / 2 * S) for number, delay in enumerate(self.delays)]
         due: dict[str, int] = {}
         for choice in self.order:
@@ -361,14 +352,12 @@ class Interleaving:
                 case 1 if due and choice > 5:
                     name = sorted(due)[choice % len(due)]
                     calls.append(asyncio.ensure_future(self.put_off(node, due, name)))
-                case 2 if waiting:
-                    waiting.pop(choice % len(waiting)).set_result(None)
+                case 2 if gates.waiting:
+                    gates.let_one_go(choice)
                 case _:
                     await pass_time(0.7)
             await turns(8)
-        node.faults.pause = None
-        for gate in waiting:
-            gate.set_result(None)
+        gates.let_all_go()
         await asyncio.gather(*calls)
         await self.finish(room, node, due)
         await room.stop()

@@ -28,6 +28,7 @@ from tests.unit.history.jobs.work import (
 from tests.unit.history.room import Node, Room, beats, in_room, pass_time, refused, within
 
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.history.jobs.queues import CREDIT
 from perdure_engine.ports.history import HandedJobTask, WorkerRef
 from perdure_engine.ports.store import OutcomeUnknown, StoreUnavailable
 from perdure_engine.store.memory import Moment
@@ -58,9 +59,8 @@ async def test_case_34_an_old_list_of_what_to_recover_executes_nothing(room: Roo
     await poll_one(node, incarnation("dead", 1))
     await pass_time(1.6)
     hold = node.holds.hold("commit")
-    await pass_time(
-        9
-    )  # the worker is dead: the job is put back, in a statement that does not leave
+    # the worker is dead: the job is put back, in a statement that does not leave
+    await pass_time(9)
     assert hold.waiting == 1
     taker = await room.node(1)
     [task] = await poll(taker, room.worker("w2"), timeout_s=LEASE_S + 1)
@@ -213,11 +213,13 @@ BACKGROUND = (
 def test_case_58_each_loop_tries_again_by_itself(operation: str) -> None:
     """Its first call after a take-over fails, and nothing stays half alive: old work goes on, and new work too."""
 
-    @in_room(seeds=(0,))
+    @in_room(seeds=(0,), sweep_every_s=1.0)
     async def story(room: Room) -> None:
         node = await room.node(1)
         key = Concurrency("k", limit=2)
+        many = [f"j{number:03}" for number in range(CREDIT + 1)]  # the last is read when they go
         await create_named(node, "ready", "held", "waits", concurrency=key)
+        await create_named(node, *many)
         await create_named(node, "later", due_us=room.now_us + 20 * S)
         await poll(node, incarnation("dead", 1), 1)
         await pass_time(1.6)
@@ -236,7 +238,8 @@ def test_case_58_each_loop_tries_again_by_itself(operation: str) -> None:
             done.update(names(tasks))
             if tasks:
                 await reported(taker, tasks)
-        assert done == {"ready", "held", "waits", "later", "new"}
+        assert taker.holds.calls.count(operation) > 1, "the one that failed, and another one"
+        assert done == {"ready", "held", "waits", "later", "new", *many}
 
     story()
 
