@@ -102,6 +102,7 @@ class JobTimers:
         self._near_to = 0  # slots before it are near
         self._near: deque[JobTimer] = deque()  # in order
         self._late: list[JobTimer] = []  # a heap: their slots were near when they came
+        # In their order, but for those that came when later ones were due already, read late or fired again.
         self._due: deque[JobTimer] = deque()
         # By their ids, which are nobody else's in the shard:
         self._coming: set[int] = set()  # near or due, and wanted still
@@ -160,7 +161,9 @@ class JobTimers:
 
     def first_us(self) -> int | None:
         """Not later than any that is in memory and has not come to its end."""
-        firsts = [one[0][0] for one in (self._near, self._late, self._due) if one]
+        firsts = [one[0][0] for one in (self._near, self._late) if one]
+        if self._due:
+            firsts.append(min(self._due)[0])
         if self._far:
             firsts.append(min(self._far) << SLOT_BITS)
         if self._firing:
