@@ -330,6 +330,6 @@ class Jobs:
         self.timers.stop()
         self.ahead.stop()
         waiting = self.loading.drain() + self.waits.drain()
-        self.memory = JobMemory()
-        self._cache.shard_closed(self.shard.shard_id, self)
+        jobs, self.memory = self.memory.jobs, JobMemory()
+        self._cache.shard_closed(self.shard.shard_id, self, jobs)
         return waiting
