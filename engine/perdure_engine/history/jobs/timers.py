@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.jobs.intents import FireJobTimers
 from perdure_engine.core.tasks import TimerRecord
 from perdure_engine.history.work import Item
@@ -53,7 +53,7 @@ class _Firing(Item):
         self._due = due
 
     def refuse(self, error: Rejected) -> None:
-        self._timers.refused(self._due, error)
+        self._timers.refused(self._due)
 
 
 class _Slot:
@@ -253,16 +253,13 @@ class JobTimers:
         self._shard.timers.measure([timer[0] for timer in timers])
         self._fire()
 
-    def refused(self, timers: Sequence[JobTimer], error: Rejected) -> None:
+    def refused(self, timers: Sequence[JobTimer]) -> None:
         """Some of them may have been decided, or be about to be told so: a list that was cut is refused if a part of it
         was. What was not is fired again, when whatever keeps the jobs from being loaded may be over."""
         if self._shard.closed:
             return
         self._undecided.difference_update([timer[1] for timer in timers])
-        if error.code is Code.NOT_FOUND:
-            self._end(timers)
-        else:
-            asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, timers)
+        asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, timers)
         if self._due:
             self._ring_in(FIRE_PAUSE_S)
 
