@@ -59,6 +59,9 @@ class Removing:
 
     def add(self, leaving: Leaving) -> None:
         """Its run has closed, and that is saved. It goes when it has nothing to say to other runs any more."""
+        if self._shard.closed:  # a pass has read of it before
+            self.give_back([leaving])
+            return
         if self._shard.outbox.holds(leaving.run_id):
             self._hold(leaving)
             return

@@ -124,7 +124,7 @@ class Writer:
                 try:
                     step = shard.decide(step, room, now_us)
                 except Exception:
-                    shard.in_flight = True
+                    shard.in_flight, shard.in_flight_since = True, now
                     steps.append(step)  # whoever sees to the others' work sees to what it took
                     raise
             if step.items or shard.chore_due or shard.unproven:

@@ -202,6 +202,24 @@ async def test_what_is_older_than_the_retention_goes_and_the_rest_stays(room: Ro
     assert not node.alarms
 
 
+@in_room(seeds=(0,))
+async def test_a_shard_that_closes_while_it_is_looked_through_lets_the_pass_go_on(
+    room: Room,
+) -> None:
+    node = await room.node(1)
+    keep_for(room, 200)
+    run_id = await node.at("old", room.worker(), [FINISH])
+    await pass_time(250)
+    hold = node.holds.hold("load_closed_runs")
+    passing = asyncio.ensure_future(retention(node).run_once())
+    await hold.reached()
+    node.shard().close()
+    hold.release()
+
+    await within(passing, 5)
+    assert left_of(room, run_id)
+
+
 @in_room(seeds=(0,), retention_pass_every_s=50.0)
 async def test_passes_come_by_themselves_and_take_many_in_several_statements(room: Room) -> None:
     node = await room.node(1)

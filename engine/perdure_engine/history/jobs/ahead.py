@@ -87,11 +87,12 @@ class JobsAhead:
             self._alarm = loop.call_later(NO_ROOM_WAIT_S, self._read_on)
 
     def _next_missing(self) -> list[JobTimer]:
-        """As many as there is room for. Those before them that are in memory stay there."""
+        """As many as there is room for. Those before them that are in memory stay there; those whose time has come are
+        of no use, however little room there is."""
         near, jobs, is_coming = self._near, self._jobs.memory.jobs, self._jobs.timers.is_coming
         most = self._most()
         missing: list[JobTimer] = []
-        while near and len(missing) < most:
+        while near and (len(missing) < most or not is_coming(near[0])):
             timer = near.popleft()
             run = jobs.get(timer[3])
             if run is not None:

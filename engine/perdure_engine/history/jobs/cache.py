@@ -8,6 +8,7 @@ come, and then are about to be handed out: what comes when there is no room for 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Protocol
 
 from perdure_engine.core.ids import shard_of_job
@@ -92,11 +93,11 @@ class JobCache:
         self._over.pop(job_id, None)
         self._wait_ends(job_id)
 
-    def shard_closed(self, shard_id: int, owner: Owner) -> None:
+    def shard_closed(self, shard_id: int, owner: Owner, job_ids: Iterable[bytes]) -> None:
         """All its jobs have left memory. Those that could be forgotten go when their turn comes."""
         if self.owners.get(shard_id) is owner:
             del self.owners[shard_id]
-        for job_id in [one for one in self._waiting if shard_of_job(one) == shard_id]:
+        for job_id in job_ids:
             self._wait_ends(job_id)
 
     def trim(self) -> None:

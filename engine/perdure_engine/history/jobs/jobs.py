@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ class Jobs:
         self._when_free: dict[int, TaskOffer] = {}  # met a job that was busy
         self._to_load: dict[int, TaskOffer] = {}  # met a job that was not in memory
         self.step_is_out = False  # decided, and not published yet
-        self._step_over: asyncio.Future[None] | None = None
+        self._between_steps: list[tuple[Callable[[], None], asyncio.Future[None]]] = []
 
     @property
     def busy(self) -> bool:
@@ -186,15 +187,21 @@ class Jobs:
         if self._when_free:
             offers, self._when_free = list(self._when_free.values()), {}
             self.shard.rooms.matching.offer(offers)
-        if self._step_over is not None:
-            self._step_over.set_result(None)
-            self._step_over = None
+        if self._between_steps:
+            waiting, self._between_steps = self._between_steps, []
+            for do, done in waiting:
+                do()
+                done.set_result(None)
 
-    async def step_over(self) -> None:
-        """Return when the step that is out is not any more."""
-        if self._step_over is None:
-            self._step_over = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._step_over)
+    async def between_steps(self, do: Callable[[], None]) -> None:
+        """Return when it is done. Where there is much to do the next step is out before anybody hears that one is over,
+        so it is done by whoever ends the step."""
+        if not self.step_is_out:
+            do()
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._between_steps.append((do, done))
+        await asyncio.shield(done)
 
     # ---- offers that met a job at a wrong moment
 
@@ -323,6 +330,6 @@ class Jobs:
         self.timers.stop()
         self.ahead.stop()
         waiting = self.loading.drain() + self.waits.drain()
-        self.memory = JobMemory()
-        self._cache.shard_closed(self.shard.shard_id, self)
+        jobs, self.memory = self.memory.jobs, JobMemory()
+        self._cache.shard_closed(self.shard.shard_id, self, jobs)
         return waiting

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -201,12 +202,11 @@ class JobLoading:
         """Also one that is in memory already, but not all of it."""
         jobs = self._jobs
         shard, rooms = jobs.shard, jobs.memory.rooms
-        while (known := rooms.get(room_id)) is not None and jobs.step_is_out:
-            await jobs.step_over()  # what it decided of the key's jobs is in no row yet
-        if known is not None:
-            if not known.is_short:
+        if room_id in rooms:
+            # what a step that is out has decided of the key's jobs is in no row yet
+            await jobs.between_steps(partial(self._forget_short, room_id))
+            if room_id in rooms:
                 return
-            jobs.forget_room(room_id)
             read.left.pop(room_id, None)
         rows = await shard.rooms.store.load_keyed_jobs(shard.shard_id, *room_id, KEYED_ROWS_MAX)
         if room_id in read.left:
@@ -215,6 +215,11 @@ class JobLoading:
         room = room_of_rows(room_id, runs, more=len(rows) == KEYED_ROWS_MAX)
         room.tokens_at_us = shard.rooms.database_clock.low_us()
         rooms[room_id] = room
+
+    def _forget_short(self, room_id: RoomId) -> None:
+        known = self._jobs.memory.rooms.get(room_id)
+        if known is not None and known.is_short:
+            self._jobs.forget_room(room_id)
 
     # ---- what waited
 

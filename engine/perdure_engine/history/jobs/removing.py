@@ -74,6 +74,9 @@ class JobRemoving:
         self._begin()
 
     def _begin(self) -> None:
+        if self._jobs.shard.closed:  # a pass has read of it before
+            self.stop()
+            return
         self._idle.clear()
         self._jobs.shard.chore_waits()
 
@@ -129,7 +132,7 @@ class JobRemoving:
         self._jobs.shard.chore_waits()
 
     def stop(self) -> None:
-        """The shard closes: whoever waits goes on, and finds it closed."""
+        """The shard closes, or has closed: whoever waits goes on, and finds it closed."""
         self._waiting = Taken({}, [], [])
         self._left = True
         self._idle.set()

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.jobs.intents import FireJobTimers
 from perdure_engine.core.tasks import TimerRecord
 from perdure_engine.history.work import Item
@@ -53,7 +53,7 @@ class _Firing(Item):
         self._due = due
 
     def refuse(self, error: Rejected) -> None:
-        self._timers.refused(self._due, error)
+        self._timers.refused(self._due)
 
 
 class _Slot:
@@ -102,6 +102,7 @@ class JobTimers:
         self._near_to = 0  # slots before it are near
         self._near: deque[JobTimer] = deque()  # in order
         self._late: list[JobTimer] = []  # a heap: their slots were near when they came
+        # In their order, but for those that came when later ones were due already, read late or fired again.
         self._due: deque[JobTimer] = deque()
         # By their ids, which are nobody else's in the shard:
         self._coming: set[int] = set()  # near or due, and wanted still
@@ -160,7 +161,9 @@ class JobTimers:
 
     def first_us(self) -> int | None:
         """Not later than any that is in memory and has not come to its end."""
-        firsts = [one[0][0] for one in (self._near, self._late, self._due) if one]
+        firsts = [one[0][0] for one in (self._near, self._late) if one]
+        if self._due:
+            firsts.append(min(self._due)[0])
         if self._far:
             firsts.append(min(self._far) << SLOT_BITS)
         if self._firing:
@@ -250,16 +253,13 @@ class JobTimers:
         self._shard.timers.measure([timer[0] for timer in timers])
         self._fire()
 
-    def refused(self, timers: Sequence[JobTimer], error: Rejected) -> None:
+    def refused(self, timers: Sequence[JobTimer]) -> None:
         """Some of them may have been decided, or be about to be told so: a list that was cut is refused if a part of it
         was. What was not is fired again, when whatever keeps the jobs from being loaded may be over."""
         if self._shard.closed:
             return
         self._undecided.difference_update([timer[1] for timer in timers])
-        if error.code is Code.NOT_FOUND:
-            self._end(timers)
-        else:
-            asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, timers)
+        asyncio.get_running_loop().call_later(FIRE_AGAIN_S, self._fire_again, timers)
         if self._due:
             self._ring_in(FIRE_PAUSE_S)
 

@@ -195,7 +195,7 @@ async def test_what_has_been_read_is_changed_in_memory_and_found_so(room: Room) 
 
 @in_room(jobs_ahead_bytes_max=NOTHING)
 async def test_without_any_room_jobs_are_read_when_they_are_due(room: Room) -> None:
-    """Invariants 21, 57."""
+    """Invariants 21, 57. And what was to be read ahead is forgotten then."""
     node = await room.node(1)
     due_us = room.now_us + 3 * S
     await create_named(node, *numbered(20), due_us=due_us)
@@ -203,6 +203,8 @@ async def test_without_any_room_jobs_are_read_when_they_are_due(room: Room) -> N
     await pass_time(2.9)
     assert await poll(node, room.worker(), timeout_s=0.05) == []
     assert await run_all(node, room, 20) == numbered(20)
+    await pass_time(1)
+    assert not node.shard().jobs.ahead._near
 
 
 @in_room()

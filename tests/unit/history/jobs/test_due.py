@@ -424,6 +424,21 @@ async def test_lists_that_are_refused_in_part_leave_no_room_that_is_not_there(ro
     assert not node.alarms
 
 
+@in_room(seeds=(0,))
+async def test_the_oldest_is_known_though_it_came_last(room: Room) -> None:
+    """One that is fired again, or was read late, is behind those that were due: the mark waits for it."""
+    node = await room.node(1)
+    timers, wake_us = node.shard().jobs.timers, room.now_us - 5 * S
+    with patch.object(Shard, "put"):
+        for number in range(FIRING_MAX * 2):
+            timers.add((wake_us, number, TimerKind.JOB_DUE, number.to_bytes(16, "big")))
+        timers.ring()
+        oldest = (wake_us - 15 * S, -1, TimerKind.JOB_DUE, bytes(16))
+        timers.add(oldest)
+        timers.ring()
+        assert timers.first_us() == oldest[0]
+
+
 def timers_of(item: Item) -> list[tuple[int, int, int, bytes]]:
     assert isinstance(item.intent, job.FireJobTimers)
     return list(item.intent.timers)

@@ -1,5 +1,6 @@
 """Concurrency keys: their limit, their policies, their rate, over evictions and take-overs."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,17 +27,27 @@ from tests.unit.history.jobs.work import (
     status,
     stop,
 )
-from tests.unit.history.room import NAMESPACE, Node, Room, beats, in_room, pass_time, within
+from tests.unit.history.room import (
+    NAMESPACE,
+    Node,
+    Room,
+    beats,
+    in_room,
+    pass_time,
+    turns,
+    within,
+)
 
 from perdure_engine.core.jobs import memory
 from perdure_engine.core.jobs.decide import places
 from perdure_engine.history.jobs import loading
-from perdure_engine.ports.store import OutcomeUnknown
+from perdure_engine.ports.store import Batch, OutcomeUnknown
 from perdure_engine.store.memory import Moment
 
 S = 1_000_000
 KEY = Concurrency("user-1")
 TWO = Concurrency("user-1", limit=2)
+STEPS_MAX = 300
 
 
 def waiting(room: Room) -> list[str]:
@@ -373,6 +384,36 @@ async def test_a_key_is_read_again_beside_a_step_without_jobs(room: Room) -> Non
         hold.release()
         await signalled
         assert (await within(done, 1)).refused == []
+        assert names(await poll(node, room.worker())) == ["j4"]
+
+
+@in_room()
+async def test_a_key_is_read_again_on_a_shard_that_is_never_idle(room: Room) -> None:
+    """Whenever a statement returns the next one is decided at once: between any two of them nobody else has a turn."""
+    node = await room.node(1)
+    with little_room():
+        await create(node, *[new_job(f"j{number}", concurrency=KEY) for number in range(6)])
+        for _ in range(3):
+            await complete(node, *await poll(node, room.worker()))
+        task = await poll_one(node, room.worker())
+        assert room_of(node).is_short
+        done, commit = asyncio.Event(), node.store.commit
+        steps = 0
+
+        async def busily(batch: Batch) -> int:
+            nonlocal steps
+            if not done.is_set() and steps < STEPS_MAX:
+                steps += 1
+                create_named(node, f"x{steps}", queue="others")
+                await turns(1)
+            return await commit(batch)
+
+        with patch.object(node.store, "commit", busily):
+            create_named(node, "x", queue="others")
+            completed = complete(node, task)
+            completed.add_done_callback(lambda _: done.set())
+            assert (await completed).refused == []
+        assert steps < STEPS_MAX
         assert names(await poll(node, room.worker())) == ["j4"]
 
 

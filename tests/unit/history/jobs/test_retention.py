@@ -458,3 +458,21 @@ async def test_a_shard_that_closes_lets_the_pass_go_on(room: Room) -> None:
 
     await within(passing, 5)
     assert in_tables(room) == ["old"]
+
+
+@in_room(seeds=(0,))
+async def test_a_shard_that_closes_while_it_is_looked_through_lets_the_pass_go_on(
+    room: Room,
+) -> None:
+    node = await room.node(1)
+    keep_for(room, KEPT_S, archive=False)
+    await done(room, node, "old")
+    await pass_time(OVER_S)
+    hold = node.holds.hold("load_closed_jobs")
+    passing = asyncio.ensure_future(retention(node, Bucket()).run_once())
+    await hold.reached()
+    node.shard().close()
+    hold.release()
+
+    await within(passing, 5)
+    assert in_tables(room) == ["old"]

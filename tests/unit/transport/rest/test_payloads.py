@@ -62,6 +62,12 @@ def test_results_are_one_value_a_memo_is_a_map_and_a_summary_is_a_text() -> None
     assert payloads.from_text("") == payloads.from_values([]) == payloads.from_fields({}) == b""
 
 
+def test_a_memo_is_the_same_bytes_in_each_process() -> None:
+    """Protobuf writes a map in an order that is each process's own, unless it is told not to."""
+    memo = payloads.from_fields({f"name{number}": number for number in range(12)})
+    assert memo == pb.Memo.FromString(memo).SerializeToString(deterministic=True)
+
+
 @pytest.mark.parametrize("of", [payloads.values_of, payloads.single_value_of, payloads.fields_of])
 def test_bytes_that_are_no_payload_are_shown_as_bytes(of: Any) -> None:
     assert "unreadable" in str(of(b"\xff\xff\xff"))

@@ -71,10 +71,11 @@ def from_text(text: str) -> bytes:
 
 
 def from_fields(values: Mapping[str, Any]) -> bytes:
-    """A Memo."""
+    """A Memo: the same bytes in each process, for by them a repeated call is known."""
     if not values:
         return b""
-    return pb.Memo(fields={name: _message(one) for name, one in values.items()}).SerializeToString()
+    memo = pb.Memo(fields={name: _message(one) for name, one in values.items()})
+    return memo.SerializeToString(deterministic=True)
 
 
 def values_of(payloads: bytes) -> list[Any]:
