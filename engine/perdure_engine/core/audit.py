@@ -31,6 +31,8 @@ class Action(enum.StrEnum):
     RESET = "workflow.reset"
     PAUSE = "workflow.pause"
     UNPAUSE = "workflow.unpause"
+    SUSPEND = "workflow.suspend"  # by the engine
+    RESUME = "workflow.resume"
     PAUSE_ACTIVITY = "activity.pause"
     UNPAUSE_ACTIVITY = "activity.unpause"
     RESET_ACTIVITY = "activity.reset"
@@ -48,6 +50,8 @@ class Action(enum.StrEnum):
     CANCEL_JOB = "job.cancel"
     RESCHEDULE_JOB = "job.reschedule"
     REDRIVE_JOB = "job.redrive"
+    SUSPEND_JOB = "job.suspend"  # by the engine
+    RESUME_JOB = "job.resume"
     SET_QUEUE_LIMIT = "queue.set_limit"
     UPDATE_SCHEDULE = "schedule.update"
     DELETE_SCHEDULE = "schedule.delete"

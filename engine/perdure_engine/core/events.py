@@ -373,12 +373,16 @@ class UpsertWorkflowSearchAttributes(EventBase, frozen=True, array_like=True, ta
 
 
 class WorkflowExecutionPaused(EventBase, frozen=True, array_like=True, tag=58):
-    """An operator holds the run back: no task of it is handed out before it is unpaused."""
+    """An operator holds the run back: no task of it is handed out before it is unpaused.
+
+    `suspended`: it was the engine, because something of the run has crashed its workers for 24 hours (`core.poison`).
+    """
 
     reason: str
     identity: str
     request_id: bytes
     body_hash: bytes
+    suspended: bool = False
 
 
 class WorkflowExecutionUnpaused(EventBase, frozen=True, array_like=True, tag=59):

@@ -34,6 +34,9 @@ from perdure_engine.core.operator_intents import (
     ResetWorkflow as ResetWorkflow,
 )
 from perdure_engine.core.operator_intents import (
+    ResumeWorkflow as ResumeWorkflow,
+)
+from perdure_engine.core.operator_intents import (
     UnpauseActivity as UnpauseActivity,
 )
 from perdure_engine.core.operator_intents import (
@@ -297,6 +300,7 @@ ClientIntent = (
     | UpdateActivityOptions
     | PauseWorkflow
     | UnpauseWorkflow
+    | ResumeWorkflow
     | ResetWorkflow
     | UpdateWorkflowOptions
 )
@@ -339,6 +343,14 @@ class FailActivity(msgspec.Struct, frozen=True, gc=False):
     progress_version: int = 0  # of `progress`, see SaveProgress
 
 
+class CrashTask(msgspec.Struct, frozen=True, gc=False):
+    """The process that the task had to itself has died of it: no attempt is counted, but a crash is."""
+
+    token: TaskToken
+    failure: Failure
+    identity: str
+
+
 class CancelActivity(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     details: bytes
@@ -372,6 +384,7 @@ WorkerIntent = (
     | CompleteActivity
     | FailActivity
     | CancelActivity
+    | CrashTask
     | HandOverActivity
     | HeartbeatActivity
 )

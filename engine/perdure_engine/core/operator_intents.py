@@ -88,6 +88,18 @@ class UnpauseWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: str = ""
 
 
+class ResumeWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What of the run is poisoned is ready at once, for the surgical pool; a suspended run goes on."""
+
+    namespace_id: bytes
+    workflow_id: str
+    run_id: bytes
+    request_id: bytes
+    body_hash: bytes
+    identity: str = ""
+    reason: str = ""
+
+
 class ResetType(enum.IntEnum):
     """Which workflow task a reset goes to, when it names no event."""
 

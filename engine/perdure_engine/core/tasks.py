@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.poison import Crashes
 from perdure_engine.core.retry import RetryPolicy
 
 
@@ -85,6 +86,7 @@ class Aside(msgspec.Struct, frozen=True, array_like=True, gc=False):
     request_id: bytes = b""  # of the last report or reset that was applied
     deadline_us: int = 0  # ASYNC: start-to-close
     beat_us: int = 0  # ASYNC: the last heartbeat
+    crashes: Crashes | None = None  # workers died with it in hand
 
 
 NO_ASIDE = Aside()
@@ -146,6 +148,16 @@ class TaskRecord(msgspec.Struct, eq=False, gc=False):
     @property
     def paused(self) -> bool:
         return self.aside is not None and self.aside.pause is not None
+
+    @property
+    def crashes(self) -> Crashes | None:
+        return self.aside.crashes if self.aside is not None else None
+
+    @property
+    def pool(self) -> str:
+        """Whose polls alone get it."""
+        crashes = self.crashes
+        return crashes.pool if crashes is not None else ""
 
     def set_aside(self, **changes: object) -> None:
         """Change what is kept aside; nothing is kept when nothing is left of it."""

@@ -41,7 +41,10 @@ def split_version(version: str) -> tuple[str, str]:
     return deployment_name, build_id
 
 
-def bucket(queue: str, pinned: str) -> str:
-    """What a queue's number is made of: tasks pinned to a version are paged apart from all others, so that
-    a version without workers holds nobody up. No queue's name has a control character."""
+def bucket(queue: str, pinned: str, pool: str = "") -> str:
+    """What a queue's number is made of: tasks pinned to a version, and those of another pool than the normal one, are
+    paged apart from all others, so that a version or a pool without workers holds nobody up. No queue's name has a
+    control character."""
+    if pool:
+        return f"{queue}\0{pinned}\0{pool}"
     return f"{queue}\0{pinned}" if pinned else queue

@@ -1,6 +1,7 @@
 """Matching's door: finds the queue, and pairs every queue that changed once per loop turn.
 
-The tasks of one version of workers are a queue of their own, met by that version's polls alone.
+The tasks of one version of workers are a queue of their own, met by that version's polls alone; so are those of a
+version that only a pool of its workers may have.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Matcher:
         self._rates.on_change(self._limit_jobs)
         self._loop = asyncio.get_running_loop()
         self._source: TaskSource | None = None
-        self._queues: dict[tuple[bytes, str, str], TaskQueue] = {}
+        self._queues: dict[tuple[bytes, str, str, str], TaskQueue] = {}
         self._queues_max = IDLE_QUEUES_MIN
         self._awake: dict[TaskQueue, None] = {}
         self._forgotten: dict[bytes, None] = {}
@@ -51,7 +52,8 @@ class Matcher:
         for offer in offers:
             worker_id = offer.sticky_worker_id
             sticky = bool(worker_id) and worker_id not in self._forgotten
-            self._queue(offer.namespace_id, offer.queue, offer.version).add(offer, sticky)
+            queue = self._queue(offer.namespace_id, offer.queue, offer.version, offer.pool)
+            queue.add(offer, sticky)
 
     def withdraw(self, shard_id: int) -> None:
         for queue in self._queues.values():
@@ -66,7 +68,7 @@ class Matcher:
         if self._stopped:
             return PollAnswer([], [])
         self._forgotten.pop(request.worker.worker_id, None)  # it lives
-        queue = self._queue(request.namespace_id, request.queue, request.worker.version)
+        queue = self._queue_of(request)
         poll = queue.open(request)
         try:
             return await poll.answered
@@ -76,7 +78,7 @@ class Matcher:
 
     def announce(self, request: PollRequest) -> Taker:
         self._forgotten.pop(request.worker.worker_id, None)  # it lives
-        queue = self._queue(request.namespace_id, request.queue, request.worker.version)
+        queue = self._queue_of(request)
         taker = queue.announce(request)
         if self._stopped:
             taker.leave()
@@ -85,7 +87,7 @@ class Matcher:
     def has_pollers(
         self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
     ) -> bool:
-        found = self._queues.get((namespace_id, queue, version))
+        found = self._queues.get((namespace_id, queue, version, ""))
         return found is not None and found.has_pollers(kind)
 
     def forget_worker(self, worker_id: bytes) -> None:
@@ -100,7 +102,7 @@ class Matcher:
     ) -> QueueInfo:
         infos = [
             found.describe(kind)
-            for (of_namespace, name, of_version), found in self._queues.items()
+            for (of_namespace, name, of_version, _), found in self._queues.items()
             if name == queue
             and of_namespace == namespace_id
             and (version is None or version == of_version)
@@ -117,9 +119,11 @@ class Matcher:
         return sum(queue.waiting_polls for queue in self._queues.values())
 
     def pollers(self) -> dict[QueueName, int]:
-        """How many workers poll, by queue and kind; those of its versions together."""
+        """How many workers of the normal pool poll, by queue and kind; those of its versions together."""
         found: dict[QueueName, int] = {}
-        for (namespace_id, name, _), queue in self._queues.items():
+        for (namespace_id, name, _, pool), queue in self._queues.items():
+            if pool:
+                continue
             for kind in WORKER_KINDS:
                 number = queue.pollers(kind)
                 if number:
@@ -127,15 +131,19 @@ class Matcher:
                     found[key] = found.get(key, 0) + number
         return found
 
-    def _queue(self, namespace_id: bytes, name: str, version: str) -> TaskQueue:
-        found = self._queues.get((namespace_id, name, version))
+    def _queue_of(self, request: PollRequest) -> TaskQueue:
+        worker = request.worker
+        return self._queue(request.namespace_id, request.queue, worker.version, worker.pool)
+
+    def _queue(self, namespace_id: bytes, name: str, version: str, pool: str) -> TaskQueue:
+        found = self._queues.get((namespace_id, name, version, pool))
         if found is not None:
             return found
         assert self._source is not None, "connect() comes first"
         if len(self._queues) >= self._queues_max:
             self._drop_idle_queues()
         queue = TaskQueue(self._source, self._loop, self._wake, self._metrics)
-        self._queues[namespace_id, name, version] = queue
+        self._queues[namespace_id, name, version, pool] = queue
         rate = self._rates.rate_of(namespace_id, name)
         if rate:
             queue.limit_jobs(rate)
@@ -143,7 +151,7 @@ class Matcher:
 
     def _limit_jobs(self) -> None:
         """The limit of a queue is that of its jobs of all versions, of which one is current."""
-        for (namespace_id, name, _), queue in self._queues.items():
+        for (namespace_id, name, _, _), queue in self._queues.items():
             queue.limit_jobs(self._rates.rate_of(namespace_id, name))
 
     def _drop_idle_queues(self) -> None:

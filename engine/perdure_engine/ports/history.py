@@ -32,6 +32,7 @@ class WorkerRef(msgspec.Struct, frozen=True):
     build_id: str
     deployment_name: str = ""
     version: str = ""  # deployment and build, if it takes the tasks of one version only
+    pool: str = ""  # "surgical": it takes poisoned tasks, and no others
 
 
 class HandedQuery(msgspec.Struct, frozen=True):
@@ -69,6 +70,7 @@ class HandedWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     updates: Sequence[
         WorkflowExecutionUpdateAdmitted
     ] = ()  # oldest first; those wait for a verdict
+    crashes: int = 0  # workers in a row that died with it in hand
 
 
 class HandedActivityTask(msgspec.Struct, frozen=True, gc=False):
@@ -83,6 +85,7 @@ class HandedActivityTask(msgspec.Struct, frozen=True, gc=False):
     progress: bytes
     progress_version: int = 0  # what the worker counts its own sayings on from
     key_run_id: bytes = b""  # the run that its idempotency key names; b"": its own
+    crashes: int = 0  # workers in a row that died with it in hand
 
 
 class HandedJobTask(msgspec.Struct, frozen=True, gc=False):

@@ -38,6 +38,7 @@ class TaskOffer(msgspec.Struct, frozen=True, gc=False):
     query_no: int = 0
     version: str = ""  # whose polls alone get it; "": those that name no version
     pinned: str = ""  # the version that the run is pinned to
+    pool: str = ""  # of workers, whose polls alone get it
 
 
 class PollRequest(msgspec.Struct, frozen=True):
@@ -101,7 +102,8 @@ class Matching(Protocol):
     def has_pollers(
         self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
     ) -> bool:
-        """Whether a worker of the version polled this queue within the last poll time-out or holds tasks of it."""
+        """Whether a worker of the version and of the normal pool polled this queue within the last poll time-out or
+        holds tasks of it."""
         ...
 
     def forget_worker(self, worker_id: bytes) -> None:

@@ -1921,19 +1921,23 @@ class WorkflowExecutionPaused(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
     identity: _builtins.str
     request_id: _builtins.str
+    suspended: _builtins.bool
+    """It was the engine: something of the run has crashed its workers for 24 hours. Its timeouts stand still meanwhile."""
     def __init__(
         self,
         *,
         reason: _builtins.str = ...,
         identity: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        suspended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "reason", b"reason", "request_id", b"request_id", "suspended", b"suspended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -38,7 +38,9 @@ class _JobStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobStatus.V
     JOB_STATUS_SKIPPED: _JobStatus.ValueType  # 7
     """expired, or its schedule's overlap policy or pause passed it over"""
     JOB_STATUS_SUSPENDED: _JobStatus.ValueType  # 8
-    """no job has it: kept for those that crash their workers again and again"""
+    """poisoned for 24 hours: an operator resumes, redrives or cancels it"""
+    JOB_STATUS_POISONED: _JobStatus.ValueType  # 9
+    """has crashed its workers three times in a row: the surgical pool's"""
 
 class JobStatus(_JobStatus, metaclass=_JobStatusEnumTypeWrapper): ...
 
@@ -54,7 +56,9 @@ JOB_STATUS_CANCELLED: JobStatus.ValueType  # 6
 JOB_STATUS_SKIPPED: JobStatus.ValueType  # 7
 """expired, or its schedule's overlap policy or pause passed it over"""
 JOB_STATUS_SUSPENDED: JobStatus.ValueType  # 8
-"""no job has it: kept for those that crash their workers again and again"""
+"""poisoned for 24 hours: an operator resumes, redrives or cancels it"""
+JOB_STATUS_POISONED: JobStatus.ValueType  # 9
+"""has crashed its workers three times in a row: the surgical pool's"""
 Global___JobStatus: _TypeAlias = JobStatus  # noqa: Y015
 
 class _UniqueScope:
@@ -403,6 +407,8 @@ class JobInfo(_message.Message):
     FAILURE_TYPE_FIELD_NUMBER: _builtins.int
     FAILURE_MESSAGE_FIELD_NUMBER: _builtins.int
     ARCHIVED_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
+    FIRST_CRASH_TIME_US_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     task_name: _builtins.str
     task_queue: _builtins.str
@@ -431,6 +437,10 @@ class JobInfo(_message.Message):
     """at most 1,000 bytes"""
     archived: _builtins.bool
     """it has left the tables"""
+    crashes: _builtins.int
+    """how many workers in a row have died with it in hand"""
+    first_crash_time_us: _builtins.int
+    """kept until it succeeds; 0: none"""
     def __init__(
         self,
         *,
@@ -455,10 +465,12 @@ class JobInfo(_message.Message):
         failure_type: _builtins.str = ...,
         failure_message: _builtins.str = ...,
         archived: _builtins.bool = ...,
+        crashes: _builtins.int = ...,
+        first_crash_time_us: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "attempt", b"attempt", "batch_id", b"batch_id", "close_time_us", b"close_time_us", "concurrency_key", b"concurrency_key", "create_time_us", b"create_time_us", "failure_message", b"failure_message", "failure_type", b"failure_type", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "next_attempt_time_us", b"next_attempt_time_us", "priority", b"priority", "reason", b"reason", "schedule_id", b"schedule_id", "scheduled_time_us", b"scheduled_time_us", "start_time_us", b"start_time_us", "status", b"status", "task_name", b"task_name", "task_queue", b"task_queue", "unique_key", b"unique_key", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "attempt", b"attempt", "batch_id", b"batch_id", "close_time_us", b"close_time_us", "concurrency_key", b"concurrency_key", "crashes", b"crashes", "create_time_us", b"create_time_us", "failure_message", b"failure_message", "failure_type", b"failure_type", "first_crash_time_us", b"first_crash_time_us", "idempotency_key", b"idempotency_key", "job_id", b"job_id", "next_attempt_time_us", b"next_attempt_time_us", "priority", b"priority", "reason", b"reason", "schedule_id", b"schedule_id", "scheduled_time_us", b"scheduled_time_us", "start_time_us", b"start_time_us", "status", b"status", "task_name", b"task_name", "task_queue", b"task_queue", "unique_key", b"unique_key", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -479,6 +491,7 @@ class JobDetails(_message.Message):
     CANCEL_REQUESTED_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_US_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    LAST_CRASH_FIELD_NUMBER: _builtins.int
     input: _builtins.bytes
     """Payloads"""
     result: _builtins.bytes
@@ -500,6 +513,10 @@ class JobDetails(_message.Message):
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     @_builtins.property
     def concurrency(self) -> Global___Concurrency: ...
+    @_builtins.property
+    def last_crash(self) -> _common_pb2.Failure:
+        """its stack_trace is the report of the process's supervisor"""
+
     def __init__(
         self,
         *,
@@ -514,10 +531,11 @@ class JobDetails(_message.Message):
         cancel_requested: _builtins.bool = ...,
         expire_time_us: _builtins.int = ...,
         concurrency: Global___Concurrency | None = ...,
+        last_crash: _common_pb2.Failure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "info", b"info", "retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "info", b"info", "last_crash", b"last_crash", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_requested", b"cancel_requested", "concurrency", b"concurrency", "expire_time_us", b"expire_time_us", "failures", b"failures", "info", b"info", "input", b"input", "progress", b"progress", "result", b"result", "retry_policy", b"retry_policy", "timeout_ms", b"timeout_ms", "worker_identity", b"worker_identity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_requested", b"cancel_requested", "concurrency", b"concurrency", "expire_time_us", b"expire_time_us", "failures", b"failures", "info", b"info", "input", b"input", "last_crash", b"last_crash", "progress", b"progress", "result", b"result", "retry_policy", b"retry_policy", "timeout_ms", b"timeout_ms", "worker_identity", b"worker_identity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -937,6 +955,57 @@ class RescheduleJobResponse(_message.Message):
 Global___RescheduleJobResponse: _TypeAlias = RescheduleJobResponse  # noqa: Y015
 
 @_typing.final
+class ResumeJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    job_id: _builtins.str
+    identity: _builtins.str
+    reason: _builtins.str
+    request_id: _builtins.str
+    """UUID; required"""
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        job_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "job_id", b"job_id", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeJobRequest: _TypeAlias = ResumeJobRequest  # noqa: Y015
+
+@_typing.final
+class ResumeJobResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    status: Global___JobStatus.ValueType
+    def __init__(
+        self,
+        *,
+        status: Global___JobStatus.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeJobResponse: _TypeAlias = ResumeJobResponse  # noqa: Y015
+
+@_typing.final
 class RedriveJobsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -960,7 +1029,7 @@ class RedriveJobsRequest(_message.Message):
 
     @_builtins.property
     def filter(self) -> Global___JobFilter:
-        """its statuses are not read: FAILED"""
+        """of FAILED, POISONED and SUSPENDED; its statuses: only those of them"""
 
     def __init__(
         self,

@@ -69,6 +69,11 @@ class JobServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_job__service__pb2.RescheduleJobRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_job__service__pb2.RescheduleJobResponse.FromString,
                 _registered_method=True)
+        self.ResumeJob = channel.unary_unary(
+                '/perdure_api.v1.JobService/ResumeJob',
+                request_serializer=perdure__api_dot_v1_dot_job__service__pb2.ResumeJobRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_job__service__pb2.ResumeJobResponse.FromString,
+                _registered_method=True)
         self.RedriveJobs = channel.unary_unary(
                 '/perdure_api.v1.JobService/RedriveJobs',
                 request_serializer=perdure__api_dot_v1_dot_job__service__pb2.RedriveJobsRequest.SerializeToString,
@@ -136,8 +141,17 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResumeJob(self, request, context):
+        """A poisoned or suspended job is ready at once, for the surgical pool, with 24 hours before it is suspended (again).
+        FAILED_PRECONDITION: it is neither.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RedriveJobs(self, request, context):
-        """Failed jobs begin anew, with all their attempts; what failed stays on them.
+        """Failed, poisoned and suspended jobs begin anew, with all their attempts and no crash counted; what failed stays on
+        them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -193,6 +207,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.RescheduleJob,
                     request_deserializer=perdure__api_dot_v1_dot_job__service__pb2.RescheduleJobRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_job__service__pb2.RescheduleJobResponse.SerializeToString,
+            ),
+            'ResumeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeJob,
+                    request_deserializer=perdure__api_dot_v1_dot_job__service__pb2.ResumeJobRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_job__service__pb2.ResumeJobResponse.SerializeToString,
             ),
             'RedriveJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.RedriveJobs,
@@ -399,6 +418,33 @@ class JobService(object):
             '/perdure_api.v1.JobService/RescheduleJob',
             perdure__api_dot_v1_dot_job__service__pb2.RescheduleJobRequest.SerializeToString,
             perdure__api_dot_v1_dot_job__service__pb2.RescheduleJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.JobService/ResumeJob',
+            perdure__api_dot_v1_dot_job__service__pb2.ResumeJobRequest.SerializeToString,
+            perdure__api_dot_v1_dot_job__service__pb2.ResumeJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

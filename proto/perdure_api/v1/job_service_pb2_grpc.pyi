@@ -44,8 +44,14 @@ class JobServiceStub:
     """One that has not started ends at once; one that runs is asked to stop. FAILED_PRECONDITION: it has ended."""
     RescheduleJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.RescheduleJobRequest, _job_service_pb2.RescheduleJobResponse]
     """Another time for one that has not started. FAILED_PRECONDITION: it has started or ended."""
+    ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]
+    """A poisoned or suspended job is ready at once, for the surgical pool, with 24 hours before it is suspended (again).
+    FAILED_PRECONDITION: it is neither.
+    """
     RedriveJobs: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.RedriveJobsRequest, _job_service_pb2.RedriveJobsResponse]
-    """Failed jobs begin anew, with all their attempts; what failed stays on them."""
+    """Failed, poisoned and suspended jobs begin anew, with all their attempts and no crash counted; what failed stays on
+    them.
+    """
     GetJobBatch: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.GetJobBatchRequest, _job_service_pb2.GetJobBatchResponse]
     SetQueueLimit: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.SetQueueLimitRequest, _job_service_pb2.SetQueueLimitResponse]
     """How many jobs of a queue may start in a second, over the whole installation."""
@@ -66,8 +72,14 @@ class JobServiceAsyncStub(JobServiceStub):
     """One that has not started ends at once; one that runs is asked to stop. FAILED_PRECONDITION: it has ended."""
     RescheduleJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.RescheduleJobRequest, _job_service_pb2.RescheduleJobResponse]  # type: ignore[assignment]
     """Another time for one that has not started. FAILED_PRECONDITION: it has started or ended."""
+    ResumeJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]  # type: ignore[assignment]
+    """A poisoned or suspended job is ready at once, for the surgical pool, with 24 hours before it is suspended (again).
+    FAILED_PRECONDITION: it is neither.
+    """
     RedriveJobs: _aio.UnaryUnaryMultiCallable[_job_service_pb2.RedriveJobsRequest, _job_service_pb2.RedriveJobsResponse]  # type: ignore[assignment]
-    """Failed jobs begin anew, with all their attempts; what failed stays on them."""
+    """Failed, poisoned and suspended jobs begin anew, with all their attempts and no crash counted; what failed stays on
+    them.
+    """
     GetJobBatch: _aio.UnaryUnaryMultiCallable[_job_service_pb2.GetJobBatchRequest, _job_service_pb2.GetJobBatchResponse]  # type: ignore[assignment]
     SetQueueLimit: _aio.UnaryUnaryMultiCallable[_job_service_pb2.SetQueueLimitRequest, _job_service_pb2.SetQueueLimitResponse]  # type: ignore[assignment]
     """How many jobs of a queue may start in a second, over the whole installation."""
@@ -129,12 +141,24 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         """Another time for one that has not started. FAILED_PRECONDITION: it has started or ended."""
 
     @_abc_1.abstractmethod
+    def ResumeJob(
+        self,
+        request: _job_service_pb2.ResumeJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.ResumeJobResponse, _abc.Awaitable[_job_service_pb2.ResumeJobResponse]]:
+        """A poisoned or suspended job is ready at once, for the surgical pool, with 24 hours before it is suspended (again).
+        FAILED_PRECONDITION: it is neither.
+        """
+
+    @_abc_1.abstractmethod
     def RedriveJobs(
         self,
         request: _job_service_pb2.RedriveJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.RedriveJobsResponse, _abc.Awaitable[_job_service_pb2.RedriveJobsResponse]]:
-        """Failed jobs begin anew, with all their attempts; what failed stays on them."""
+        """Failed, poisoned and suspended jobs begin anew, with all their attempts and no crash counted; what failed stays on
+        them.
+        """
 
     @_abc_1.abstractmethod
     def GetJobBatch(

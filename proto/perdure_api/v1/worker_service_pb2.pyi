@@ -168,6 +168,7 @@ class PollTasksRequest(_message.Message):
     MAX_ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     DEPLOYMENT_NAME_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     task_queue: _builtins.str
     worker_id: _builtins.bytes
@@ -182,6 +183,8 @@ class PollTasksRequest(_message.Message):
     """60,000; at most that"""
     deployment_name: _builtins.str
     """with build_id the worker's version; empty: of none"""
+    pool: _builtins.str
+    """"surgical": poisoned tasks, and nothing else; empty: all others"""
     def __init__(
         self,
         *,
@@ -194,10 +197,11 @@ class PollTasksRequest(_message.Message):
         max_activity_tasks: _builtins.int = ...,
         timeout_ms: _builtins.int = ...,
         deployment_name: _builtins.str = ...,
+        pool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "deployment_name", b"deployment_name", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "deployment_name", b"deployment_name", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "pool", b"pool", "task_queue", b"task_queue", "timeout_ms", b"timeout_ms", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -252,6 +256,7 @@ class WorkflowTask(_message.Message):
     HISTORY_SIZE_BYTES_FIELD_NUMBER: _builtins.int
     SUGGEST_CONTINUE_AS_NEW_FIELD_NUMBER: _builtins.int
     UPDATES_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """sealed; empty for a task that only carries queries"""
     workflow_id: _builtins.str
@@ -269,6 +274,8 @@ class WorkflowTask(_message.Message):
     task_timeout_ms: _builtins.int
     history_size_bytes: _builtins.int
     suggest_continue_as_new: _builtins.bool
+    crashes: _builtins.int
+    """as in ActivityTask"""
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_event_pb2.HistoryEvent]:
         """all of them, or (sticky) those past previous_started_event_id"""
@@ -297,10 +304,11 @@ class WorkflowTask(_message.Message):
         history_size_bytes: _builtins.int = ...,
         suggest_continue_as_new: _builtins.bool = ...,
         updates: _abc.Iterable[Global___TaskUpdate] | None = ...,
+        crashes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "events", b"events", "history_size_bytes", b"history_size_bytes", "next_page_token", b"next_page_token", "previous_started_event_id", b"previous_started_event_id", "queries", b"queries", "query_only", b"query_only", "run_id", b"run_id", "started_event_id", b"started_event_id", "suggest_continue_as_new", b"suggest_continue_as_new", "task_timeout_ms", b"task_timeout_ms", "token", b"token", "updates", b"updates", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "crashes", b"crashes", "events", b"events", "history_size_bytes", b"history_size_bytes", "next_page_token", b"next_page_token", "previous_started_event_id", b"previous_started_event_id", "queries", b"queries", "query_only", b"query_only", "run_id", b"run_id", "started_event_id", b"started_event_id", "suggest_continue_as_new", b"suggest_continue_as_new", "task_timeout_ms", b"task_timeout_ms", "token", b"token", "updates", b"updates", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -393,6 +401,7 @@ class ActivityTask(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """sealed"""
     workflow_id: _builtins.str
@@ -419,6 +428,8 @@ class ActivityTask(_message.Message):
     """of the activity; 0: the first"""
     progress_version: _builtins.int
     """the worker counts what the attempt says of its progress on from here"""
+    crashes: _builtins.int
+    """How many workers in a row have died with it in hand. From 2 on it must run in a process of its own."""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -444,10 +455,11 @@ class ActivityTask(_message.Message):
         priority: _builtins.int = ...,
         version: _builtins.int = ...,
         progress_version: _builtins.int = ...,
+        crashes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "header", b"header", "heartbeat_details", b"heartbeat_details", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "run_id", b"run_id", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "scheduled_time_us", b"scheduled_time_us", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "started_time_us", b"started_time_us", "token", b"token", "version", b"version", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "crashes", b"crashes", "header", b"header", "heartbeat_details", b"heartbeat_details", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "run_id", b"run_id", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "scheduled_time_us", b"scheduled_time_us", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "started_time_us", b"started_time_us", "token", b"token", "version", b"version", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -476,6 +488,7 @@ class JobTask(_message.Message):
     SCHEDULE_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_US_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """sealed"""
     job_id: _builtins.bytes
@@ -500,6 +513,8 @@ class JobTask(_message.Message):
     schedule_id: _builtins.str
     user_id: _builtins.str
     create_time_us: _builtins.int
+    crashes: _builtins.int
+    """as in ActivityTask"""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -522,10 +537,11 @@ class JobTask(_message.Message):
         schedule_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
         create_time_us: _builtins.int = ...,
+        crashes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "create_time_us", b"create_time_us", "due_time_us", b"due_time_us", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "job_id", b"job_id", "priority", b"priority", "progress", b"progress", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "schedule_id", b"schedule_id", "started_time_us", b"started_time_us", "task_name", b"task_name", "timeout_ms", b"timeout_ms", "token", b"token", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "crashes", b"crashes", "create_time_us", b"create_time_us", "due_time_us", b"due_time_us", "header", b"header", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "input", b"input", "job_id", b"job_id", "priority", b"priority", "progress", b"progress", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "schedule_id", b"schedule_id", "started_time_us", b"started_time_us", "task_name", b"task_name", "timeout_ms", b"timeout_ms", "token", b"token", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1183,6 +1199,7 @@ class TaskCompletion(_message.Message):
     ACTIVITY_FAILURE_FIELD_NUMBER: _builtins.int
     ACTIVITY_CANCELLATION_FIELD_NUMBER: _builtins.int
     ACTIVITY_ASYNC_FIELD_NUMBER: _builtins.int
+    TASK_CRASH_FIELD_NUMBER: _builtins.int
     QUERY_RESULTS_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """empty when only queries are answered"""
@@ -1199,6 +1216,10 @@ class TaskCompletion(_message.Message):
     @_builtins.property
     def activity_async(self) -> Global___ActivityAsync: ...
     @_builtins.property
+    def task_crash(self) -> Global___TaskCrash:
+        """of a task of any kind"""
+
+    @_builtins.property
     def query_results(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryResult]: ...
     def __init__(
         self,
@@ -1210,13 +1231,14 @@ class TaskCompletion(_message.Message):
         activity_failure: Global___ActivityFailure | None = ...,
         activity_cancellation: Global___ActivityCancellation | None = ...,
         activity_async: Global___ActivityAsync | None = ...,
+        task_crash: Global___TaskCrash | None = ...,
         query_results: _abc.Iterable[Global___QueryResult] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_async", b"activity_async", "activity_cancellation", b"activity_cancellation", "activity_failure", b"activity_failure", "activity_success", b"activity_success", "outcome", b"outcome", "workflow_task_failure", b"workflow_task_failure", "workflow_task_success", b"workflow_task_success"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["activity_async", b"activity_async", "activity_cancellation", b"activity_cancellation", "activity_failure", b"activity_failure", "activity_success", b"activity_success", "outcome", b"outcome", "task_crash", b"task_crash", "workflow_task_failure", b"workflow_task_failure", "workflow_task_success", b"workflow_task_success"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_async", b"activity_async", "activity_cancellation", b"activity_cancellation", "activity_failure", b"activity_failure", "activity_success", b"activity_success", "outcome", b"outcome", "query_results", b"query_results", "token", b"token", "workflow_task_failure", b"workflow_task_failure", "workflow_task_success", b"workflow_task_success"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_async", b"activity_async", "activity_cancellation", b"activity_cancellation", "activity_failure", b"activity_failure", "activity_success", b"activity_success", "outcome", b"outcome", "query_results", b"query_results", "task_crash", b"task_crash", "token", b"token", "workflow_task_failure", b"workflow_task_failure", "workflow_task_success", b"workflow_task_success"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["workflow_task_success", "workflow_task_failure", "activity_success", "activity_failure", "activity_cancellation", "activity_async"]  # noqa: Y015
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["workflow_task_success", "workflow_task_failure", "activity_success", "activity_failure", "activity_cancellation", "activity_async", "task_crash"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
 
@@ -1358,6 +1380,32 @@ class ActivityAsync(_message.Message):
 Global___ActivityAsync: _TypeAlias = ActivityAsync  # noqa: Y015
 
 @_typing.final
+class TaskCrash(_message.Message):
+    """The process that the task had to itself has died of it. No attempt is counted, but a crash is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """how it ended: "killed by signal 11 (SIGSEGV)" """
+    report: _builtins.str
+    """what its supervisor saw: memory, stacks; 16 KiB are kept"""
+    def __init__(
+        self,
+        *,
+        message: _builtins.str = ...,
+        report: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "report", b"report"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskCrash: _TypeAlias = TaskCrash  # noqa: Y015
+
+@_typing.final
 class ActivityCancellation(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1419,6 +1467,7 @@ class CompleteTasksRequest(_message.Message):
     MAX_WORKFLOW_TASKS_FIELD_NUMBER: _builtins.int
     MAX_ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
     DEPLOYMENT_NAME_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
     namespace: _builtins.str
     worker_id: _builtins.bytes
     identity: _builtins.str
@@ -1430,6 +1479,8 @@ class CompleteTasksRequest(_message.Message):
     max_activity_tasks: _builtins.int
     """0: none wanted"""
     deployment_name: _builtins.str
+    """as in polls"""
+    pool: _builtins.str
     """as in polls"""
     @_builtins.property
     def completions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskCompletion]: ...
@@ -1445,10 +1496,11 @@ class CompleteTasksRequest(_message.Message):
         max_workflow_tasks: _builtins.int = ...,
         max_activity_tasks: _builtins.int = ...,
         deployment_name: _builtins.str = ...,
+        pool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "completions", b"completions", "deployment_name", b"deployment_name", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "task_queue", b"task_queue", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["build_id", b"build_id", "completions", b"completions", "deployment_name", b"deployment_name", "identity", b"identity", "max_activity_tasks", b"max_activity_tasks", "max_workflow_tasks", b"max_workflow_tasks", "namespace", b"namespace", "pool", b"pool", "task_queue", b"task_queue", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

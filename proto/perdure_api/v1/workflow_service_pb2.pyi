@@ -138,6 +138,8 @@ class _WaitKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WaitKind.Val
     """the update's handler has not returned"""
     WAIT_KIND_SAGA: _WaitKind.ValueType  # 18
     """a compensation has failed: an operator is to say retry or skip"""
+    WAIT_KIND_POISONED: _WaitKind.ValueType  # 19
+    """it has crashed its workers; subject: the activity's id, empty for the workflow's own code"""
 
 class WaitKind(_WaitKind, metaclass=_WaitKindEnumTypeWrapper): ...
 
@@ -176,6 +178,8 @@ WAIT_KIND_UPDATE_RUNNING: WaitKind.ValueType  # 17
 """the update's handler has not returned"""
 WAIT_KIND_SAGA: WaitKind.ValueType  # 18
 """a compensation has failed: an operator is to say retry or skip"""
+WAIT_KIND_POISONED: WaitKind.ValueType  # 19
+"""it has crashed its workers; subject: the activity's id, empty for the workflow's own code"""
 Global___WaitKind: _TypeAlias = WaitKind  # noqa: Y015
 
 class _UpdateStage:
@@ -752,6 +756,7 @@ class DescribeWorkflowResponse(_message.Message):
     PAUSE_TIME_US_FIELD_NUMBER: _builtins.int
     PAUSE_IDENTITY_FIELD_NUMBER: _builtins.int
     PAUSE_REASON_FIELD_NUMBER: _builtins.int
+    SUSPENDED_FIELD_NUMBER: _builtins.int
     ORIGINAL_RUN_ID_FIELD_NUMBER: _builtins.int
     RESET_FROM_RUN_ID_FIELD_NUMBER: _builtins.int
     RESET_RUN_ID_FIELD_NUMBER: _builtins.int
@@ -784,6 +789,8 @@ class DescribeWorkflowResponse(_message.Message):
     """0: it is not paused"""
     pause_identity: _builtins.str
     pause_reason: _builtins.str
+    suspended: _builtins.bool
+    """it was the engine: something of the run has crashed its workers for 24 hours"""
     original_run_id: _builtins.str
     """of a run that began with a reset: whose start its own is"""
     reset_from_run_id: _builtins.str
@@ -835,6 +842,7 @@ class DescribeWorkflowResponse(_message.Message):
         pause_time_us: _builtins.int = ...,
         pause_identity: _builtins.str = ...,
         pause_reason: _builtins.str = ...,
+        suspended: _builtins.bool = ...,
         original_run_id: _builtins.str = ...,
         reset_from_run_id: _builtins.str = ...,
         reset_run_id: _builtins.str = ...,
@@ -848,7 +856,7 @@ class DescribeWorkflowResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "pending_workflow_task", b"pending_workflow_task", "versioning_override", b"versioning_override"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "original_run_id", b"original_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "reset_from_run_id", b"reset_from_run_id", "reset_run_id", b"reset_run_id", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "static_details", b"static_details", "static_summary", b"static_summary", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "buffered_events", b"buffered_events", "cancel_requested", b"cancel_requested", "continued_from_run_id", b"continued_from_run_id", "cron_schedule", b"cron_schedule", "execution_deadline_us", b"execution_deadline_us", "execution_timeout_ms", b"execution_timeout_ms", "first_run_id", b"first_run_id", "first_task_time_us", b"first_task_time_us", "info", b"info", "next_run_id", b"next_run_id", "original_run_id", b"original_run_id", "parent_run_id", b"parent_run_id", "parent_workflow_id", b"parent_workflow_id", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "pending_activities", b"pending_activities", "pending_children", b"pending_children", "pending_timers", b"pending_timers", "pending_workflow_task", b"pending_workflow_task", "reset_from_run_id", b"reset_from_run_id", "reset_run_id", b"reset_run_id", "root_run_id", b"root_run_id", "root_workflow_id", b"root_workflow_id", "run_timeout_ms", b"run_timeout_ms", "static_details", b"static_details", "static_summary", b"static_summary", "suspended", b"suspended", "task_timeout_ms", b"task_timeout_ms", "versioning_override", b"versioning_override"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -977,6 +985,9 @@ class PendingActivityInfo(_message.Message):
     PAUSE_IDENTITY_FIELD_NUMBER: _builtins.int
     PAUSE_REASON_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
+    FIRST_CRASH_TIME_US_FIELD_NUMBER: _builtins.int
+    LAST_CRASH_FIELD_NUMBER: _builtins.int
     activity_id: _builtins.str
     activity_type: _builtins.str
     task_queue: _builtins.str
@@ -993,11 +1004,19 @@ class PendingActivityInfo(_message.Message):
     pause_time_us: _builtins.int
     pause_identity: _builtins.str
     pause_reason: _builtins.str
+    crashes: _builtins.int
+    """how many workers in a row have died with it; from 3 on it is poisoned"""
+    first_crash_time_us: _builtins.int
+    """kept until it succeeds; 0: none"""
     @_builtins.property
     def last_failure(self) -> _common_pb2.Failure: ...
     @_builtins.property
     def options(self) -> Global___ActivityOptions:
         """set when an operator has changed them"""
+
+    @_builtins.property
+    def last_crash(self) -> _common_pb2.Failure:
+        """its stack_trace is the report of the process's supervisor"""
 
     def __init__(
         self,
@@ -1019,10 +1038,13 @@ class PendingActivityInfo(_message.Message):
         pause_identity: _builtins.str = ...,
         pause_reason: _builtins.str = ...,
         options: Global___ActivityOptions | None = ...,
+        crashes: _builtins.int = ...,
+        first_crash_time_us: _builtins.int = ...,
+        last_crash: _common_pb2.Failure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "options", b"options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_crash", b"last_crash", "last_failure", b"last_failure", "options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "heartbeat_details", b"heartbeat_details", "last_failure", b"last_failure", "maximum_attempts", b"maximum_attempts", "next_attempt_time_us", b"next_attempt_time_us", "options", b"options", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "paused", b"paused", "scheduled_time_us", b"scheduled_time_us", "started_time_us", b"started_time_us", "state", b"state", "task_queue", b"task_queue", "worker_identity", b"worker_identity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "crashes", b"crashes", "first_crash_time_us", b"first_crash_time_us", "heartbeat_details", b"heartbeat_details", "last_crash", b"last_crash", "last_failure", b"last_failure", "maximum_attempts", b"maximum_attempts", "next_attempt_time_us", b"next_attempt_time_us", "options", b"options", "pause_identity", b"pause_identity", "pause_reason", b"pause_reason", "pause_time_us", b"pause_time_us", "paused", b"paused", "scheduled_time_us", b"scheduled_time_us", "started_time_us", b"started_time_us", "state", b"state", "task_queue", b"task_queue", "worker_identity", b"worker_identity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1059,13 +1081,24 @@ class PendingWorkflowTaskInfo(_message.Message):
     STARTED_TIME_US_FIELD_NUMBER: _builtins.int
     WORKER_IDENTITY_FIELD_NUMBER: _builtins.int
     LAST_FAILURE_FIELD_NUMBER: _builtins.int
+    CRASHES_FIELD_NUMBER: _builtins.int
+    FIRST_CRASH_TIME_US_FIELD_NUMBER: _builtins.int
+    LAST_CRASH_FIELD_NUMBER: _builtins.int
+    NEXT_ATTEMPT_TIME_US_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     scheduled_time_us: _builtins.int
     started_time_us: _builtins.int
     """0: no worker has it"""
     worker_identity: _builtins.str
+    crashes: _builtins.int
+    """as in PendingActivityInfo"""
+    first_crash_time_us: _builtins.int
+    next_attempt_time_us: _builtins.int
+    """of one that backs off or is poisoned; 0: it is ready or out"""
     @_builtins.property
     def last_failure(self) -> _common_pb2.Failure: ...
+    @_builtins.property
+    def last_crash(self) -> _common_pb2.Failure: ...
     def __init__(
         self,
         *,
@@ -1074,10 +1107,14 @@ class PendingWorkflowTaskInfo(_message.Message):
         started_time_us: _builtins.int = ...,
         worker_identity: _builtins.str = ...,
         last_failure: _common_pb2.Failure | None = ...,
+        crashes: _builtins.int = ...,
+        first_crash_time_us: _builtins.int = ...,
+        last_crash: _common_pb2.Failure | None = ...,
+        next_attempt_time_us: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_crash", b"last_crash", "last_failure", b"last_failure"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "last_failure", b"last_failure", "scheduled_time_us", b"scheduled_time_us", "started_time_us", b"started_time_us", "worker_identity", b"worker_identity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "crashes", b"crashes", "first_crash_time_us", b"first_crash_time_us", "last_crash", b"last_crash", "last_failure", b"last_failure", "next_attempt_time_us", b"next_attempt_time_us", "scheduled_time_us", b"scheduled_time_us", "started_time_us", b"started_time_us", "worker_identity", b"worker_identity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2846,3 +2883,54 @@ class UnpauseWorkflowResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnpauseWorkflowResponse: _TypeAlias = UnpauseWorkflowResponse  # noqa: Y015
+
+@_typing.final
+class ResumeWorkflowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    WORKFLOW_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    namespace: _builtins.str
+    workflow_id: _builtins.str
+    run_id: _builtins.str
+    """empty: the current run"""
+    request_id: _builtins.str
+    """UUID; required"""
+    identity: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        namespace: _builtins.str = ...,
+        workflow_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identity", b"identity", "namespace", b"namespace", "reason", b"reason", "request_id", b"request_id", "run_id", b"run_id", "workflow_id", b"workflow_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeWorkflowRequest: _TypeAlias = ResumeWorkflowRequest  # noqa: Y015
+
+@_typing.final
+class ResumeWorkflowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeWorkflowResponse: _TypeAlias = ResumeWorkflowResponse  # noqa: Y015

@@ -184,6 +184,11 @@ class WorkflowServiceStub(object):
                 request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowRequest.SerializeToString,
                 response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowResponse.FromString,
                 _registered_method=True)
+        self.ResumeWorkflow = channel.unary_unary(
+                '/perdure_api.v1.WorkflowService/ResumeWorkflow',
+                request_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResumeWorkflowRequest.SerializeToString,
+                response_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResumeWorkflowResponse.FromString,
+                _registered_method=True)
 
 
 class WorkflowServiceServicer(object):
@@ -395,6 +400,14 @@ class WorkflowServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResumeWorkflow(self, request, context):
+        """What of the run has crashed its workers again and again is ready at once, for the surgical pool, with 24 hours
+        before the run is suspended (again); a suspended run goes on. FAILED_PRECONDITION: nothing of it is poisoned.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_WorkflowServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -547,6 +560,11 @@ def add_WorkflowServiceServicer_to_server(servicer, server):
                     servicer.UnpauseWorkflow,
                     request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowRequest.FromString,
                     response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowResponse.SerializeToString,
+            ),
+            'ResumeWorkflow': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeWorkflow,
+                    request_deserializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResumeWorkflowRequest.FromString,
+                    response_serializer=perdure__api_dot_v1_dot_workflow__service__pb2.ResumeWorkflowResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1359,6 +1377,33 @@ class WorkflowService(object):
             '/perdure_api.v1.WorkflowService/UnpauseWorkflow',
             perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowRequest.SerializeToString,
             perdure__api_dot_v1_dot_workflow__service__pb2.UnpauseWorkflowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeWorkflow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/perdure_api.v1.WorkflowService/ResumeWorkflow',
+            perdure__api_dot_v1_dot_workflow__service__pb2.ResumeWorkflowRequest.SerializeToString,
+            perdure__api_dot_v1_dot_workflow__service__pb2.ResumeWorkflowResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -96,6 +96,10 @@ class WorkflowServiceStub:
     """
     UnpauseWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.UnpauseWorkflowRequest, _workflow_service_pb2.UnpauseWorkflowResponse]
     """FAILED_PRECONDITION: it is not paused."""
+    ResumeWorkflow: _grpc.UnaryUnaryMultiCallable[_workflow_service_pb2.ResumeWorkflowRequest, _workflow_service_pb2.ResumeWorkflowResponse]
+    """What of the run has crashed its workers again and again is ready at once, for the surgical pool, with 24 hours
+    before the run is suspended (again); a suspended run goes on. FAILED_PRECONDITION: nothing of it is poisoned.
+    """
 
 @_typing.type_check_only
 class WorkflowServiceAsyncStub(WorkflowServiceStub):
@@ -163,6 +167,10 @@ class WorkflowServiceAsyncStub(WorkflowServiceStub):
     """
     UnpauseWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.UnpauseWorkflowRequest, _workflow_service_pb2.UnpauseWorkflowResponse]  # type: ignore[assignment]
     """FAILED_PRECONDITION: it is not paused."""
+    ResumeWorkflow: _aio.UnaryUnaryMultiCallable[_workflow_service_pb2.ResumeWorkflowRequest, _workflow_service_pb2.ResumeWorkflowResponse]  # type: ignore[assignment]
+    """What of the run has crashed its workers again and again is ready at once, for the surgical pool, with 24 hours
+    before the run is suspended (again); a suspended run goes on. FAILED_PRECONDITION: nothing of it is poisoned.
+    """
 
 class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -407,5 +415,15 @@ class WorkflowServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_workflow_service_pb2.UnpauseWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.UnpauseWorkflowResponse]]:
         """FAILED_PRECONDITION: it is not paused."""
+
+    @_abc_1.abstractmethod
+    def ResumeWorkflow(
+        self,
+        request: _workflow_service_pb2.ResumeWorkflowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_workflow_service_pb2.ResumeWorkflowResponse, _abc.Awaitable[_workflow_service_pb2.ResumeWorkflowResponse]]:
+        """What of the run has crashed its workers again and again is ready at once, for the surgical pool, with 24 hours
+        before the run is suspended (again); a suspended run goes on. FAILED_PRECONDITION: nothing of it is poisoned.
+        """
 
 def add_WorkflowServiceServicer_to_server(servicer: WorkflowServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -48,7 +48,14 @@ class JobCanceled(msgspec.Struct, frozen=True, gc=False):
     details: bytes
 
 
-JobOutcome = JobCompleted | JobFailed | JobCanceled
+class JobCrashed(msgspec.Struct, frozen=True, gc=False):
+    """The process that the attempt had to itself has died of it: no attempt is counted, but a crash is."""
+
+    token: TaskToken
+    failure: Failure
+
+
+JobOutcome = JobCompleted | JobFailed | JobCanceled | JobCrashed
 
 
 class CompleteJobs(msgspec.Struct, frozen=True, gc=False):
@@ -81,6 +88,17 @@ class RescheduleJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 class RedriveJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A failed job begins anew. Answered with `JobAnswered`. Rejected NOT_FOUND, FAILED_PRECONDITION."""
+
+    namespace_id: bytes
+    job_id: bytes
+    request_id: bytes
+    reason: str = ""
+    identity: str = ""
+
+
+class ResumeJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A poisoned or suspended job is ready at once, for the surgical pool. Answered with `JobAnswered`. Rejected
+    NOT_FOUND, FAILED_PRECONDITION."""
 
     namespace_id: bytes
     job_id: bytes
@@ -141,7 +159,9 @@ class FireJobTimers(msgspec.Struct, frozen=True, gc=False):
     timers: Sequence[tuple[int, int, int, bytes]]
 
 
-JobClientIntent = CreateJobs | CancelJob | RescheduleJob | RedriveJob | DescribeJob | WaitJobs
+JobClientIntent = (
+    CreateJobs | CancelJob | RescheduleJob | RedriveJob | ResumeJob | DescribeJob | WaitJobs
+)
 JobWorkerIntent = CompleteJobs | SaveJobProgress
 JobShardIntent = PutBackJobs | SaveJobStarts | TimeOutJob | FireJobTimers
 JobIntent = JobClientIntent | JobWorkerIntent | JobShardIntent

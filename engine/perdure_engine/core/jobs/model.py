@@ -8,6 +8,7 @@ import enum
 import msgspec
 
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.poison import Crashes
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import Handout, TimerRecord
 
@@ -25,9 +26,8 @@ class JobStatus(enum.IntEnum):
     FAILED = 5
     CANCELLED = 6
     SKIPPED = 7
-    SUSPENDED = (
-        8  # no job has it: kept for those that crash their workers again and again (design §7)
-    )
+    SUSPENDED = 8  # poisoned for 24 hours: no worker gets it before an operator says so
+    POISONED = 9  # has crashed its workers three times in a row: waits for the surgical pool
 
 
 OPEN_STATUSES = (
@@ -35,6 +35,7 @@ OPEN_STATUSES = (
     JobStatus.IN_PROGRESS,
     JobStatus.RETRY,
     JobStatus.SUSPENDED,
+    JobStatus.POISONED,
 )
 
 
@@ -112,6 +113,7 @@ class JobState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     request_id: bytes = b""  # of the last operator's call that was applied
     key_place: bool = False  # it holds a place of its concurrency key
     request_body: bytes = b""  # of that call: see `core.repeats`
+    crashes: Crashes | None = None  # workers died with it in hand
 
 
 class NewJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -168,10 +170,16 @@ class JobRun(msgspec.Struct, eq=False, gc=False):
     version: int = 0
     busy: bool = False  # what memory says of it is not saved yet
     handout: Handout | None = None
+    crashes: Crashes | None = None
 
     @property
     def open(self) -> bool:
         return self.status in OPEN_STATUSES
+
+    @property
+    def pool(self) -> str:
+        """Whose polls alone get it."""
+        return self.crashes.pool if self.crashes is not None else ""
 
     @property
     def held(self) -> bool:

@@ -15,6 +15,7 @@ from perdure_engine.core.intents import (
     CancelActivity,
     CompleteActivity,
     CompleteWorkflowTask,
+    CrashTask,
     FailActivity,
     FailWorkflowTask,
     HandOverActivity,
@@ -23,6 +24,7 @@ from perdure_engine.core.intents import (
 )
 from perdure_engine.core.jobs.intents import (
     CompleteJobs,
+    JobCanceled,
     JobCompleted,
     JobFailed,
     JobOutcome,
@@ -147,7 +149,7 @@ def _check_outcome(outcome: JobOutcome) -> None:
             checks.size("activity_success.result", outcome.result)
     elif isinstance(outcome, JobFailed):
         checks.size("activity_failure.heartbeat_details", outcome.progress)
-    else:
+    elif isinstance(outcome, JobCanceled):
         checks.size("activity_cancellation.details", outcome.details)
 
 
@@ -200,5 +202,5 @@ def _check_sizes(intent: WorkerIntent) -> None:
             checks.size("activity_cancellation.details", details)
         case HandOverActivity(progress=progress):
             checks.size("activity_async.heartbeat_details", progress)
-        case CompleteWorkflowTask() | FailWorkflowTask() | HeartbeatActivity():
+        case CompleteWorkflowTask() | FailWorkflowTask() | HeartbeatActivity() | CrashTask():
             pass

@@ -8,6 +8,7 @@ import msgspec
 
 from perdure_engine.core import limits
 from perdure_engine.core.errors import invalid
+from perdure_engine.core.poison import SURGICAL
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.ports.history import WorkerRef
@@ -83,6 +84,8 @@ def check_worker(worker: WorkerRef) -> None:
     checks.worker_id("worker_id", worker.worker_id)
     checks.label("identity", worker.identity)
     checks.label("build_id", worker.build_id)
+    if worker.pool not in ("", SURGICAL):
+        raise invalid("pool", f"there is {SURGICAL!r}, and the normal one, which has no name")
     if worker.deployment_name:
         checks.version("", worker.deployment_name, worker.build_id)
 

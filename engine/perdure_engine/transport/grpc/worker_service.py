@@ -177,9 +177,9 @@ class WorkerService:
 def worker_of(request: pb.PollTasksRequest | pb.CompleteTasksRequest) -> WorkerRef:
     name, build_id = request.deployment_name, request.build_id
     if not name:
-        return WorkerRef(request.worker_id, request.identity, build_id)
+        return WorkerRef(request.worker_id, request.identity, build_id, pool=request.pool)
     version = version_name(name, build_id)
-    return WorkerRef(request.worker_id, request.identity, build_id, name, version)
+    return WorkerRef(request.worker_id, request.identity, build_id, name, version, request.pool)
 
 
 def _held_state(verdict: HeldVerdict) -> pb.HeldTaskState.ValueType:

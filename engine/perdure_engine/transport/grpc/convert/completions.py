@@ -7,19 +7,28 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure_api.v1 import worker_service_pb2 as pb
+from perdure_engine.core import limits
 from perdure_engine.core.errors import Rejected, invalid
 from perdure_engine.core.events import WorkflowTaskFailedCause
+from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.intents import (
     CancelActivity,
     CompleteActivity,
     CompleteWorkflowTask,
+    CrashTask,
     FailActivity,
     FailWorkflowTask,
     HandOverActivity,
     WorkerIntent,
 )
-from perdure_engine.core.jobs.intents import JobCanceled, JobCompleted, JobFailed, JobOutcome
+from perdure_engine.core.jobs.intents import (
+    JobCanceled,
+    JobCompleted,
+    JobCrashed,
+    JobFailed,
+    JobOutcome,
+)
 from perdure_engine.core.replies import QueryAnswer
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken, TaskToken
@@ -28,7 +37,7 @@ from perdure_engine.frontend.handlers.complete_tasks import Completion, refuse_c
 from perdure_engine.frontend.seal import Sealer
 from perdure_engine.ports.history import HeldTask, WorkerRef
 from perdure_engine.transport.grpc.convert.commands import commands_of
-from perdure_engine.transport.grpc.convert.failures import failure_of
+from perdure_engine.transport.grpc.convert.failures import cut, failure_of
 from perdure_engine.transport.grpc.convert.versions import behavior_of
 
 CAUSES = {int(cause): cause for cause in WorkflowTaskFailedCause}
@@ -39,6 +48,8 @@ def completion_of(
 ) -> Completion | JobOutcome:
     """Raises INVALID_ARGUMENT when nothing of it can be taken."""
     which = message.WhichOneof("outcome")
+    if which == "task_crash":
+        return _crash(message, sealer.open_task("token", message.token, namespace_id), worker)
     if which is not None and which.startswith("activity"):
         token = sealer.open_task("token", message.token, namespace_id)
         if token.kind == TaskKind.JOB:
@@ -58,6 +69,18 @@ def completion_of(
     if which == "workflow_task_success":
         return _workflow_task_success(message.workflow_task_success, token, worker, answers)
     return Completion(_plain(which, message, token, worker), answers)
+
+
+def _crash(
+    message: pb.TaskCompletion, token: TaskToken, worker: WorkerRef
+) -> Completion | JobOutcome:
+    crash = message.task_crash
+    text = cut(crash.message, limits.FAILURE_MESSAGE_BYTES_MAX)
+    report = cut(crash.report, limits.STACK_TRACE_BYTES_MAX)
+    failure = Failure(FailureKind.WORKER_LOST, text, report, identity=worker.identity)
+    if token.kind == TaskKind.JOB:
+        return JobCrashed(token, failure)
+    return Completion(CrashTask(token, failure, worker.identity), [])
 
 
 def _wrong_kind(which: str) -> Rejected:

@@ -92,6 +92,7 @@ def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields
         "priority": scheduled.priority,
         "progress_version": task.progress_version,
         "version": scheduled.version,
+        "crashes": task.crashes,
     }
 
 
@@ -125,6 +126,8 @@ def job_task_fields(frontend: Frontend, task: HandedJobTask) -> Fields:
         fields["schedule_id"] = job.schedule_id
     if job.user_id:
         fields["user_id"] = job.user_id
+    if job.crashes is not None:
+        fields["crashes"] = job.crashes.count
     return fields
 
 
@@ -150,6 +153,7 @@ def workflow_task_fields(
         "task_timeout_ms": task.task_timeout_ms,
         "history_size_bytes": task.history_bytes,
         "suggest_continue_as_new": task.suggest_continue_as_new,
+        "crashes": task.crashes,
     }
     if task.queries:
         fields["queries"] = [

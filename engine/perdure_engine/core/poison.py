@@ -1,0 +1,86 @@
+"""Work that crashes its workers: the count, and the ladder that it climbs (design §7).
+
+An error that code raises follows its retry policy. A *crash* is the death of the worker instance that had the task in
+hand, or of the process that the task had to itself. Three in a row mark it *poisoned*: from then on only the surgical
+pool gets it, after 1, 5, 30, 30, … minutes; 24 hours after the first crash without success it is *suspended*.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure_engine.core.failures import Failure
+
+ISOLATED_FROM = 2
+"""So many crashes, and it runs in a process of its own: its neighbours count none of its further crashes."""
+
+POISONED_FROM = 3
+
+DELAYS_US = (60_000_000, 300_000_000, 1_800_000_000)
+"""After the third crash, the fourth, the fifth and each later one."""
+
+SUSPENDED_AFTER_US = 24 * 3600 * 1_000_000
+
+SURGICAL = "surgical"
+"""The pool of workers that alone gets poisoned work; the other has no name."""
+
+WORKERS_KEPT_MAX = 4
+"""Whose marks can be taken back: a worker that was thought dead returns within minutes."""
+
+
+class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Of one task. At rest in its row; appended to only."""
+
+    count: int = 0  # in a row
+    first_us: int = 0  # of all of them; only success clears it
+    worker_ids: tuple[bytes, ...] = ()  # of the last ones, where a whole worker died
+    last: Failure | None = None
+
+    @property
+    def is_poisoned(self) -> bool:
+        return self.count >= POISONED_FROM
+
+    @property
+    def pool(self) -> str:
+        """Whose polls alone get the task."""
+        return SURGICAL if self.count >= POISONED_FROM else ""
+
+    def is_over_time(self, now_us: int) -> bool:
+        """Whether poisoned work is to be suspended."""
+        return self.count >= POISONED_FROM and now_us >= self.first_us + SUSPENDED_AFTER_US
+
+    def next_us(self, now_us: int) -> int:
+        """When poisoned work is ready again, or is to be suspended."""
+        rung = min(self.count - POISONED_FROM, len(DELAYS_US) - 1)
+        return min(now_us + DELAYS_US[rung], self.first_us + SUSPENDED_AFTER_US)
+
+
+def crashed(before: Crashes | None, worker_id: bytes, failure: Failure, now_us: int) -> Crashes:
+    """One more. `worker_id` b"": a process of the task's own, which does not come back."""
+    known = before or Crashes()
+    worker_ids = known.worker_ids
+    if worker_id:
+        worker_ids = (*worker_ids, worker_id)[-WORKERS_KEPT_MAX:]
+    return Crashes(known.count + 1, known.first_us or now_us, worker_ids, failure)
+
+
+def came_back(before: Crashes, worker_id: bytes) -> Crashes | None:
+    """The worker was not dead: its marks are taken back. None: nothing is left."""
+    marks = before.worker_ids.count(worker_id)
+    count = max(0, before.count - marks)
+    if not count:
+        return None
+    worker_ids = tuple(one for one in before.worker_ids if one != worker_id)
+    return msgspec.structs.replace(before, count=count, worker_ids=worker_ids)
+
+
+def forgiven(before: Crashes | None) -> Crashes | None:
+    """Its code ended as code does, or saved a checkpoint: the row is broken, the first crash is remembered."""
+    if before is None or not before.count:
+        return before
+    return msgspec.structs.replace(before, count=0, worker_ids=())
+
+
+def resumed(before: Crashes, now_us: int) -> Crashes:
+    """An operator lets it go on, in the surgical pool: the hours until it is suspended begin anew."""
+    return msgspec.structs.replace(before, first_us=now_us)
