@@ -282,7 +282,7 @@ async def test_what_another_node_changes_counts_here_within_two_seconds(room: Ro
 @in_room()
 async def test_a_queue_is_counted_with_what_is_pinned_to_versions(room: Room) -> None:
     """Its name stands for all of its tasks, however they are paged."""
-    node, registry = await fleet(room)
+    node, _ = await fleet(room)
     for workflow_id, behavior in (("stays", PINNED), ("moves", AUTO)):
         await node.start(workflow_id)
         task = await node.workflow_task(ONE)
