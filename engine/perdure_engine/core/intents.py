@@ -423,6 +423,7 @@ class PutBackTask(msgspec.Struct, frozen=True, gc=False):
     scheduled_event_id: int
     start_no: int
     worker_dead: bool
+    crashed_worker_id: bytes = b""  # who died with it in hand, which is counted; b"": no crash is
 
 
 class TimeOutTask(msgspec.Struct, frozen=True, gc=False):

@@ -192,10 +192,17 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
             TimeOutTask(held.run_id, held.kind, held.scheduled_event_id, start_no, timeout_type)
         )
 
-    def _put_back(self, held: Held, *, worker_dead: bool) -> None:
-        start_no = held.handout.start_no
+    def _put_back(self, held: Held, *, worker_dead: bool, crashed: bool) -> None:
+        handout = held.handout
         self._shard.tell(
-            PutBackTask(held.run_id, held.kind, held.scheduled_event_id, start_no, worker_dead)
+            PutBackTask(
+                held.run_id,
+                held.kind,
+                held.scheduled_event_id,
+                handout.start_no,
+                worker_dead,
+                handout.worker_id if crashed else b"",
+            )
         )
 
     def _put_orphan_back(self, key: tuple[bytes, TaskKind, int], start_no: int) -> None:

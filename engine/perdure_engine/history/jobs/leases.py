@@ -161,7 +161,7 @@ class JobLeases(Leases[bytes]):
         shard_id, start_no = self._shard.shard_id, held.handout.start_no
         self._shard.tell(TimeOutJob(shard_id, held.run_id, start_no, timeout_type))
 
-    def _put_back(self, held: Held, *, worker_dead: bool) -> None:
+    def _put_back(self, held: Held, *, worker_dead: bool, crashed: bool) -> None:
         self._back.append((held.run_id, held.handout.start_no, worker_dead))
 
     def _put_orphan_back(self, key: bytes, start_no: int) -> None:
