@@ -19,6 +19,7 @@ from perdure_engine.core.jobs.model import (
     UniqueScope,
 )
 from perdure_engine.core.parents import Parent, ParentClosePolicy
+from perdure_engine.core.poison import Crashes
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.schedules.model import (
     CalendarRange,
@@ -76,6 +77,13 @@ FAILURE = Failure(
     identity="worker-1@host",
     activity_id="a-1",
     retry_state=RetryState.MAXIMUM_ATTEMPTS_REACHED,
+)
+CRASHES = Crashes(
+    3,
+    TIME_US - 2,
+    (bytes(range(80, 96)), bytes(range(96, 112))),
+    Failure(FailureKind.WORKER_LOST, "killed by signal 11", "its stacks", identity="worker-1@host"),
+    REQUEST,
 )
 POLICY = RetryPolicy(2_000, 1.5, 60_000, 7, ("ValueError", "KeyError"))
 
@@ -400,6 +408,7 @@ JOB_STATE = JobState(
     request_id=REQUEST,
     key_place=True,
     request_body=HASH,
+    crashes=CRASHES,
 )
 SCHEDULE = Schedule(
     ScheduleSpec(
