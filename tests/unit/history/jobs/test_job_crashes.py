@@ -220,6 +220,9 @@ async def test_invariant_35_engine_pauses_goodbyes_and_moves_are_no_crashes(room
     task = await poll_one(node, room.worker("w2"))
     await pass_time(1.6)
     # the engine stood still: nobody is judged by what it has not heard meanwhile
+    handout = run_of(node, "a").handout
+    assert handout is not None
+    handout.lease_until = node.clock.monotonic() - 1
     node.shard().jobs.leases.judge(node.clock.monotonic() - 60)
     assert node.beat(room.worker("w2"), task.token) == [None]
     for number in (3, 4, 5):
