@@ -426,6 +426,15 @@ class PutBackTask(msgspec.Struct, frozen=True, gc=False):
     crashed_worker_id: bytes = b""  # who died with it in hand, which is counted; b"": no crash is
 
 
+class CameBack(msgspec.Struct, frozen=True, gc=False):
+    """A worker that was thought to have died with the task in hand lives: its crashes are counted no more."""
+
+    run_id: bytes
+    task_kind: TaskKind
+    scheduled_event_id: int
+    worker_id: bytes
+
+
 class TimeOutTask(msgspec.Struct, frozen=True, gc=False):
     """A started attempt passed its start-to-close or heartbeat timeout (or a workflow task its own)."""
 
@@ -513,6 +522,7 @@ ShardIntent = (
     | SaveStart
     | SaveProgress
     | PutBackTask
+    | CameBack
     | TimeOutTask
     | ReadMessage
     | AnswerMessage

@@ -35,6 +35,11 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first_us: int = 0  # of all of them; only success clears it
     worker_ids: tuple[bytes, ...] = ()  # of the last ones, where a whole worker died
     last: Failure | None = None
+    request_id: bytes = b""  # of the operator's call that let it go on last
+
+    @property
+    def is_isolated(self) -> bool:
+        return self.count >= ISOLATED_FROM
 
     @property
     def is_poisoned(self) -> bool:
@@ -61,7 +66,13 @@ def crashed(before: Crashes | None, worker_id: bytes, failure: Failure, now_us: 
     worker_ids = known.worker_ids
     if worker_id:
         worker_ids = (*worker_ids, worker_id)[-WORKERS_KEPT_MAX:]
-    return Crashes(known.count + 1, known.first_us or now_us, worker_ids, failure)
+    return msgspec.structs.replace(
+        known,
+        count=known.count + 1,
+        first_us=known.first_us or now_us,
+        worker_ids=worker_ids,
+        last=failure,
+    )
 
 
 def came_back(before: Crashes, worker_id: bytes) -> Crashes | None:
@@ -81,6 +92,6 @@ def forgiven(before: Crashes | None) -> Crashes | None:
     return msgspec.structs.replace(before, count=0, worker_ids=())
 
 
-def resumed(before: Crashes, now_us: int) -> Crashes:
+def resumed(before: Crashes, now_us: int, request_id: bytes = b"") -> Crashes:
     """An operator lets it go on, in the surgical pool: the hours until it is suspended begin anew."""
-    return msgspec.structs.replace(before, first_us=now_us)
+    return msgspec.structs.replace(before, first_us=now_us, request_id=request_id)
