@@ -31,13 +31,13 @@ from perdure._wire.completions import (
 )
 from perdure._wire.tasks import PolledAttempt
 from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
-from perdure._worker.completions import Completions
+from perdure._worker.completions import REFUSED, SubmitsCompletions
 from perdure._worker.heartbeat import SHORT_TIMEOUT_S
 from perdure._worker.holding import HeldTasks
 from perdure._worker.interception import intercepted
 from perdure._worker.lane import Lane
 from perdure._worker.processes import Processes
-from perdure._worker.sealing import Sealing
+from perdure._worker.sealing import ProgressWay
 from perdure._worker.slots import Slots
 from perdure.converter import CODEC_ENCODINGS, Payload, PayloadConverter
 from perdure.errors import (
@@ -56,8 +56,6 @@ logger = logging.getLogger(__name__)
 
 NO_OTHERS: Mapping[tuple[str, int], ActivityDefinition] = MappingProxyType({})
 
-# The engine's refusals of what a completion says, as opposed to its coming too late.
-_REFUSED = frozenset((RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED))
 
 
 class Activities:
@@ -71,12 +69,12 @@ class Activities:
         task_queue: str,
         converter: PayloadConverter,
         executor: Executor,
-        completions: Completions,
+        completions: SubmitsCompletions,
         held: HeldTasks,
         slots: Slots,
         save_progress: SaveProgress,
         versions: Mapping[tuple[str, int], ActivityDefinition] = NO_OTHERS,
-        sealing: Sealing | None = None,
+        sealing: ProgressWay | None = None,
         hides_messages: bool = False,
         interceptors: Sequence[Interceptor] = (),
     ) -> None:
@@ -193,7 +191,7 @@ class Activities:
             result = await self._call(attempt, polled)
             completion = activity_success(token, [self.converter.to_payload(result)])
         except activity._CompleteAsyncError:  # pyright: ignore[reportPrivateUsage]  # made for us
-            progress = attempt.held.progress
+            progress = attempt.held.unsealed or attempt.held.progress
             completion = (
                 activity_async(token, None, 0)
                 if progress is None
@@ -331,7 +329,7 @@ class Activities:
             failure = self._failure(attempt, error)
             self._completions.submit(failure, partial(self._settled, attempt, failure))
             return
-        if error is not None and error.status in _REFUSED and not attempt.refused:
+        if error is not None and error.status in REFUSED and not attempt.refused:
             # A result that the engine cannot take, most likely too large. Left unsaid, the attempt
             # would be handed out again at once, for ever.
             attempt.refused = True

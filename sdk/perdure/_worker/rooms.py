@@ -137,7 +137,10 @@ class WorkerRooms:
             make_instance=settings.make_instance,
             cache=self._cache,
             history=TaskHistory(
-                self._service, WorkflowService(connection, edge), identity.namespace, surroundings
+                self._service.task_history,
+                WorkflowService(connection, edge).replay_page,
+                identity.namespace,
+                surroundings,
             ),
             watch=watch,
             completions=self._completions,
