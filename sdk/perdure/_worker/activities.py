@@ -57,7 +57,6 @@ logger = logging.getLogger(__name__)
 NO_OTHERS: Mapping[tuple[str, int], ActivityDefinition] = MappingProxyType({})
 
 
-
 class Activities:
     """Takes attempts in; each gives its slot back when the engine has settled its completion."""
 
@@ -317,7 +316,7 @@ class Activities:
         progress = attempt.held.unsealed or attempt.held.progress
         return activity_failure(
             attempt.held.token,
-            exception_to_failure(_for_good(error), self.converter),
+            exception_to_failure(for_good(error), self.converter),
             None if progress is None else progress.details,
             0 if progress is None else progress.version,
         )
@@ -355,7 +354,7 @@ class Activities:
         self._slots.release()
 
 
-def _for_good(error: BaseException) -> BaseException:
+def for_good(error: BaseException) -> BaseException:
     """What no other attempt can mend is not tried again.
 
     All else about payloads is, as with temporalio: a missing key, codec or object may be there at

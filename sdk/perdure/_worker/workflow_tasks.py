@@ -49,7 +49,6 @@ MakeInstance = Callable[[Task], Instance]
 """For a task with a whole history. Raises UnknownWorkflowTypeError."""
 
 
-
 class WorkflowTasks:
     """Takes tasks in; each gives its slot back when the engine has settled its completion."""
 
@@ -177,7 +176,9 @@ class WorkflowTasks:
                 return go_on()
             except Exception as error:  # a defect of ours: never of the user's code
                 logger.exception(
-                    "workflow task of %s could not be run", polled.workflow_id, extra=polled.log_fields
+                    "workflow task of %s could not be run",
+                    polled.workflow_id,
+                    extra=polled.log_fields,
                 )
                 return self._failure("WORKER_FAILURE", error)
             finally:
