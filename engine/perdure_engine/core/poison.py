@@ -7,6 +7,8 @@ pool gets it, after 1, 5, 30, 30, … minutes; 24 hours after the first crash wi
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 
 from perdure_engine.core.failures import Failure
@@ -23,6 +25,8 @@ SUSPENDED_AFTER_US = 24 * 3600 * 1_000_000
 
 SURGICAL = "surgical"
 """The pool of workers that alone gets poisoned work; the other has no name."""
+
+MESSAGE_TOLD_MAX = 300  # characters of the last crash, where it is said in a line
 
 WORKERS_KEPT_MAX = 4
 """Whose marks can be taken back: a worker that was thought dead returns within minutes."""
@@ -50,14 +54,27 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whose polls alone get the task."""
         return SURGICAL if self.count >= POISONED_FROM else ""
 
+    @property
+    def suspended_us(self) -> int:
+        """When it is suspended, if it is poisoned then."""
+        return self.first_us + SUSPENDED_AFTER_US
+
+    @property
+    def told(self) -> str:
+        """What happened, how often and since when, in a line for operators."""
+        since = datetime.fromtimestamp(self.first_us // 1_000_000, UTC).isoformat()
+        last = self.last.message[:MESSAGE_TOLD_MAX] if self.last is not None else ""
+        since = since.removesuffix("+00:00") + "Z"
+        return f"has crashed {self.count} times in a row, for the first time at {since}: {last}"
+
     def is_over_time(self, now_us: int) -> bool:
         """Whether poisoned work is to be suspended."""
-        return self.count >= POISONED_FROM and now_us >= self.first_us + SUSPENDED_AFTER_US
+        return self.count >= POISONED_FROM and now_us >= self.suspended_us
 
     def next_us(self, now_us: int) -> int:
         """When poisoned work is ready again, or is to be suspended."""
         rung = min(self.count - POISONED_FROM, len(DELAYS_US) - 1)
-        return min(now_us + DELAYS_US[rung], self.first_us + SUSPENDED_AFTER_US)
+        return min(now_us + DELAYS_US[rung], self.suspended_us)
 
 
 def crashed(before: Crashes | None, worker_id: bytes, failure: Failure, now_us: int) -> Crashes:
@@ -83,6 +100,13 @@ def came_back(before: Crashes, worker_id: bytes) -> Crashes | None:
         return None
     worker_ids = tuple(one for one in before.worker_ids if one != worker_id)
     return msgspec.structs.replace(before, count=count, worker_ids=worker_ids)
+
+
+def reported(before: Crashes, worker_id: bytes, failure: Failure) -> Crashes:
+    """A worker that was thought dead says that only the process died that the task had to itself: that is the crash
+    that was counted, and nothing takes it back."""
+    worker_ids = tuple(one for one in before.worker_ids if one != worker_id)
+    return msgspec.structs.replace(before, worker_ids=worker_ids, last=failure)
 
 
 def forgiven(before: Crashes | None) -> Crashes | None:

@@ -411,6 +411,7 @@ JOB_STATE = JobState(
     request_id=REQUEST,
     key_place=True,
     request_body=HASH,
+    crashes=CRASHES,
 )
 SCHEDULE = Schedule(
     ScheduleSpec(

@@ -211,7 +211,9 @@ class JobMachine(RuleBasedStateMachine):
         if self.tokens:
             token = data.draw(st.sampled_from(self.tokens[-8:]))
             attempt = self.bench.row(token.run_id).attempt
-            self.bench.decide(job.PutBackJobs(SHARD, ((token.run_id, token.start_no, dead),)))
+            self.bench.decide(
+                job.PutBackJobs(SHARD, ((token.run_id, token.start_no, dead, False),))
+            )
             assert self.bench.row(token.run_id).attempt == attempt, "nothing is counted"
 
     @rule(data=st.data())
@@ -268,11 +270,11 @@ class JobMachine(RuleBasedStateMachine):
             stored = job_of_row(self.bench.row(run.job_id), CODEC)
             mine, theirs = as_saved(run), as_saved(stored)
             if run.handout is not None:
-                for name in ("start_no", "started_us", "worker_identity"):
+                for name in ("start_no", "started_us", "worker_id", "worker_identity"):
                     theirs[name] = mine[name]
             if mine["attempt"] == theirs["attempt"] and run.handout is None:
                 # a hand-out that was taken back left who had it
-                for name in ("start_no", "started_us", "worker_identity"):
+                for name in ("start_no", "started_us", "worker_id", "worker_identity"):
                     theirs[name] = mine[name]
             assert mine == theirs
 
