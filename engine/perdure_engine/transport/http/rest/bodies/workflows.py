@@ -178,7 +178,7 @@ class PendingActivity(msgspec.Struct, kw_only=True):
     paused: bool
     heartbeat_details: list[Value] = []
     last_failure: Failure | UnsetType = UNSET
-    crashes: Crashes = 0
+    crashes: Crashes | UnsetType = UNSET
     first_crash_time: Instant | UnsetType = UNSET
     last_crash: Failure | UnsetType = UNSET
 
@@ -202,7 +202,7 @@ class PendingWorkflowTask(msgspec.Struct, kw_only=True):
     next_attempt_time: Instant | UnsetType = UNSET
     worker_identity: str
     last_failure: Failure | UnsetType = UNSET
-    crashes: Crashes = 0
+    crashes: Crashes | UnsetType = UNSET
     first_crash_time: Instant | UnsetType = UNSET
     last_crash: Failure | UnsetType = UNSET
 

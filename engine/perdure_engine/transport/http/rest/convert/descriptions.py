@@ -107,7 +107,7 @@ def _activity(message: pb.PendingActivityInfo) -> workflows.PendingActivity:
         paused=message.paused,
         heartbeat_details=payloads.values_of(message.heartbeat_details),
         last_failure=_last_failure(message),
-        crashes=message.crashes,
+        crashes=message.crashes or UNSET,
         first_crash_time=instant_or_unset(message.first_crash_time_us),
         last_crash=_last_crash(message),
     )
@@ -121,7 +121,7 @@ def _workflow_task(message: pb.PendingWorkflowTaskInfo) -> workflows.PendingWork
         next_attempt_time=instant_or_unset(message.next_attempt_time_us),
         worker_identity=message.worker_identity,
         last_failure=_last_failure(message),
-        crashes=message.crashes,
+        crashes=message.crashes or UNSET,
         first_crash_time=instant_or_unset(message.first_crash_time_us),
         last_crash=_last_crash(message),
     )
