@@ -150,3 +150,6 @@ class Info:
     schedule_id: str
     """Empty: no schedule made it."""
     headers: Mapping[str, Payload]
+    crashes: int = 0
+    """How many workers in a row have died with it in hand. From 2 on it has a process to itself,
+    from 3 on one of the surgical pool; what returns, raises or is saved begins to count anew."""

@@ -8,12 +8,13 @@ from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
 from perdure._client.history import WorkflowHistory
 from perdure._interceptors.worker import Interceptor
 from perdure._versioning import WorkerDeploymentConfig
 from perdure._worker.compatible import WorkflowRunner
+from perdure._worker.isolation.surgical import SurgicalPool
 from perdure.converter import DataConverter
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class WorkerConfig(TypedDict):
     workflow_runner: WorkflowRunner
     debug_mode: bool
     on_fatal_error: Callable[[BaseException], Awaitable[None]] | None
+    pool: Literal["normal", "surgical"]
+    surgical: SurgicalPool | None
     plugins: NotRequired[Sequence[str]]
     """Their names, in what `Worker.config` returns."""
 

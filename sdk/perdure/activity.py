@@ -143,6 +143,9 @@ class Info:
     workflow_type: str | None
     headers: Mapping[str, Payload]
     job: JobInfo | None = None
+    crashes: int = 0
+    """How many workers in a row have died with it in hand. From 2 on it has a process to itself,
+    from 3 on one of the surgical pool; what returns, raises or is saved begins to count anew."""
 
     @property
     def activity_run_id(self) -> str | None:

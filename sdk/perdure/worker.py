@@ -19,9 +19,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
-from perdure._definitions import ActivityRegistry, WorkflowRegistry, workflow_definition
+from perdure._definitions import workflow_definition
 from perdure._interceptors.activity import (
     ActivityInboundInterceptor,
     ActivityOutboundInterceptor,
@@ -44,9 +44,6 @@ from perdure._interceptors.workflow import (
     WorkflowOutboundInterceptor,
 )
 from perdure._replay.guard import guard_workflows
-from perdure._replay.instance import WorkflowInstance
-from perdure._replay.interception import Interception
-from perdure._replay.messages import Task
 from perdure._replayer import Replayer, WorkflowReplayResult, WorkflowReplayResults
 from perdure._versioning import VersioningBehavior, WorkerDeploymentConfig, WorkerDeploymentVersion
 from perdure._wire.worker_service import WorkerIdentity
@@ -59,7 +56,10 @@ from perdure._worker.compatible import (
     check_options,
 )
 from perdure._worker.grpc_poller import use_earlier_poller
+from perdure._worker.isolation.bootstrap import refuse_worker_in_bootstrap
+from perdure._worker.isolation.surgical import SurgicalPool
 from perdure._worker.processes import check_picklable
+from perdure._worker.recipe import Code, Recipe
 from perdure._worker.rooms import WorkerRooms, WorkerSettings, WorkerUsage
 from perdure._worker_plugins import (
     Plugin,
@@ -69,7 +69,6 @@ from perdure._worker_plugins import (
     running_worker,
 )
 from perdure.client import Client
-from perdure.workflow._outbound import RootOutbound
 
 __all__ = [
     "ActivityInboundInterceptor",
@@ -91,6 +90,7 @@ __all__ = [
     "StartActivityInput",
     "StartChildWorkflowInput",
     "StartLocalActivityInput",
+    "SurgicalPool",
     "UnsandboxedWorkflowRunner",
     "Worker",
     "WorkerConfig",
@@ -109,6 +109,7 @@ __all__ = [
 
 _WORKER_ID_BYTES = 16
 _DEFAULT_RUNNER = SandboxedWorkflowRunner()
+_DEFAULT_SURGICAL = SurgicalPool()
 
 
 def tune_garbage_collector() -> None:
@@ -152,6 +153,14 @@ class Worker:
     `debug_mode` is for a debugger: workflow code may stop as long as it likes. So does a
     PERDURE_DEBUG in the environment. `on_fatal_error` is called before `run` raises. The options of
     Temporal's worker that tune what is not here are taken and do nothing.
+
+    A task that has taken two workers down in a row runs in a process of its own, in which activities
+    are threads whatever `activity_executor` is; after the third it is poisoned, and only the surgical
+    pool gets it. `surgical` is what this worker has for it besides its other tasks, by default one
+    place with 1 GiB of memory (None: nothing); with `pool="surgical"` it has nothing else. The
+    processes are started by "spawn" where all that the worker runs can be pickled, and otherwise by
+    "fork"; a main script needs the usual `if __name__ == "__main__"` for the former. Interceptors
+    and converters work in those processes, codecs do not.
     """
 
     made_of: WorkerConfig
@@ -180,10 +189,14 @@ class Worker:
         workflow_runner: WorkflowRunner = _DEFAULT_RUNNER,
         debug_mode: bool = False,
         on_fatal_error: Callable[[BaseException], Awaitable[None]] | None = None,
+        pool: Literal["normal", "surgical"] = "normal",
+        surgical: SurgicalPool | None = _DEFAULT_SURGICAL,
         **tuning: Unpack[TuningOptions],
     ) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
+        refuse_worker_in_bootstrap()
         check_options(tuning, "Worker")
+        is_normal = _is_normal(pool, surgical)
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
         _check_places(max_concurrent_workflow_tasks, max_concurrent_local_activities)
@@ -192,35 +205,45 @@ class Worker:
         self._client = client
         inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
         interceptors = [*inherited, *interceptors]
-        self._interception = Interception.of(interceptors, RootOutbound)
-        who = _identity(client, identity, build_id, deployment_config)
-        self._workflows = WorkflowRegistry(workflows)
-        self._default_behavior = _default_behavior(deployment_config, workflows)
-        self._failure_exception_types = tuple(workflow_failure_exception_types)
-        self._guarded = workflow_runner.guarded
+        recipe = Recipe(
+            task_queue=task_queue,
+            identity=_identity(client, identity, build_id, deployment_config),
+            workflows=workflows,
+            activities=activities,
+            data_converter=client.data_converter,
+            interceptors=interceptors,
+            failure_exception_types=tuple(workflow_failure_exception_types),
+            guarded=workflow_runner.guarded,
+            default_behavior=_default_behavior(deployment_config, workflows),
+            local_activities_at_once=max_concurrent_local_activities,
+            hides_messages=client.core.edge.encodes_failures,
+            watches_deadlocks=not (debug_mode or os.environ.get("PERDURE_DEBUG")),
+        )
+        code = Code(recipe)
         self._on_fatal_error = on_fatal_error
-        self._activities = ActivityRegistry(activities)
         if isinstance(activity_executor, ProcessPoolExecutor):
-            check_picklable(self._activities.all, client.data_converter.payload_converter)
+            check_picklable(code.activities.all, client.data_converter.payload_converter)
         self._own_executor: ThreadPoolExecutor | None = None
         if activity_executor is None:
             self._own_executor = activity_executor = _threads(max_concurrent_activities)
         self._settings = WorkerSettings(
             task_queue=task_queue,
-            identity=who,
-            activities=self._activities.newest,
-            activity_versions=self._activities.others,
-            make_instance=self._make_instance,
+            identity=recipe.identity,
+            activities=code.activities.newest,
+            activity_versions=code.activities.others,
+            make_instance=code.make_instance,
+            recipe=recipe,
+            surgical=surgical,
             executor=activity_executor,
             converter=client.data_converter.payload_converter,
-            workflow_slots=max_concurrent_workflow_tasks if workflows else 0,
-            activity_slots=max_concurrent_activities if activities else 0,
+            workflow_slots=max_concurrent_workflow_tasks if workflows and is_normal else 0,
+            activity_slots=max_concurrent_activities if activities and is_normal else 0,
             local_activities_at_once=max_concurrent_local_activities,
             cached_runs_max=max_cached_workflows,
             interceptors=interceptors,
             edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
-            watches_deadlocks=not (debug_mode or os.environ.get("PERDURE_DEBUG")),
+            watches_deadlocks=recipe.watches_deadlocks,
         )
         guard_workflows(workflows)
         self._rooms: WorkerRooms | None = None
@@ -337,24 +360,6 @@ class Worker:
         if failed and self._body is not None:
             self._body.cancel()
 
-    def _make_instance(self, task: Task) -> WorkflowInstance:
-        definition = self._workflows.find(task.workflow_type)
-        identity = self._settings.identity
-        behavior = VersioningBehavior.UNSPECIFIED
-        if identity.deployment_name:
-            behavior = definition.versioning_behavior or self._default_behavior
-        return WorkflowInstance(
-            definition,
-            namespace=self._client.namespace,
-            data_converter=self._client.data_converter,
-            guarded=self._guarded,
-            failure_exception_types=self._failure_exception_types,
-            newest_activities=self._activities.versions,
-            interception=self._interception,
-            version=(identity.deployment_name, identity.build_id),
-            versioning_behavior=behavior,
-        )
-
 
 def _identity(
     client: Client,
@@ -393,6 +398,15 @@ def _default_behavior(
 
 def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="perdure-activity")
+
+
+def _is_normal(pool: str, surgical: SurgicalPool | None) -> bool:
+    """Does the worker take tasks of the normal pool? Raises ValueError."""
+    if pool not in ("normal", "surgical"):
+        raise ValueError(f'a worker\'s pool is "normal" or "surgical", not {pool!r}')
+    if pool == "surgical" and surgical is None:
+        raise ValueError('pool="surgical" needs surgical=SurgicalPool(...), and not None')
+    return pool == "normal"
 
 
 def _check_places(*places: int) -> None:

@@ -223,25 +223,23 @@ class Draft:
     def ready_again(self, key: int) -> None:
         """The old row is marked gone and a new one, with a new id, becomes ready: the key says its age.
 
-        An activity goes by the options in force, which may have come or gone since the old row was made.
+        An activity goes by the options in force, which may have come or gone since the old row was made; any task by
+        its crashes, which say whose polls get it.
         """
         old = self.state.tasks[key]
         self.drop_task(key)
-        queue_no, aside = old.queue_no, old.aside
+        aside = old.aside
         queue, priority = old.queue, old.priority
         if old.kind is TaskKind.ACTIVITY:
             options = aside.options if aside is not None else None
             in_force = options or self.state.folded.activities[key].scheduled
             queue, priority = in_force.task_queue, in_force.priority
         pinned = pinned_version(self.state.folded)
-        if queue != old.queue or pinned != old.pinned:
-            queue_no = queue_number(
-                self.state.folded.started.namespace_id, old.kind, bucket(queue, pinned)
-            )
+        namespace_id = self.state.folded.started.namespace_id
         record = TaskRecord(
             old.kind,
             queue,
-            queue_no,
+            queue_number(namespace_id, old.kind, bucket(queue, pinned, old.pool)),
             self.env.new_number(),
             old.scheduled_event_id,
             attempt=old.attempt,

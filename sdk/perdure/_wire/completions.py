@@ -33,6 +33,16 @@ class Completion:
         self._message: pb.TaskCompletion | None = None
         self.size = self.message.ByteSize() if size is None else size
 
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Completion:
+        """Of one that another process made, with `to_bytes`."""
+        completion = cls({}, len(data))
+        completion._message = pb.TaskCompletion.FromString(data)
+        return completion
+
+    def to_bytes(self) -> bytes:
+        return self.message.SerializeToString()
+
     @property
     def message(self) -> pb.TaskCompletion:
         """May be changed in place, and is what is sent then."""
@@ -132,6 +142,11 @@ def activity_async(
             },
         }
     )
+
+
+def task_crash(token: bytes, message: str, report: str) -> Completion:
+    """Of a task of any kind, whose process has died of it. `message`: how; `report`: what was seen."""
+    return Completion({"token": token, "task_crash": {"message": message, "report": report}})
 
 
 def activity_cancellation(token: bytes, details: list[Payload]) -> Completion:

@@ -16,7 +16,10 @@ from perdure._wire.payloads import fields_from_bytes, payloads_from_bytes
 from perdure._wire.policies import retry_policy_from_message
 from perdure.common import RetryPolicy
 from perdure.converter import Payload
+from perdure_api.v1 import event_pb2
 from perdure_api.v1 import worker_service_pb2 as pb
+
+EventMessage = event_pb2.HistoryEvent
 
 _NO_UPDATES: list[replay.Update] = []  # shared: nobody changes a task
 
@@ -24,6 +27,7 @@ _NO_UPDATES: list[replay.Update] = []  # shared: nobody changes a task
 class PolledWorkflowTask:
     """A workflow task, its events still as the wire brought them."""
 
+    kind = "workflow task"
     __slots__ = (
         "_message",
         "first_event_id",
@@ -54,6 +58,15 @@ class PolledWorkflowTask:
         """0: it brings none."""
 
     @property
+    def crashes(self) -> int:
+        """How many workers in a row have died with it in hand."""
+        return self._message.crashes
+
+    @property
+    def attempt(self) -> int:
+        return self._message.attempt
+
+    @property
     def task_timeout_ms(self) -> int:
         return self._message.task_timeout_ms
 
@@ -65,6 +78,20 @@ class PolledWorkflowTask:
     @property
     def query_tokens(self) -> list[bytes]:
         return [query.query_token for query in self._message.queries]
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """Which run it is of, for log lines: as those of `workflow.logger`."""
+        return {"perdure_workflow": {"workflow_id": self.workflow_id, "run_id": self.run_id}}
+
+    def complete(self, before: Sequence[EventMessage], after: Sequence[EventMessage]) -> None:
+        """Takes in what was fetched besides around its own events: then nothing is missing."""
+        message = self._message
+        own = list(message.events)
+        del message.events[:]
+        message.events.extend([*before, *own, *after])
+        message.next_page_token = self.next_page_token = b""
+        self.first_event_id = message.events[0].event_id if message.events else 0
 
     def read(
         self, before: Sequence[replay.Event] = (), after: Sequence[replay.Event] = ()
@@ -111,6 +138,7 @@ class ActivityTask(msgspec.Struct, frozen=True, kw_only=True):
     retry_policy: RetryPolicy | None
     idempotency_key: str
     priority: int
+    crashes: int
     job: JobOfTask | None = None
 
 
@@ -167,6 +195,15 @@ class PolledActivityTask:
         return self._message.progress_version
 
     @property
+    def crashes(self) -> int:
+        """How many workers in a row have died with it in hand."""
+        return self._message.crashes
+
+    @property
+    def attempt(self) -> int:
+        return self._message.attempt
+
+    @property
     def heartbeat_timeout_ms(self) -> int:
         return self._message.heartbeat_timeout_ms
 
@@ -203,6 +240,7 @@ class PolledActivityTask:
             ),
             idempotency_key=message.idempotency_key,
             priority=message.priority,
+            crashes=message.crashes,
         )
 
 
@@ -248,6 +286,15 @@ class PolledJobTask:
         return self._message.progress_version
 
     @property
+    def crashes(self) -> int:
+        """How many workers in a row have died with it in hand."""
+        return self._message.crashes
+
+    @property
+    def attempt(self) -> int:
+        return self._message.attempt
+
+    @property
     def heartbeat_timeout_ms(self) -> int:
         return self._message.heartbeat_timeout_ms
 
@@ -285,6 +332,7 @@ class PolledJobTask:
             ),
             idempotency_key=job_id,
             priority=message.priority,
+            crashes=message.crashes,
             job=JobOfTask(
                 create_time_us=message.create_time_us,
                 schedule_id=message.schedule_id,
@@ -294,6 +342,21 @@ class PolledJobTask:
 
 
 PolledAttempt = PolledActivityTask | PolledJobTask
+PolledTask = PolledWorkflowTask | PolledAttempt
+
+
+def task_to_bytes(task: PolledTask) -> bytes:
+    """As it is now, decoded if it was."""
+    return task.message.SerializeToString()
+
+
+def task_from_bytes(kind: str, data: bytes) -> PolledTask:
+    """`kind`: that of the task whose bytes they are."""
+    if kind == PolledWorkflowTask.kind:
+        return PolledWorkflowTask(pb.WorkflowTask.FromString(data))
+    if kind == PolledJobTask.kind:
+        return PolledJobTask(pb.JobTask.FromString(data))
+    return PolledActivityTask(pb.ActivityTask.FromString(data))
 
 
 @dataclass(frozen=True, slots=True)

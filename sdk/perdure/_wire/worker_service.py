@@ -15,11 +15,13 @@ from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.errors import error_from_call, error_from_status
 from perdure._wire.events import event_from_message
 from perdure._wire.held import HeldTaskNews, HeldTaskState
-from perdure._wire.tasks import PolledTasks, polled_from_message
+from perdure._wire.tasks import EventMessage, PolledTasks, polled_from_message
 from perdure.errors import RPCError
 from perdure_api.v1 import worker_service_pb2 as pb
 from perdure_api.v1.worker_service_pb2_grpc import WorkerServiceStub
 
+# The pool of the workers that get the poisoned tasks.
+SURGICAL = "surgical"
 # How long a poll stays parked; the contract's maximum.
 POLL_TIMEOUT_MS = 60_000
 # An answer that takes this much longer is not coming.
@@ -58,8 +60,13 @@ class WorkerService:
         self._identity = identity
         self._task_queue = task_queue
 
-    async def poll_tasks(self, max_workflow_tasks: int, max_activity_tasks: int) -> PolledTasks:
-        """Returns as soon as there is one task, with up to that many; empty after a minute."""
+    async def poll_tasks(
+        self, max_workflow_tasks: int, max_activity_tasks: int, pool: str = ""
+    ) -> PolledTasks:
+        """Returns as soon as there is one task, with up to that many; empty after a minute.
+
+        `pool`: SURGICAL for poisoned tasks, and nothing else.
+        """
         who = self._identity
         request = pb.PollTasksRequest(
             namespace=who.namespace,
@@ -71,6 +78,7 @@ class WorkerService:
             max_activity_tasks=max_activity_tasks,
             timeout_ms=POLL_TIMEOUT_MS,
             deployment_name=who.deployment_name,
+            pool=pool,
         )
 
         def fill(call: pb.WorkCall) -> None:
@@ -109,6 +117,11 @@ class WorkerService:
 
         Raises PayloadDecodeError too.
         """
+        events, next_page_token = await self.task_history_messages(page_token)
+        return [event_from_message(one) for one in events], next_page_token
+
+    async def task_history_messages(self, page_token: bytes) -> tuple[list[EventMessage], bytes]:
+        """The same, not read yet."""
         request = pb.GetTaskHistoryRequest(
             namespace=self._identity.namespace, page_token=page_token
         )
@@ -117,7 +130,7 @@ class WorkerService:
         except grpc.RpcError as error:
             raise error_from_call(error) from None
         await self._edge.decode(response)
-        return [event_from_message(one) for one in response.events], response.next_page_token
+        return list(response.events), response.next_page_token
 
     async def say_goodbye(self, released_tokens: Sequence[bytes], timeout_s: float) -> None:
         request = pb.GoodbyeRequest(

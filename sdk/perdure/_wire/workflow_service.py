@@ -19,6 +19,7 @@ from perdure._wire.events import event_from_message
 from perdure._wire.explanation import WaitReason, reasons_from_message
 from perdure._wire.history import HistoryEvent, history_event_from_message
 from perdure._wire.results import ResultWait, WaitedResult, wait_to_message, waited_from_message
+from perdure._wire.tasks import EventMessage
 from perdure._wire.workflow_info import (
     WorkflowExecution,
     WorkflowExecutionCount,
@@ -137,9 +138,16 @@ class WorkflowService:
         self, target: Target, page_token: bytes, timeout_s: float
     ) -> tuple[list[Event], bytes]:
         """A page for replaying. Raises PayloadDecodeError."""
+        events, token = await self.replay_page_messages(target, page_token, timeout_s)
+        return [event_from_message(one) for one in events], token
+
+    async def replay_page_messages(
+        self, target: Target, page_token: bytes, timeout_s: float
+    ) -> tuple[list[EventMessage], bytes]:
+        """The same, not read yet."""
         response = await self._history_page(target, page_token, 0, timeout_s)
         await self._edge.decode(response)
-        return [event_from_message(one) for one in response.events], response.next_page_token
+        return list(response.events), response.next_page_token
 
     async def _history_page(
         self, target: Target, page_token: bytes, wait_ms: int, timeout_s: float

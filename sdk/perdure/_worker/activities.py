@@ -31,13 +31,13 @@ from perdure._wire.completions import (
 )
 from perdure._wire.tasks import PolledAttempt
 from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
-from perdure._worker.completions import Completions
+from perdure._worker.completions import REFUSED, SubmitsCompletions
 from perdure._worker.heartbeat import SHORT_TIMEOUT_S
 from perdure._worker.holding import HeldTasks
 from perdure._worker.interception import intercepted
 from perdure._worker.lane import Lane
 from perdure._worker.processes import Processes
-from perdure._worker.sealing import Sealing
+from perdure._worker.sealing import ProgressWay
 from perdure._worker.slots import Slots
 from perdure.converter import CODEC_ENCODINGS, Payload, PayloadConverter
 from perdure.errors import (
@@ -56,9 +56,6 @@ logger = logging.getLogger(__name__)
 
 NO_OTHERS: Mapping[tuple[str, int], ActivityDefinition] = MappingProxyType({})
 
-# The engine's refusals of what a completion says, as opposed to its coming too late.
-_REFUSED = frozenset((RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED))
-
 
 class Activities:
     """Takes attempts in; each gives its slot back when the engine has settled its completion."""
@@ -71,12 +68,12 @@ class Activities:
         task_queue: str,
         converter: PayloadConverter,
         executor: Executor,
-        completions: Completions,
+        completions: SubmitsCompletions,
         held: HeldTasks,
         slots: Slots,
         save_progress: SaveProgress,
         versions: Mapping[tuple[str, int], ActivityDefinition] = NO_OTHERS,
-        sealing: Sealing | None = None,
+        sealing: ProgressWay | None = None,
         hides_messages: bool = False,
         interceptors: Sequence[Interceptor] = (),
     ) -> None:
@@ -193,7 +190,7 @@ class Activities:
             result = await self._call(attempt, polled)
             completion = activity_success(token, [self.converter.to_payload(result)])
         except activity._CompleteAsyncError:  # pyright: ignore[reportPrivateUsage]  # made for us
-            progress = attempt.held.progress
+            progress = attempt.held.unsealed or attempt.held.progress
             completion = (
                 activity_async(token, None, 0)
                 if progress is None
@@ -319,7 +316,7 @@ class Activities:
         progress = attempt.held.unsealed or attempt.held.progress
         return activity_failure(
             attempt.held.token,
-            exception_to_failure(_for_good(error), self.converter),
+            exception_to_failure(for_good(error), self.converter),
             None if progress is None else progress.details,
             0 if progress is None else progress.version,
         )
@@ -331,7 +328,7 @@ class Activities:
             failure = self._failure(attempt, error)
             self._completions.submit(failure, partial(self._settled, attempt, failure))
             return
-        if error is not None and error.status in _REFUSED and not attempt.refused:
+        if error is not None and error.status in REFUSED and not attempt.refused:
             # A result that the engine cannot take, most likely too large. Left unsaid, the attempt
             # would be handed out again at once, for ever.
             attempt.refused = True
@@ -357,7 +354,7 @@ class Activities:
         self._slots.release()
 
 
-def _for_good(error: BaseException) -> BaseException:
+def for_good(error: BaseException) -> BaseException:
     """What no other attempt can mend is not tried again.
 
     All else about payloads is, as with temporalio: a missing key, codec or object may be there at

@@ -16,7 +16,7 @@ from perdure._wire.payloads import payloads_to_bytes
 from perdure._wire.policies import duration_from_ms, instant_from_us
 from perdure._wire.tasks import ActivityTask, JobOfTask, PolledAttempt
 from perdure._worker.holding import HeldTask, HeldTasks, Progress
-from perdure._worker.sealing import Sealing
+from perdure._worker.sealing import ProgressWay
 from perdure.activity import CancellationDetails
 from perdure.common import Priority
 from perdure.converter import PayloadConverter
@@ -35,7 +35,7 @@ class AttemptRoom:
     converter: PayloadConverter
     held: HeldTasks
     save_progress: SaveProgress
-    sealing: Sealing | None
+    sealing: ProgressWay | None
     """None: there is no codec."""
 
 
@@ -215,6 +215,7 @@ def _info(room: AttemptRoom, task: ActivityTask) -> activity.Info:
         workflow_run_id=task.run_id if of_workflow else None,
         workflow_type=task.workflow_type if of_workflow else None,
         headers=task.header,
+        crashes=task.crashes,
     )
     return info if task.job is None else replace(info, job=_job_info(info, task.job))
 
@@ -240,4 +241,5 @@ def _job_info(info: activity.Info, of_task: JobOfTask) -> JobInfo:
         user_id=of_task.user_id,
         schedule_id=of_task.schedule_id,
         headers=info.headers,
+        crashes=info.crashes,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 from perdure._wire.batching import PORTION_MIN, Batches
 from perdure._wire.completions import Completion
@@ -27,11 +28,20 @@ BATCH_COMPLETIONS_MAX = 1000
 # While one commits the next is decoded and decided: with one alone the engine would idle meanwhile.
 MESSAGES_IN_FLIGHT_MAX = 2
 
+# The engine's refusals of what a completion says, as opposed to its coming too late.
+REFUSED = frozenset((RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED))
+
 SendCompletions = Callable[[list[Completion]], Awaitable[Mapping[int, RPCError]]]
 """Returns the errors of those that were not taken, by index; RPCError when none was."""
 
 
 Done = Callable[[RPCError | PayloadError | None], None]
+
+
+class SubmitsCompletions(Protocol):
+    """`Completions`, or what stands for them in a process that a task has to itself."""
+
+    def submit(self, completion: Completion, done: Done) -> None: ...
 
 
 class _Waiting:

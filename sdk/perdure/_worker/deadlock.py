@@ -14,7 +14,9 @@ import threading
 import traceback
 from collections.abc import Callable
 
+from perdure._failure_info import ApplicationInfo, FailureInfo
 from perdure._replay.interrupts import DeadlockDetected
+from perdure._wire.completions import Completion, workflow_task_failure
 from perdure._wire.tasks import PolledWorkflowTask
 
 logger = logging.getLogger(__name__)
@@ -25,6 +27,16 @@ LIMIT_S = 2.0
 
 Report = Callable[[PolledWorkflowTask, str], None]
 """Tells the engine, from the guard thread, that the task failed with that stack."""
+
+
+def deadlock_completion(token: bytes, stack: str) -> Completion:
+    failure = FailureInfo(
+        message="workflow code did not give the event loop back",
+        stack_trace=stack,
+        source="PythonSDK",
+        info=ApplicationInfo(type="DeadlockError"),
+    )
+    return workflow_task_failure(token, "DEADLOCK", failure)
 
 
 class DeadlockWatch:

@@ -76,14 +76,22 @@ class Poller:
         self.activity_slots = Slots(activity_slots)
         self._wants_tasks = False
 
+    @property
+    def wants_tasks(self) -> bool:
+        return self.workflow_slots.total + self.activity_slots.total > 0
+
     async def run(self) -> None:
         """Never returns. Raises RPCError when polling makes no sense (no such namespace)."""
         self._wants_tasks = True
         polls: list[asyncio.Task[None]] = []
         if self.workflow_slots.total:
-            polls.append(asyncio.create_task(self._poll_for_ever(self._poll_workflow_tasks)))
+            polls.append(
+                asyncio.create_task(poll_for_ever(self._poll_workflow_tasks, self._surroundings))
+            )
         if self.activity_slots.total:
-            polls.append(asyncio.create_task(self._poll_for_ever(self._poll_activity_tasks)))
+            polls.append(
+                asyncio.create_task(poll_for_ever(self._poll_activity_tasks, self._surroundings))
+            )
         try:
             await asyncio.gather(*polls)
         finally:
@@ -114,22 +122,6 @@ class Poller:
             asyncio.get_running_loop().call_soon(self._take_in, polled)
         return errors
 
-    async def _poll_for_ever(self, poll_once: Callable[[], Awaitable[None]]) -> None:
-        failures = 0
-        while True:
-            try:
-                await poll_once()
-                failures = 0
-            except RPCError as error:
-                if error.status in _FATAL and error.reason != REASON_MOVED:
-                    raise
-                if error.reason == _REASON_RETIRED:
-                    raise
-                failures += 1
-                if failures == 1:
-                    logger.warning("poll failed, trying again until it works: %s", error)
-                await self._surroundings.sleep(backoff_s(failures, self._surroundings.random))
-
     async def _poll_workflow_tasks(self) -> None:
         places = await self.workflow_slots.reserve()
         taken = 0
@@ -149,3 +141,23 @@ class Poller:
         finally:
             self.activity_slots.release(places - taken)
         self._take_in(polled)
+
+
+async def poll_for_ever(
+    poll_once: Callable[[], Awaitable[None]], surroundings: Surroundings
+) -> None:
+    """Never returns. Raises RPCError when polling makes no sense."""
+    failures = 0
+    while True:
+        try:
+            await poll_once()
+            failures = 0
+        except RPCError as error:
+            if error.status in _FATAL and error.reason != REASON_MOVED:
+                raise
+            if error.reason == _REASON_RETIRED:
+                raise
+            failures += 1
+            if failures == 1:
+                logger.warning("poll failed, trying again until it works: %s", error)
+            await surroundings.sleep(backoff_s(failures, surroundings.random))

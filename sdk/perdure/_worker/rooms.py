@@ -14,27 +14,30 @@ from functools import partial
 from typing import Any, TypeVar
 
 from perdure._definitions import ActivityDefinition
-from perdure._failure_info import ApplicationInfo, FailureInfo
 from perdure._interceptors.worker import Interceptor
-from perdure._wire.completions import workflow_task_failure
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.surroundings import Surroundings
-from perdure._wire.tasks import PolledTasks, PolledWorkflowTask
+from perdure._wire.tasks import PolledAttempt, PolledTasks, PolledWorkflowTask
 from perdure._wire.worker_service import BlockingWorkerService, WorkerIdentity, WorkerService
 from perdure._wire.workflow_service import WorkflowService
 from perdure._worker.activities import Activities
 from perdure._worker.cache import RunCache
 from perdure._worker.completions import Completions
-from perdure._worker.deadlock import DeadlockWatch
+from perdure._worker.deadlock import DeadlockWatch, deadlock_completion
 from perdure._worker.decoding import Decoding
 from perdure._worker.guard import GuardThread
 from perdure._worker.heartbeat import Heartbeats, LoopProbe
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
+from perdure._worker.isolation.launcher import Launcher
+from perdure._worker.isolation.surgical import SurgicalPoller, SurgicalPool
+from perdure._worker.isolation.ward import WardRoom
+from perdure._worker.isolation.wards import ALONE_FROM_CRASHES, Wards
 from perdure._worker.local_activities import LocalActivities
 from perdure._worker.polling import Poller
 from perdure._worker.progress import ProgressDoor
+from perdure._worker.recipe import Recipe
 from perdure._worker.sealing import Sealing
 from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
@@ -61,6 +64,9 @@ class WorkerSettings:
     activities: Mapping[str, ActivityDefinition]
     activity_versions: Mapping[tuple[str, int], ActivityDefinition]
     make_instance: MakeInstance
+    recipe: Recipe
+    """The same, for processes that a task has to itself."""
+    surgical: SurgicalPool | None
     executor: Executor
     converter: PayloadConverter
     workflow_slots: int
@@ -105,6 +111,8 @@ class WorkerRooms:
         )
         self._completions = Completions(self._poller.complete_tasks, surroundings, edge)
         self._decoding = Decoding(edge, self._held)
+        sealing = None if edge.is_plain else Sealing(edge, loop)
+        save_progress = ProgressDoor(connection, identity, surroundings).save
         self._activities = Activities(
             settings.activities,
             namespace=identity.namespace,
@@ -115,8 +123,8 @@ class WorkerRooms:
             held=self._held,
             slots=self._poller.activity_slots,
             versions=settings.activity_versions,
-            save_progress=ProgressDoor(connection, identity, surroundings).save,
-            sealing=None if edge.is_plain else Sealing(edge, loop),
+            save_progress=save_progress,
+            sealing=sealing,
             hides_messages=edge.encodes_failures,
             interceptors=settings.interceptors,
         )
@@ -131,13 +139,38 @@ class WorkerRooms:
             interceptors=settings.interceptors,
             hides_messages=edge.encodes_failures,
         )
+        workflow_service = WorkflowService(connection, edge)
+        self._wards = Wards(
+            WardRoom(
+                launcher=Launcher(settings.recipe),
+                held=self._held,
+                completions=self._completions,
+                save_progress=save_progress,
+                sealing=sealing,
+                history=TaskHistory(
+                    self._service.task_history_messages,
+                    workflow_service.replay_page_messages,
+                    identity.namespace,
+                    surroundings,
+                ),
+                converter=settings.converter,
+                hides_reports=edge.encodes_failures,
+            )
+        )
+        self._surgical = _surgical_poller(
+            self._service, self._take_in_surgical, surroundings, settings
+        )
+        self._limits = None if settings.surgical is None else settings.surgical.limits
         self._cache = RunCache(settings.cached_runs_max)
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
         self._workflow_tasks = WorkflowTasks(
             make_instance=settings.make_instance,
             cache=self._cache,
             history=TaskHistory(
-                self._service, WorkflowService(connection, edge), identity.namespace, surroundings
+                self._service.task_history,
+                workflow_service.replay_page,
+                identity.namespace,
+                surroundings,
             ),
             watch=watch,
             completions=self._completions,
@@ -158,36 +191,44 @@ class WorkerRooms:
     def usage(self) -> WorkerUsage:
         return WorkerUsage(
             cached_workflows=len(self._cache),
-            running_activities=self._activities.running + self._local.running,
+            running_activities=(
+                self._activities.running + self._local.running + self._wards.running
+            ),
             activity_slots=self._poller.activity_slots.total,
         )
 
     async def poll(self) -> None:
         """Never returns. Raises RPCError when polling makes no sense (no such namespace), and
         BrokenExecutor when activities can run no more."""
-        polling = asyncio.ensure_future(self._poller.run())
+        pollers = [one for one in (self._poller, self._surgical) if one is not None]
+        polls = [asyncio.ensure_future(one.run()) for one in pollers if one.wants_tasks]
         broken = self._activities.broken
         try:
-            await asyncio.wait((polling, broken), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((*polls, broken), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if not polling.done():
-                polling.cancel()
-                await asyncio.wait((polling,))
+            for poll in polls:
+                poll.cancel()
+            await asyncio.wait(polls)
         if broken.done():
             broken.result()
-        await polling
+        for poll in polls:
+            if not poll.cancelled():
+                poll.result()
 
     async def stop(self) -> None:
         """Lets what runs end, asks what is still there to stop, gives back what has not."""
         await self._decoding.close()
         self._activities.begin_shutdown()
         self._local.begin_shutdown()
+        self._wards.begin_shutdown()
         await _at_most(self._graceful_s, self._wait_ended())
         self._activities.give_up()
         self._workflow_tasks.give_up_open()
         self._local.give_up()
+        self._wards.give_up()
         await _at_most(LAST_WORDS_S, self._wait_ended())
         await _at_most(LAST_WORDS_S, self._completions.wait_settled())
+        await self._wards.close()
         await self._completions.close()
         # In a thread, because a heartbeat may be under way. After it no other must follow the
         # farewell, or the engine would take us for alive.
@@ -201,6 +242,7 @@ class WorkerRooms:
     async def _wait_ended(self) -> None:
         await self._activities.wait_ended()
         await self._local.wait_ended()
+        await self._wards.wait_ended()
 
     async def _say_goodbye(self) -> None:
         released = [task.token for task in self._held.all()]
@@ -214,19 +256,46 @@ class WorkerRooms:
             self._decode_and_take_in(polled)
             return
         for workflow_task in polled.workflow_tasks:
-            self._take_one(self._workflow_tasks.take, workflow_task, self._poller.workflow_slots)
+            take = self._taker_of_workflow_task(workflow_task)
+            self._take_one(take, workflow_task, self._poller.workflow_slots)
         for activity_task in polled.activity_tasks:
-            self._take_one(self._activities.take, activity_task, self._poller.activity_slots)
+            alone = activity_task.crashes >= ALONE_FROM_CRASHES
+            taker = self._take_attempt_alone if alone else self._activities.take
+            self._take_one(taker, activity_task, self._poller.activity_slots)
 
     def _decode_and_take_in(self, polled: PolledTasks) -> None:
         for workflow_task in polled.workflow_tasks:
-            take = partial(
-                self._take_one, self._workflow_tasks.take, slots=self._poller.workflow_slots
-            )
+            taker = self._taker_of_workflow_task(workflow_task)
+            take = partial(self._take_one, taker, slots=self._poller.workflow_slots)
             self._decoding.begin(workflow_task, take, self._workflow_tasks.refuse)
         for activity_task in polled.activity_tasks:
-            take = partial(self._take_one, self._activities.take, slots=self._poller.activity_slots)
+            alone = activity_task.crashes >= ALONE_FROM_CRASHES
+            attempt_taker = self._take_attempt_alone if alone else self._activities.take
+            take = partial(self._take_one, attempt_taker, slots=self._poller.activity_slots)
             self._decoding.begin(activity_task, take, self._activities.refuse)
+
+    def _taker_of_workflow_task(
+        self, task: PolledWorkflowTask
+    ) -> Callable[[PolledWorkflowTask], None]:
+        if task.crashes >= ALONE_FROM_CRASHES and task.token:
+            return self._take_workflow_task_alone
+        return self._workflow_tasks.take
+
+    def _take_workflow_task_alone(self, task: PolledWorkflowTask) -> None:
+        self._wards.take(task, self._poller.workflow_slots.release)
+
+    def _take_attempt_alone(self, attempt: PolledAttempt) -> None:
+        self._wards.take(attempt, self._poller.activity_slots.release)
+
+    def _take_in_surgical(self, polled: PolledTasks) -> None:
+        assert self._surgical is not None
+        release = self._surgical.release
+        take = partial(self._wards.take, release=release, limits=self._limits)
+        for task in (*polled.workflow_tasks, *polled.activity_tasks):
+            if self._edge.is_plain:
+                take(task)
+            else:
+                self._decoding.begin(task, take, partial(self._wards.refuse, release=release))
 
     @staticmethod
     def _take_one(take: Callable[[T], None], task: T, slots: Slots) -> None:
@@ -237,16 +306,29 @@ class WorkerRooms:
             slots.release()
 
     def _report_deadlock(self, task: PolledWorkflowTask, stack: str) -> None:
-        failure = FailureInfo(
-            message="workflow code did not give the event loop back",
-            # No time to encode it: the loop, where codecs run, is what is stuck.
-            stack_trace="" if self._edge.encodes_failures else stack,
-            source="PythonSDK",
-            info=ApplicationInfo(type="DeadlockError"),
-        )
         if task.token:
-            completion = workflow_task_failure(task.token, "DEADLOCK", failure)
+            # No time to encode it: the loop, where codecs run, is what is stuck.
+            shown = "" if self._edge.encodes_failures else stack
+            completion = deadlock_completion(task.token, shown)
             self._blocking_service.complete_tasks([completion], _DEADLOCK_REPORT_TIMEOUT_S)
+
+
+def _surgical_poller(
+    service: WorkerService,
+    take_in: Callable[[PolledTasks], None],
+    surroundings: Surroundings,
+    settings: WorkerSettings,
+) -> SurgicalPoller | None:
+    if settings.surgical is None:
+        return None
+    return SurgicalPoller(
+        service,
+        take_in,
+        surroundings,
+        slots=settings.surgical.slots,
+        workflows=bool(settings.recipe.workflows),
+        activities=bool(settings.recipe.activities),
+    )
 
 
 def _now_us() -> int:

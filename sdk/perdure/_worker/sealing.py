@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Protocol
 
 from perdure._wire.edge import PayloadEdge
 from perdure._worker.holding import HeldTask, Progress
 
 logger = logging.getLogger(__name__)
+
+
+class ProgressWay(Protocol):
+    """Where progress goes before heartbeats take it along: through a codec, or to another process."""
+
+    def report(self, held: HeldTask, progress: Progress) -> None:
+        """From any thread."""
+        ...
+
+    async def seal(self, held: HeldTask, progress: Progress) -> Progress:
+        """On the loop: what is to be saved in its place."""
+        ...
 
 
 class Sealing:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from perdure._failures import exception_to_failure
 from perdure._replay.interrupts import DeadlockDetected
@@ -34,7 +33,7 @@ from perdure._wire.connection import MESSAGE_BYTES_MAX
 from perdure._wire.retry import is_too_large
 from perdure._wire.tasks import PolledWorkflowTask
 from perdure._worker.cache import CachedRun, Instance, RunCache
-from perdure._worker.completions import Completions
+from perdure._worker.completions import REFUSED, SubmitsCompletions
 from perdure._worker.deadlock import DeadlockWatch
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTask, HeldTasks
@@ -49,9 +48,6 @@ logger = logging.getLogger(__name__)
 MakeInstance = Callable[[Task], Instance]
 """For a task with a whole history. Raises UnknownWorkflowTypeError."""
 
-# The engine's refusals of what a completion says, as opposed to its coming too late.
-_REFUSED = frozenset((RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.RESOURCE_EXHAUSTED))
-
 
 class WorkflowTasks:
     """Takes tasks in; each gives its slot back when the engine has settled its completion."""
@@ -61,9 +57,9 @@ class WorkflowTasks:
         *,
         make_instance: MakeInstance,
         cache: RunCache,
-        history: TaskHistory,
+        history: TaskHistory[Event],
         watch: DeadlockWatch,
-        completions: Completions,
+        completions: SubmitsCompletions,
         held: HeldTasks,
         slots: Slots,
         converter: PayloadConverter,
@@ -180,7 +176,9 @@ class WorkflowTasks:
                 return go_on()
             except Exception as error:  # a defect of ours: never of the user's code
                 logger.exception(
-                    "workflow task of %s could not be run", polled.workflow_id, extra=_who(polled)
+                    "workflow task of %s could not be run",
+                    polled.workflow_id,
+                    extra=polled.log_fields,
                 )
                 return self._failure("WORKER_FAILURE", error)
             finally:
@@ -260,7 +258,7 @@ class WorkflowTasks:
             too_large = isinstance(error, PayloadTooLargeError)
             self._complete_failed(polled, error, "BAD_COMMAND" if too_large else None)
             return
-        if error.status in _REFUSED and run is not None:
+        if error.status in REFUSED and run is not None:
             # Said as a failure, the engine keeps it, and backs off; left unsaid, the same task
             # would come back at once, for ever.
             refused = _too_much_at_once(size) if is_too_large(error) else error
@@ -271,7 +269,7 @@ class WorkflowTasks:
                 "completion of %s was not taken: %s",
                 polled.workflow_id,
                 error,
-                extra=_who(polled),
+                extra=polled.log_fields,
             )
         self._settle(polled)
 
@@ -319,13 +317,8 @@ class WorkflowTasks:
             polled.run_id,
             failure.cause.name,
             "(not shown, it is encoded)" if self._hides_messages else failure.failure.message,
-            extra=_who(polled),
+            extra=polled.log_fields,
         )
-
-
-def _who(polled: PolledWorkflowTask) -> dict[str, Any]:
-    """For machines that read the log: as of `workflow.logger`."""
-    return {"perdure_workflow": {"workflow_id": polled.workflow_id, "run_id": polled.run_id}}
 
 
 def _do_all(afterwards: Sequence[Callable[[], None]]) -> None:

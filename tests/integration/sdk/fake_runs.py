@@ -17,6 +17,8 @@ FAILED = common_pb2.WORKFLOW_STATUS_FAILED
 CANCELED = common_pb2.WORKFLOW_STATUS_CANCELED
 TERMINATED = common_pb2.WORKFLOW_STATUS_TERMINATED
 
+ALONE_FROM, POISONED_FROM = 2, 3
+
 
 @dataclass
 class Attempt:
@@ -25,6 +27,7 @@ class Attempt:
     scheduled_event_id: int
     number: int = 1
     heartbeat_details: bytes = b""
+    crashes: int = 0
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Run:
     completed_event_id: int = 0
     buffered: list[dict[str, object]] = field(default_factory=list)
     sticky_worker: bytes = b""
+    crashes: int = 0  # of its workflow task
     queries: list[tuple[worker_pb.TaskQuery, asyncio.Future[worker_pb.QueryResult]]] = field(
         default_factory=list
     )
@@ -52,6 +56,10 @@ class Run:
         )
         self.events.append(event)
         return event
+
+
+def pool_of(one: Run | Attempt) -> str:
+    return "surgical" if one.crashes >= POISONED_FROM else ""
 
 
 class Runs:
@@ -66,6 +74,9 @@ class Runs:
         self.started_attempts: dict[bytes, Attempt] = {}
         self.answers: dict[str, tuple[str, bool]] = {}
         self.ready = asyncio.Event()
+        # What tasks that are made from now on have behind them.
+        self.attempts_have_crashed = 0
+        self.workflow_tasks_have_crashed = 0
         self._tokens = itertools.count(1)
 
     def start(self, request: workflow_pb.StartWorkflowRequest) -> tuple[str, bool]:
@@ -94,6 +105,7 @@ class Runs:
         if run.task_is_waiting or run.started_event_id or run.closed.is_set():
             return
         run.task_is_waiting = True
+        run.crashes = self.workflow_tasks_have_crashed
         run.append(workflow_task_scheduled=event_pb2.WorkflowTaskScheduled(attempt=1))
         self.ready_runs.append(run)
         self.ready.set()
@@ -115,9 +127,11 @@ class Runs:
         run.result = result
         run.closed.set()
 
-    def take_workflow_task(self, worker_id: bytes) -> worker_pb.WorkflowTask | None:
-        while self.ready_runs:
-            run = self.ready_runs.popleft()
+    def take_workflow_task(
+        self, worker_id: bytes, pool: str = ""
+    ) -> worker_pb.WorkflowTask | None:
+        for run in [one for one in self.ready_runs if pool_of(one) == pool]:
+            self.ready_runs.remove(run)
             if run.queries and not run.task_is_waiting:
                 return self._query_task(run)
             run.task_is_waiting = False
@@ -132,7 +146,8 @@ class Runs:
         run.started_event_id = len(run.events)
         token = b"wft-%d" % next(self._tokens)
         self.started_tasks[token] = run
-        is_sticky = bool(run.sticky_worker) and run.sticky_worker == worker_id
+        alone = run.crashes >= ALONE_FROM
+        is_sticky = not alone and bool(run.sticky_worker) and run.sticky_worker == worker_id
         first = run.previous_started_event_id if is_sticky else 0
         return worker_pb.WorkflowTask(
             token=token,
@@ -144,6 +159,7 @@ class Runs:
             started_event_id=run.started_event_id,
             events=run.events[first:],
             queries=[query for query, _ in run.queries],
+            crashes=run.crashes,
         )
 
     def _query_task(self, run: Run) -> worker_pb.WorkflowTask:
@@ -167,10 +183,11 @@ class Runs:
             self.ready.set()
         return answer
 
-    def take_activity_task(self) -> worker_pb.ActivityTask | None:
-        if not self.ready_attempts:
+    def take_activity_task(self, pool: str = "") -> worker_pb.ActivityTask | None:
+        attempt = next((one for one in self.ready_attempts if pool_of(one) == pool), None)
+        if attempt is None:
             return None
-        attempt = self.ready_attempts.popleft()
+        self.ready_attempts.remove(attempt)
         token = b"act-%d" % next(self._tokens)
         self.started_attempts[token] = attempt
         scheduled = attempt.scheduled
@@ -187,6 +204,7 @@ class Runs:
             started_time_us=2,
             heartbeat_details=attempt.heartbeat_details,
             idempotency_key=f"{attempt.run.run_id}/{scheduled.activity_id}",
+            crashes=attempt.crashes,
         )
 
     def complete(self, completion: worker_pb.TaskCompletion, worker_id: bytes) -> bool:
@@ -195,6 +213,8 @@ class Runs:
         self._answer_queries(completion)
         if outcome is None:
             return True
+        if outcome == "task_crash":
+            return self._crash(completion.token)
         if outcome.startswith("workflow"):
             run = self.started_tasks.pop(completion.token, None)
             if run is None:
@@ -206,6 +226,20 @@ class Runs:
             return False
         self._complete_attempt(attempt, completion)
         return True
+
+    def _crash(self, token: bytes) -> bool:
+        run = self.started_tasks.pop(token, None)
+        attempt = self.started_attempts.pop(token, None)
+        if run is not None:
+            run.started_event_id, crashes = 0, run.crashes
+            run.append(workflow_task_failed=event_pb2.WorkflowTaskFailed())
+            self.schedule(run)
+            run.crashes = crashes + 1
+        elif attempt is not None:
+            attempt.crashes += 1
+            self.ready_attempts.append(attempt)
+            self.ready.set()
+        return run is not None or attempt is not None
 
     def _answer_queries(self, completion: worker_pb.TaskCompletion) -> None:
         results = {one.query_token: one for one in completion.query_results}
@@ -259,7 +293,9 @@ class Runs:
                 workflow_task_completed_event_id=completed_event_id,
             )
             event = run.append(activity_task_scheduled=scheduled)
-            self.ready_attempts.append(Attempt(run, scheduled, event.event_id))
+            attempt = Attempt(run, scheduled, event.event_id)
+            attempt.crashes = self.attempts_have_crashed
+            self.ready_attempts.append(attempt)
             self.ready.set()
         elif kind == "start_timer":
             run.append(

@@ -51,13 +51,13 @@ class WorkerDoor(WorkerServiceServicer):
     ) -> worker_pb.PollTasksResponse:
         response = worker_pb.PollTasksResponse()
         for _ in range(request.max_workflow_tasks):
-            workflow_task = self._runs.take_workflow_task(request.worker_id)
+            workflow_task = self._runs.take_workflow_task(request.worker_id, request.pool)
             if workflow_task is None:
                 break
             self._cut(workflow_task)
             response.workflow_tasks.append(workflow_task)
         for _ in range(request.max_activity_tasks):
-            activity_task = self._runs.take_activity_task()
+            activity_task = self._runs.take_activity_task(request.pool)
             if activity_task is None:
                 break
             response.activity_tasks.append(activity_task)

@@ -156,7 +156,9 @@ SCHEDULED = ev.ActivityTaskScheduled(
     version=3,
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
-PAUSED = ev.WorkflowExecutionPaused(5, TIME_US, "provider is down", "cli@host", REQUEST, HASH)
+PAUSED = ev.WorkflowExecutionPaused(
+    5, TIME_US, "provider is down", "cli@host", REQUEST, HASH, True, 3_000_001, 4_000_002
+)
 
 CANCEL_INITIATED = out.RequestCancelExternalWorkflowExecutionInitiated(
     6, TIME_US, "order-18", RUN, True, "unwanted", 4
@@ -321,6 +323,7 @@ TASK = TaskPayload(
         REQUEST,
         TIME_US + 2,
         TIME_US + 3,
+        CRASHES,
     ),
     pinned="orders.build-1",
 )

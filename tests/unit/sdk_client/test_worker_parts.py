@@ -389,7 +389,9 @@ class Pages:
 
 
 def history_of(pages: Pages, clock: Clock | None = None) -> TaskHistory:
-    return TaskHistory(pages, pages, "ns", (clock or Clock()).surroundings())
+    return TaskHistory(
+        pages.task_history, pages.replay_page, "ns", (clock or Clock()).surroundings()
+    )
 
 
 def task_with(first: int, last: int, **fields: object) -> PolledWorkflowTask:

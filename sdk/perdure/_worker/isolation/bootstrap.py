@@ -1,0 +1,103 @@
+"""What a process is made ready with before a task may come, and what keeps it from being another worker.
+
+The start method "spawn" imports the program's main script again. One without the usual
+`if __name__ == "__main__"` would then do again all that it does, and start a second worker; so it is
+looked at first, and a `Worker` refuses to be made while its process is not ready.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+from types import FrameType
+
+PROCESS_NAME = "perdure-alone"
+# Asks for the stacks of all threads. A real-time signal where there are any: no program uses the last.
+DUMP_SIGNAL: int = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
+
+# The worker's ends of all pipes. A forked process has copies, which would keep its neighbours from
+# noticing that their worker has gone. Guarded by `starting`, as is everything between the making of
+# a pipe and its being in its place: what is forked meanwhile would keep a copy for ever.
+worker_ends: set[Connection] = set()
+starting = threading.Lock()
+
+_PR_SET_PDEATHSIG = 1
+_is_ready = False
+
+
+def refuse_worker_in_bootstrap() -> None:
+    """Raises RuntimeError in a process that is being made ready for one task."""
+    if multiprocessing.current_process().name == PROCESS_NAME and not _is_ready:
+        raise RuntimeError(
+            "this process was started for one task of a worker, and imports its program: begin it "
+            'with `if __name__ == "__main__":`, or it would start a second worker'
+        )
+
+
+def main_script_can_be_imported() -> bool:
+    """Without doing again what it does. Looked for: the word that the guard cannot do without."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    if path is None:  # a session: nothing is imported
+        return True
+    try:
+        with open(path, encoding="utf-8", errors="replace") as script:
+            return "__name__" in script.read()
+    except OSError:
+        return False
+
+
+def prepare(worker_pid: int, stacks_path: str, *, dumps: bool) -> None:
+    """In the process, first of all. `stacks_path`: where its last words go when it crashes; `dumps`:
+    and whenever DUMP_SIGNAL comes."""
+    global _is_ready
+    _leave_the_workers_signals()
+    for end in worker_ends:
+        end.close()
+    worker_ends.clear()
+    if starting.locked():  # by the thread that forked us
+        starting.release()
+    gc.freeze()  # what was the worker's is not ours to finalize: connections of gRPC, say
+    # A group of its own: a Ctrl-C is the worker's matter, and what the task starts is ended with it.
+    os.setpgid(0, 0)
+    _die_with(worker_pid)
+    descriptor = os.open(stacks_path, os.O_WRONLY | os.O_APPEND)
+    faulthandler.enable(file=descriptor, all_threads=True)
+    if dumps:
+        faulthandler.register(DUMP_SIGNAL, file=descriptor, all_threads=True)
+    _is_ready = True
+
+
+def _leave_the_workers_signals() -> None:
+    """A service manager signals all processes of a service; ours ends when its worker says so.
+
+    With a handler and not ignored: what the task starts must not inherit that.
+    """
+    signal.set_wakeup_fd(-1)  # of a forked loop: its worker would take our signals for its own
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _ignore)
+    os.register_at_fork(after_in_child=_restore_signals)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass
+
+
+def _restore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is _ignore:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _die_with(worker_pid: int) -> None:
+    """On Linux at once; elsewhere the end of the pipe says so, a moment later."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != worker_pid:  # it died before it was asked for
+        os._exit(1)

@@ -1,0 +1,211 @@
+"""The process that a task has to itself: the parts of a worker, with a pipe where it has the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import sys
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from perdure._replay.guard import guard_workflows
+from perdure._wire.surroundings import Surroundings
+from perdure._wire.tasks import PolledWorkflowTask, task_from_bytes
+from perdure._worker.activities import Activities
+from perdure._worker.cache import RunCache
+from perdure._worker.deadlock import DeadlockWatch, deadlock_completion
+from perdure._worker.guard import GuardThread
+from perdure._worker.history import TaskHistory
+from perdure._worker.holding import HeldTasks
+from perdure._worker.isolation import messages
+from perdure._worker.isolation.bootstrap import prepare
+from perdure._worker.isolation.line import ORPHANED, HandsUp, Line, SaysProgress
+from perdure._worker.isolation.messages import Down, Telling
+from perdure._worker.isolation.tracing import Tracing
+from perdure._worker.local_activities import LocalActivities
+from perdure._worker.recipe import Code, Recipe
+from perdure._worker.slots import Slots
+from perdure._worker.workflow_tasks import WorkflowTasks
+from perdure.errors import HistoryError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a process is started with."""
+
+    recipe: Recipe
+    worker_pid: int
+    stacks_path: str
+    is_traced: bool
+
+
+def run_alone(connection: Connection, order: Order) -> None:
+    """One task, from its coming to its end."""
+    prepare(order.worker_pid, order.stacks_path, dumps=order.is_traced)
+    guard_workflows(order.recipe.workflows)
+    with asyncio.Runner() as runner:
+        try:
+            runner.run(_serve(connection, order))
+        except SystemExit as leaving:
+            _leave(leaving)
+
+
+async def _serve(connection: Connection, order: Order) -> None:
+    await _Room(connection, order).run()
+
+
+def _leave(leaving: SystemExit) -> NoReturn:
+    """At once: what the task has begun besides could keep the process from ending for ever."""
+    code = leaving.code
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code or 0)
+
+
+class _Room:
+    def __init__(self, connection: Connection, order: Order) -> None:
+        recipe = order.recipe
+        self._worker_pid = order.worker_pid
+        self._line = Line(connection, self._hear)
+        self._hands_up = HandsUp(self._line)
+        self._progress = SaysProgress(self._line)
+        self._held = HeldTasks()
+        self._slots = Slots(1)
+        self._given_up = asyncio.Event()
+        self._executor = ThreadPoolExecutor(
+            recipe.local_activities_at_once, thread_name_prefix="perdure-activity"
+        )
+        if order.is_traced:
+            tracing = Tracing(lambda text: self._line.say(messages.Step(text)))
+            recipe = recipe.with_interceptor(tracing)
+        self._code = Code(recipe)
+        self._watch = DeadlockWatch(self._report_deadlock, time.monotonic)
+        self._make_parts(recipe)
+        watches = (self._watch.tick,) if recipe.watches_deadlocks else ()
+        self._guard = GuardThread((self._pulse, *watches))
+
+    def _make_parts(self, recipe: Recipe) -> None:
+        activities = self._code.activities
+        converter = recipe.data_converter.payload_converter
+        namespace = recipe.identity.namespace
+        self._activities = Activities(
+            activities.newest,
+            namespace=namespace,
+            task_queue=recipe.task_queue,
+            converter=converter,
+            executor=self._executor,
+            completions=self._hands_up,
+            held=self._held,
+            slots=self._slots,
+            versions=activities.others,
+            save_progress=self._progress.save,
+            sealing=self._progress,
+            hides_messages=recipe.hides_messages,
+            interceptors=recipe.interceptors,
+        )
+        self._local = LocalActivities(
+            activities.newest,
+            namespace=namespace,
+            task_queue=recipe.task_queue,
+            converter=converter,
+            executor=self._executor,
+            at_once_max=recipe.local_activities_at_once,
+            now_us=lambda: time.time_ns() // 1000,
+            interceptors=recipe.interceptors,
+            hides_messages=recipe.hides_messages,
+        )
+        self._workflow_tasks = WorkflowTasks(
+            make_instance=self._code.make_instance,
+            cache=RunCache(0),  # its next task goes to any worker
+            history=TaskHistory(_no_more, _no_more, namespace, _surroundings()),
+            watch=self._watch,
+            completions=self._hands_up,
+            held=self._held,
+            slots=self._slots,
+            converter=converter,
+            local=self._local,
+            hides_messages=recipe.hides_messages,
+        )
+
+    async def run(self) -> None:
+        await self._slots.reserve()
+        self._guard.start()
+        self._line.say(messages.Ready())
+        # The task gives its place back when there is nothing more to say of it.
+        settled = asyncio.ensure_future(self._slots.reserve())
+        given_up = asyncio.ensure_future(self._given_up.wait())
+        await asyncio.wait((settled, given_up), return_when=asyncio.FIRST_COMPLETED)
+        if not settled.done():
+            await self._activities.wait_ended()
+            await self._local.wait_ended()
+            await self._hands_up.wait_settled()
+            settled.cancel()
+        given_up.cancel()
+        self._line.say(messages.Done())
+        self._guard.stop()
+        await self._workflow_tasks.close()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _hear(self, message: Down) -> None:
+        match message:
+            case messages.Given():
+                task = task_from_bytes(message.kind, message.message)
+                if isinstance(task, PolledWorkflowTask):
+                    self._workflow_tasks.take(task)
+                else:
+                    self._activities.take(task)
+            case messages.Told():
+                self._hear_told(message.what)
+            case messages.Settled():
+                self._hands_up.settled(message)
+            case messages.Saved():
+                self._progress.saved(message)
+
+    def _hear_told(self, what: Telling) -> None:
+        match what:
+            case Telling.SHUTDOWN:
+                self._activities.begin_shutdown()
+                self._local.begin_shutdown()
+            case Telling.GIVE_UP:
+                self._activities.give_up()
+                self._workflow_tasks.give_up_open()
+                self._local.give_up()
+                self._given_up.set()
+            case Telling.CANCEL | Telling.PAUSE | Telling.LOSS:
+                for task in self._held.all():
+                    deliver = {
+                        Telling.CANCEL: task.on_cancel_request,
+                        Telling.PAUSE: task.on_pause,
+                        Telling.LOSS: task.on_loss,
+                    }[what]
+                    if deliver is not None:
+                        deliver()
+
+    def _pulse(self) -> None:
+        """On the guard thread."""
+        if os.getppid() != self._worker_pid:
+            os._exit(ORPHANED)
+        self._progress.flush()
+        self._line.say(messages.Alive())
+
+    def _report_deadlock(self, task: PolledWorkflowTask, stack: str) -> None:
+        completion = deadlock_completion(task.token, stack)
+        self._line.say(messages.Handed(0, completion.to_bytes(), is_stuck=True))
+
+
+async def _no_more(*_: Any) -> NoReturn:
+    raise HistoryError("a task that runs alone comes with its whole history")
+
+
+def _surroundings() -> Surroundings:
+    return Surroundings(time.monotonic, asyncio.sleep, random.random, lambda: str(uuid.uuid4()))
