@@ -224,6 +224,8 @@ async def test_invariant_35_engine_pauses_goodbyes_and_moves_are_no_crashes(room
     assert handout is not None
     handout.lease_until = node.clock.monotonic() - 1
     node.shard().jobs.leases.judge(node.clock.monotonic() - 60)
+    await turns()
+    assert run_of(node, "a").crashes is None
     assert node.beat(room.worker("w2"), task.token) == [None]
     for number in (3, 4, 5):
         taker = await room.node(1)  # the owner dies, and the worker before the new one hears of it
