@@ -30,6 +30,7 @@ from perdure_engine.core.poison import SURGICAL
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
 from perdure_engine.history.judging import LOST
+from perdure_engine.history.stillness import Stillness, stillness
 from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, WorkerRef
 
 MINUTE_US = 60_000_000
@@ -349,6 +350,16 @@ async def test_a_poisoned_workflow_task_waits_and_goes_to_the_surgical_pool(room
     task = await node.workflow_task(surgeon(room, "s2"), timeout_s=2)
     await node.complete(task, [FINISH])
     assert (await node.describe("order")).info.status is Status.COMPLETED
+
+
+@in_room(window_s=CENTURIES_S)
+async def test_who_polls_for_other_tasks_is_not_waited_for(room: Room) -> None:
+    """A poisoned task that is ready does not move while nobody of the surgical pool asks for it."""
+    node = await room.node(1)
+    await poisoned(room, node)
+    jump(room, node, 60)
+    await node.nothing(room.worker("w2"), timeout_s=2)
+    assert stillness(node.history.shards()) is Stillness.UNATTENDED
 
 
 # ---- suspended
