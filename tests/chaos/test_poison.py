@@ -17,8 +17,8 @@ import pytest
 from tests.chaos.machines import Process, Scene, scene
 from tests.chaos.poisonous import Attempt, Fatal, WithActivity, attempts_in
 
-from perdure.client import Client, WorkflowHandle
-from perdure.job import JobHandle, JobStatus
+from perdure.client import Client, JobHandle, WorkflowHandle
+from perdure.job import JobStatus
 
 pytestmark = pytest.mark.timeout(240)
 
