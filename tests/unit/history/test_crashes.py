@@ -105,6 +105,10 @@ async def test_invariant_36_the_third_dead_worker_poisons_in_the_transaction_tha
     [row] = room.timers()
     assert (row.kind, row.due_us) == (TimerKind.ACTIVITY_RETRY, record.next_attempt_us)
     assert 0.9 * MINUTE_US < record.next_attempt_us - room.now_us <= MINUTE_US
+    metrics = node.rooms.metrics
+    assert metrics.task_crashes.value("activity") == 3
+    assert metrics.tasks_poisoned.value("activity") == 1
+    assert metrics.activity_retries.value() == 0
 
 
 @in_room(window_s=CENTURIES_S)
@@ -387,6 +391,11 @@ async def test_invariant_39_after_24_hours_it_is_suspended_once_and_an_operator_
         await die(room, node, "surgeon", SURGICAL)
         visits += 1
     assert 40 < visits < 60
+    metrics = node.rooms.metrics
+    assert metrics.task_crashes.value("activity") == visits + 3
+    assert metrics.tasks_poisoned.value("activity") == 1
+    assert metrics.tasks_suspended.value("activity") == 1
+    assert metrics.timer_early.value() == 0
     assert abs(room.now_us - first_us - 24 * 60 * MINUTE_US) < MINUTE_US
     described = await node.describe("order")
     assert (described.info.status, described.suspended) == (Status.PAUSED, True)
