@@ -413,9 +413,9 @@ async def test_invariant_39_after_24_hours_it_is_suspended_once_and_an_operator_
     [row] = room.timers()
     left_us = row.due_us - room.now_us
     assert (row.kind, 6 * 60 * MINUTE_US - left_us < MINUTE_US) == (TimerKind.RUN_TIMEOUT, True)
-    task = await new.activity_task(surgeon(room))
-    await new.complete_activity(task.token)
-    assert len([n for n in await room.names(task.run_id) if "Paused" in n]) == 1
+    handed = await new.activity_task(surgeon(room))
+    await new.complete_activity(handed.token)
+    assert len([name for name in await room.names(task.run_id) if "Paused" in name]) == 1
 
 
 @in_room(seeds=(0,), window_s=CENTURIES_S)
