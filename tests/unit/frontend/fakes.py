@@ -24,6 +24,7 @@ from perdure_engine.core.jobs.intents import (
     JobWorkerIntent,
     RedriveJob,
     RescheduleJob,
+    ResumeJob,
     WaitJobs,
 )
 from perdure_engine.core.jobs.model import JobStatus
@@ -230,7 +231,7 @@ def plain_answer(intent: Any) -> Any:
             return JobsAnswered([])
         case DescribeJob():
             return not_found("JOB", "the job does not exist")
-        case CancelJob() | RescheduleJob() | RedriveJob():
+        case CancelJob() | RescheduleJob() | RedriveJob() | ResumeJob():
             return JobAnswered(JobStatus.CANCELLED)
         case WaitResult() | WaitJobs():
             return FakeHistory.PENDING

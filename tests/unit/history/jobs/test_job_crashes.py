@@ -220,7 +220,12 @@ async def test_invariant_35_engine_pauses_goodbyes_and_moves_are_no_crashes(room
     task = await poll_one(node, room.worker("w2"))
     await pass_time(1.6)
     # the engine stood still: nobody is judged by what it has not heard meanwhile
+    handout = run_of(node, "a").handout
+    assert handout is not None
+    handout.lease_until = node.clock.monotonic() - 1
     node.shard().jobs.leases.judge(node.clock.monotonic() - 60)
+    await turns()
+    assert run_of(node, "a").crashes is None
     assert node.beat(room.worker("w2"), task.token) == [None]
     for number in (3, 4, 5):
         taker = await room.node(1)  # the owner dies, and the worker before the new one hears of it
