@@ -127,9 +127,7 @@ class Runs:
         run.result = result
         run.closed.set()
 
-    def take_workflow_task(
-        self, worker_id: bytes, pool: str = ""
-    ) -> worker_pb.WorkflowTask | None:
+    def take_workflow_task(self, worker_id: bytes, pool: str = "") -> worker_pb.WorkflowTask | None:
         for run in [one for one in self.ready_runs if pool_of(one) == pool]:
             self.ready_runs.remove(run)
             if run.queries and not run.task_is_waiting:
