@@ -196,69 +196,58 @@ class Worker:
         """Raises TypeError or ValueError for what cannot be run."""
         refuse_worker_in_bootstrap()
         check_options(tuning, "Worker")
-        is_normal = _is_normal(pool, surgical)
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
-        _check_places(max_concurrent_workflow_tasks, max_concurrent_local_activities)
-        _check_places(max_concurrent_activities)
+        _check_places(
+            max_concurrent_workflow_tasks, max_concurrent_local_activities, max_concurrent_activities
+        )
+        is_normal = _is_normal(pool, surgical)
         self._plugins = plugins
         self._client = client
-        inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
-        interceptors = [*inherited, *interceptors]
-        recipe = Recipe(
-            task_queue=task_queue,
-            identity=_identity(client, identity, build_id, deployment_config),
-            workflows=workflows,
-            activities=activities,
-            data_converter=client.data_converter,
-            interceptors=interceptors,
-            failure_exception_types=tuple(workflow_failure_exception_types),
-            guarded=workflow_runner.guarded,
-            default_behavior=_default_behavior(deployment_config, workflows),
-            local_activities_at_once=max_concurrent_local_activities,
-            hides_messages=client.core.edge.encodes_failures,
-            watches_deadlocks=not (debug_mode or os.environ.get("PERDURE_DEBUG")),
+        code = Code(
+            Recipe(
+                task_queue=task_queue,
+                identity=_identity(client, identity, build_id, deployment_config),
+                workflows=workflows,
+                activities=activities,
+                data_converter=client.data_converter,
+                interceptors=_with_inherited(client, interceptors),
+                failure_exception_types=tuple(workflow_failure_exception_types),
+                guarded=workflow_runner.guarded,
+                default_behavior=_default_behavior(deployment_config, workflows),
+                local_activities_at_once=max_concurrent_local_activities,
+                hides_messages=client.core.edge.encodes_failures,
+                watches_deadlocks=not (debug_mode or os.environ.get("PERDURE_DEBUG")),
+            )
         )
-        code = Code(recipe)
         self._on_fatal_error = on_fatal_error
         if isinstance(activity_executor, ProcessPoolExecutor):
             check_picklable(code.activities.all, client.data_converter.payload_converter)
-        self._own_executor: ThreadPoolExecutor | None = None
-        if activity_executor is None:
-            self._own_executor = activity_executor = _threads(max_concurrent_activities)
+        executor = activity_executor or _threads(max_concurrent_activities)
+        self._own_executor = executor if activity_executor is None else None
         self._settings = WorkerSettings(
-            task_queue=task_queue,
-            identity=recipe.identity,
-            activities=code.activities.newest,
-            activity_versions=code.activities.others,
-            make_instance=code.make_instance,
-            recipe=recipe,
+            code=code,
             surgical=surgical,
-            executor=activity_executor,
-            converter=client.data_converter.payload_converter,
+            executor=executor,
             workflow_slots=max_concurrent_workflow_tasks if workflows and is_normal else 0,
             activity_slots=max_concurrent_activities if activities and is_normal else 0,
-            local_activities_at_once=max_concurrent_local_activities,
             cached_runs_max=max_cached_workflows,
-            interceptors=interceptors,
             edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
-            watches_deadlocks=recipe.watches_deadlocks,
         )
         guard_workflows(workflows)
         self._rooms: WorkerRooms | None = None
-        self._started = False
-        self._stop_requested, self._stopped = asyncio.Event(), asyncio.Event()
+        self._started, self._stop_requested, self._stopped = False, asyncio.Event(), asyncio.Event()
         self._background: asyncio.Task[None] | None = None
         self._body: asyncio.Task[Any] | None = None
 
     @property
     def task_queue(self) -> str:
-        return self._settings.task_queue
+        return self._settings.code.recipe.task_queue
 
     @property
     def identity(self) -> str:
-        return self._settings.identity.identity
+        return self._settings.code.recipe.identity.identity
 
     def config(self) -> WorkerConfig:
         """What it is made of, after its plug-ins."""
@@ -394,6 +383,11 @@ def _default_behavior(
                 "needs: give it to @workflow.defn, or default_versioning_behavior to the worker"
             )
     return default
+
+
+def _with_inherited(client: Client, own: Sequence[Interceptor]) -> list[Interceptor]:
+    inherited = [one for one in client.core.interceptors if isinstance(one, Interceptor)]
+    return [*inherited, *own]
 
 
 def _threads(count: int) -> ThreadPoolExecutor:

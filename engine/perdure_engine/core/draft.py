@@ -20,6 +20,7 @@ from perdure_engine.core.events import BufferedEvent, Event, InboxEvent
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.limits import RunLimits
+from perdure_engine.core.poison import Rung
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, Child, RunState, pinned_version
 from perdure_engine.core.tasks import (
     MESSAGE_QUEUE_NO,
@@ -61,6 +62,7 @@ class Draft:
     __slots__ = (
         "audit",
         "buffered",
+        "climbed",
         "env",
         "events",
         "gone_tasks",
@@ -97,6 +99,7 @@ class Draft:
         self.next_run: Draft | None = None
         self.rejected: dict[str, Failure] | None = None  # updates: told to who waits, kept nowhere
         self.audit: list[Entry] | None = None  # for the log of what operators did
+        self.climbed: list[tuple[Rung, TaskKind]] | None = None  # by what crashes its workers
         self.messages = False  # some of `tasks` are messages to other runs
 
     @property
@@ -111,6 +114,12 @@ class Draft:
             or self.is_new
             or self.audit
         )
+
+    def climb(self, rung: Rung, kind: TaskKind) -> None:
+        """To be counted once it is saved."""
+        if self.climbed is None:
+            self.climbed = []
+        self.climbed.append((rung, kind))
 
     def note(self, entry: Entry) -> None:
         """Saved with whatever else the draft has."""

@@ -7,11 +7,12 @@ pool gets it, after 1, 5, 30, 30, … minutes; 24 hours after the first crash wi
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import enum
 
 import msgspec
 
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.instants import instant_text
 
 ISOLATED_FROM = 2
 """So many crashes, and it runs in a process of its own: its neighbours count none of its further crashes."""
@@ -30,6 +31,14 @@ MESSAGE_TOLD_MAX = 300  # characters of the last crash, where it is said in a li
 
 WORKERS_KEPT_MAX = 4
 """Whose marks can be taken back: a worker that was thought dead returns within minutes."""
+
+
+class Rung(enum.Enum):
+    """What has just become of a task, as it is counted."""
+
+    CRASHED = enum.auto()
+    POISONED = enum.auto()
+    SUSPENDED = enum.auto()
 
 
 class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -62,9 +71,8 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def told(self) -> str:
         """What happened, how often and since when, in a line for operators."""
-        since = datetime.fromtimestamp(self.first_us // 1_000_000, UTC).isoformat()
+        since = instant_text(self.first_us - self.first_us % 1_000_000)
         last = self.last.message[:MESSAGE_TOLD_MAX] if self.last is not None else ""
-        since = since.removesuffix("+00:00") + "Z"
         return f"has crashed {self.count} times in a row, for the first time at {since}: {last}"
 
     def is_over_time(self, now_us: int) -> bool:

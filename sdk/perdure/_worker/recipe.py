@@ -13,7 +13,7 @@ from perdure._replay.interception import Interception
 from perdure._replay.messages import Task
 from perdure._versioning import VersioningBehavior
 from perdure._wire.worker_service import WorkerIdentity
-from perdure.converter import DataConverter
+from perdure.converter import DataConverter, PayloadConverter
 from perdure.workflow._outbound import RootOutbound
 
 
@@ -35,6 +35,10 @@ class Recipe:
     """Of failures, from the log too: they are encoded."""
     watches_deadlocks: bool = True
 
+    @property
+    def converter(self) -> PayloadConverter:
+        return self.data_converter.payload_converter
+
     def without_edge(self) -> Recipe:
         """For a process whose values are encoded and decoded by another one."""
         plain = replace(self.data_converter, payload_codec=None, external_storage=None)
@@ -49,14 +53,14 @@ class Code:
 
     def __init__(self, recipe: Recipe) -> None:
         """Raises TypeError or ValueError for what cannot be run."""
-        self._recipe = recipe
+        self.recipe = recipe
         self._workflows = WorkflowRegistry(recipe.workflows)
         self.activities = ActivityRegistry(recipe.activities)
         self._interception = Interception.of(recipe.interceptors, RootOutbound)
 
     def make_instance(self, task: Task) -> WorkflowInstance:
         """Raises UnknownWorkflowTypeError."""
-        recipe = self._recipe
+        recipe = self.recipe
         definition = self._workflows.find(task.workflow_type)
         behavior = VersioningBehavior.UNSPECIFIED
         if recipe.identity.deployment_name:

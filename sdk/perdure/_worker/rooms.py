@@ -6,20 +6,19 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from perdure._definitions import ActivityDefinition
-from perdure._interceptors.worker import Interceptor
+from perdure._replay.messages import Event
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.surroundings import Surroundings
-from perdure._wire.tasks import PolledAttempt, PolledTasks, PolledWorkflowTask
-from perdure._wire.worker_service import BlockingWorkerService, WorkerIdentity, WorkerService
+from perdure._wire.tasks import EventMessage, PolledAttempt, PolledTasks, PolledWorkflowTask
+from perdure._wire.worker_service import BlockingWorkerService, WorkerService
 from perdure._wire.workflow_service import WorkflowService
 from perdure._worker.activities import Activities
 from perdure._worker.cache import RunCache
@@ -37,11 +36,10 @@ from perdure._worker.isolation.wards import ALONE_FROM_CRASHES, Wards
 from perdure._worker.local_activities import LocalActivities
 from perdure._worker.polling import Poller
 from perdure._worker.progress import ProgressDoor
-from perdure._worker.recipe import Recipe
+from perdure._worker.recipe import Code
 from perdure._worker.sealing import Sealing
 from perdure._worker.slots import Slots
-from perdure._worker.workflow_tasks import MakeInstance, WorkflowTasks
-from perdure.converter import PayloadConverter
+from perdure._worker.workflow_tasks import WorkflowTasks
 from perdure.errors import RPCError
 
 T = TypeVar("T")
@@ -59,24 +57,14 @@ _DEADLOCK_REPORT_TIMEOUT_S = 5.0
 class WorkerSettings:
     """Checked by the worker before it starts."""
 
-    task_queue: str
-    identity: WorkerIdentity
-    activities: Mapping[str, ActivityDefinition]
-    activity_versions: Mapping[tuple[str, int], ActivityDefinition]
-    make_instance: MakeInstance
-    recipe: Recipe
-    """The same, for processes that a task has to itself."""
-    surgical: SurgicalPool | None
+    code: Code
     executor: Executor
-    converter: PayloadConverter
     workflow_slots: int
     activity_slots: int
-    local_activities_at_once: int
     cached_runs_max: int
-    interceptors: Sequence[Interceptor] = ()
+    surgical: SurgicalPool | None
     edge: PayloadEdge = PLAIN
     graceful_shutdown_timeout: timedelta
-    watches_deadlocks: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +84,11 @@ class WorkerRooms:
         self, connection: Connection, settings: WorkerSettings, surroundings: Surroundings
     ) -> None:
         loop = asyncio.get_running_loop()
-        identity = settings.identity
+        recipe = self._recipe = settings.code.recipe
+        identity = recipe.identity
         self._graceful_s = settings.graceful_shutdown_timeout.total_seconds()
         edge = self._edge = settings.edge
-        self._service = WorkerService(connection, identity, settings.task_queue, edge)
+        self._service = WorkerService(connection, identity, recipe.task_queue, edge)
         self._blocking_service = BlockingWorkerService(connection.target, identity)
         self._held = HeldTasks()
         self._poller = Poller(
@@ -111,82 +100,113 @@ class WorkerRooms:
         )
         self._completions = Completions(self._poller.complete_tasks, surroundings, edge)
         self._decoding = Decoding(edge, self._held)
-        sealing = None if edge.is_plain else Sealing(edge, loop)
-        save_progress = ProgressDoor(connection, identity, surroundings).save
-        self._activities = Activities(
-            settings.activities,
-            namespace=identity.namespace,
-            task_queue=settings.task_queue,
-            converter=settings.converter,
-            executor=settings.executor,
-            completions=self._completions,
-            held=self._held,
-            slots=self._poller.activity_slots,
-            versions=settings.activity_versions,
-            save_progress=save_progress,
-            sealing=sealing,
-            hides_messages=edge.encodes_failures,
-            interceptors=settings.interceptors,
-        )
-        self._local = LocalActivities(
-            settings.activities,
-            namespace=identity.namespace,
-            task_queue=settings.task_queue,
-            converter=settings.converter,
-            executor=settings.executor,
-            at_once_max=settings.local_activities_at_once,
-            now_us=_now_us,
-            interceptors=settings.interceptors,
-            hides_messages=edge.encodes_failures,
-        )
+        self._sealing = None if edge.is_plain else Sealing(edge, loop)
+        self._save_progress = ProgressDoor(connection, identity, surroundings).save
+        self._make_rooms_of_activities(settings)
         workflow_service = WorkflowService(connection, edge)
-        self._wards = Wards(
-            WardRoom(
-                launcher=Launcher(settings.recipe),
-                held=self._held,
-                completions=self._completions,
-                save_progress=save_progress,
-                sealing=sealing,
-                history=TaskHistory(
-                    self._service.task_history_messages,
-                    workflow_service.replay_page_messages,
-                    identity.namespace,
-                    surroundings,
-                ),
-                converter=settings.converter,
-                hides_reports=edge.encodes_failures,
-            )
-        )
-        self._surgical = _surgical_poller(
-            self._service, self._take_in_surgical, surroundings, settings
-        )
-        self._limits = None if settings.surgical is None else settings.surgical.limits
         self._cache = RunCache(settings.cached_runs_max)
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
-        self._workflow_tasks = WorkflowTasks(
-            make_instance=settings.make_instance,
-            cache=self._cache,
-            history=TaskHistory(
+        self._make_room_of_workflows(
+            settings.code,
+            watch,
+            TaskHistory(
                 self._service.task_history,
                 workflow_service.replay_page,
                 identity.namespace,
                 surroundings,
             ),
-            watch=watch,
-            completions=self._completions,
-            held=self._held,
-            slots=self._poller.workflow_slots,
-            converter=settings.converter,
-            local=self._local,
-            hides_messages=edge.encodes_failures,
+        )
+        self._make_room_of_wards(
+            settings.surgical,
+            surroundings,
+            TaskHistory(
+                self._service.task_history_messages,
+                workflow_service.replay_page_messages,
+                identity.namespace,
+                surroundings,
+            ),
         )
         probe = LoopProbe(loop, surroundings.monotonic_s)
         heartbeats = Heartbeats(
             self._held, self._blocking_service, probe, loop, surroundings.monotonic_s
         )
-        jobs = (heartbeats.tick, watch.tick) if settings.watches_deadlocks else (heartbeats.tick,)
+        jobs = (heartbeats.tick, watch.tick) if recipe.watches_deadlocks else (heartbeats.tick,)
         self._guard = GuardThread(jobs, heartbeats.tick_after_s)
         self._guard.start()
+
+    def _make_rooms_of_activities(self, settings: WorkerSettings) -> None:
+        recipe, activities = self._recipe, settings.code.activities
+        self._activities = Activities(
+            activities.newest,
+            namespace=recipe.identity.namespace,
+            task_queue=recipe.task_queue,
+            converter=recipe.converter,
+            executor=settings.executor,
+            completions=self._completions,
+            held=self._held,
+            slots=self._poller.activity_slots,
+            versions=activities.others,
+            save_progress=self._save_progress,
+            sealing=self._sealing,
+            hides_messages=self._recipe.hides_messages,
+            interceptors=recipe.interceptors,
+        )
+        self._local = LocalActivities(
+            activities.newest,
+            namespace=recipe.identity.namespace,
+            task_queue=recipe.task_queue,
+            converter=recipe.converter,
+            executor=settings.executor,
+            at_once_max=recipe.local_activities_at_once,
+            now_us=_now_us,
+            interceptors=recipe.interceptors,
+            hides_messages=self._recipe.hides_messages,
+        )
+
+    def _make_room_of_workflows(
+        self, code: Code, watch: DeadlockWatch, history: TaskHistory[Event]
+    ) -> None:
+        self._workflow_tasks = WorkflowTasks(
+            make_instance=code.make_instance,
+            cache=self._cache,
+            history=history,
+            watch=watch,
+            completions=self._completions,
+            held=self._held,
+            slots=self._poller.workflow_slots,
+            converter=self._recipe.converter,
+            local=self._local,
+            hides_messages=self._recipe.hides_messages,
+        )
+
+    def _make_room_of_wards(
+        self,
+        pool: SurgicalPool | None,
+        surroundings: Surroundings,
+        history: TaskHistory[EventMessage],
+    ) -> None:
+        room = WardRoom(
+            launcher=Launcher(self._recipe),
+            held=self._held,
+            completions=self._completions,
+            save_progress=self._save_progress,
+            sealing=self._sealing,
+            history=history,
+            converter=self._recipe.converter,
+            hides_reports=self._recipe.hides_messages,
+        )
+        self._wards = Wards(room)
+        self._surgical: SurgicalPoller | None = None
+        if pool is not None:
+            self._limits = pool.limits
+            self._surgical = SurgicalPoller(
+                self._service,
+                self._take_in_surgical,
+                surroundings,
+                slots=pool.slots,
+                workflows=bool(self._recipe.workflows),
+                activities=bool(self._recipe.activities),
+            )
 
     def usage(self) -> WorkerUsage:
         return WorkerUsage(
@@ -311,24 +331,6 @@ class WorkerRooms:
             shown = "" if self._edge.encodes_failures else stack
             completion = deadlock_completion(task.token, shown)
             self._blocking_service.complete_tasks([completion], _DEADLOCK_REPORT_TIMEOUT_S)
-
-
-def _surgical_poller(
-    service: WorkerService,
-    take_in: Callable[[PolledTasks], None],
-    surroundings: Surroundings,
-    settings: WorkerSettings,
-) -> SurgicalPoller | None:
-    if settings.surgical is None:
-        return None
-    return SurgicalPoller(
-        service,
-        take_in,
-        surroundings,
-        slots=settings.surgical.slots,
-        workflows=bool(settings.recipe.workflows),
-        activities=bool(settings.recipe.activities),
-    )
 
 
 def _now_us() -> int:

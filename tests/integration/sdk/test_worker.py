@@ -308,12 +308,13 @@ async def test_one_poll_of_each_kind_is_parked(engine: FakeEngine, client: Clien
         client, compose, max_concurrent_workflow_tasks=5, max_concurrent_activities=1
     )
     async with worker:
-        await engine.arrived("PollTasks", 2)
-        asked = [
-            (poll.max_workflow_tasks, poll.max_activity_tasks)
+        await engine.arrived("PollTasks", 3)
+        asked = {
+            (poll.max_workflow_tasks, poll.max_activity_tasks, poll.pool)
             for poll in engine.requests["PollTasks"]
-        ]
-    assert asked == [(3, 0), (0, 1)]  # half of the places: the rest is for what completions bring
+        }
+    # Half of the places: the rest is for what completions bring. And one for poisoned tasks.
+    assert asked == {(3, 0, ""), (0, 1, ""), (1, 1, "surgical")}
 
 
 async def test_what_follows_from_a_completion_comes_with_its_answer(
@@ -329,9 +330,9 @@ async def test_what_follows_from_a_completion_comes_with_its_answer(
     ]
     assert asked == [(QUEUE, 1, 1)] * 3
     # The first task came by a poll, the activity and the second task with answers.
-    polls = [poll for poll in engine.requests["PollTasks"] if poll.max_workflow_tasks]
-    assert len(polls) <= 2
-    assert len([poll for poll in engine.requests["PollTasks"] if poll.max_activity_tasks]) == 1
+    polls = [poll for poll in engine.requests["PollTasks"] if not poll.pool]
+    assert len([poll for poll in polls if poll.max_workflow_tasks]) <= 2
+    assert len([poll for poll in polls if poll.max_activity_tasks]) == 1
 
 
 async def test_no_more_tasks_are_taken_than_there_are_places(

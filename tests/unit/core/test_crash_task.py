@@ -418,6 +418,34 @@ def test_its_checkpoint_has_the_task_tried_again() -> None:
     assert in_pool(run, record, "")
 
 
+@both
+def test_what_died_without_its_worker_is_counted_once_though_the_lease_had_ended(name: str) -> None:
+    """The worker was thought dead, and says that it was the process only: a mark that nothing takes back."""
+    run = given(name)
+    token = run.hand_out(name, worker=OTHER)
+    run.when(died(token, OTHER))
+
+    run.when(crashed(token))
+    crashes = run.task(name).crashes
+    assert crashes is not None
+    assert crashes.last is not None
+    assert (crashes.count, crashes.last.message) == (1, "killed by signal 11")
+    assert run.when(crashed(token)) == STALE
+    assert run.when(came_back(token, OTHER)) == NOTHING
+    assert (run.task(name).state, count(run, name)) == (TaskState.READY, 1)
+
+
+def test_what_a_take_over_knows_nothing_of_is_counted() -> None:
+    """The start was not saved, and an earlier worker had died."""
+    run = with_activity()
+    run.when(died(run.hand_out("a")))
+    token = run.hand_out("a")
+    run.reload()
+
+    run.when(crashed(token))
+    assert count(run) == 2
+
+
 # ---- what else is to wait
 
 

@@ -276,7 +276,7 @@ class FakeMatching:
         return taker
 
     def has_pollers(
-        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = "", pool: str = ""
     ) -> bool:
         return True
 

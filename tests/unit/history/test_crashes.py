@@ -30,6 +30,7 @@ from perdure_engine.core.poison import SURGICAL
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
 from perdure_engine.history.judging import LOST
+from perdure_engine.history.stillness import Stillness, stillness
 from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, WorkerRef
 
 MINUTE_US = 60_000_000
@@ -104,6 +105,10 @@ async def test_invariant_36_the_third_dead_worker_poisons_in_the_transaction_tha
     [row] = room.timers()
     assert (row.kind, row.due_us) == (TimerKind.ACTIVITY_RETRY, record.next_attempt_us)
     assert 0.9 * MINUTE_US < record.next_attempt_us - room.now_us <= MINUTE_US
+    metrics = node.rooms.metrics
+    assert metrics.task_crashes.value("activity") == 3
+    assert metrics.tasks_poisoned.value("activity") == 1
+    assert metrics.activity_retries.value() == 0
 
 
 @in_room(window_s=CENTURIES_S)
@@ -351,6 +356,16 @@ async def test_a_poisoned_workflow_task_waits_and_goes_to_the_surgical_pool(room
     assert (await node.describe("order")).info.status is Status.COMPLETED
 
 
+@in_room(window_s=CENTURIES_S)
+async def test_who_polls_for_other_tasks_is_not_waited_for(room: Room) -> None:
+    """A poisoned task that is ready does not move while nobody of the surgical pool asks for it."""
+    node = await room.node(1)
+    await poisoned(room, node)
+    jump(room, node, 60)
+    await node.nothing(room.worker("w2"), timeout_s=2)
+    assert stillness(node.history.shards()) is Stillness.UNATTENDED
+
+
 # ---- suspended
 
 
@@ -376,6 +391,11 @@ async def test_invariant_39_after_24_hours_it_is_suspended_once_and_an_operator_
         await die(room, node, "surgeon", SURGICAL)
         visits += 1
     assert 40 < visits < 60
+    metrics = node.rooms.metrics
+    assert metrics.task_crashes.value("activity") == visits + 3
+    assert metrics.tasks_poisoned.value("activity") == 1
+    assert metrics.tasks_suspended.value("activity") == 1
+    assert metrics.timer_early.value() == 0
     assert abs(room.now_us - first_us - 24 * 60 * MINUTE_US) < MINUTE_US
     described = await node.describe("order")
     assert (described.info.status, described.suspended) == (Status.PAUSED, True)
@@ -393,9 +413,9 @@ async def test_invariant_39_after_24_hours_it_is_suspended_once_and_an_operator_
     [row] = room.timers()
     left_us = row.due_us - room.now_us
     assert (row.kind, 6 * 60 * MINUTE_US - left_us < MINUTE_US) == (TimerKind.RUN_TIMEOUT, True)
-    task = await new.activity_task(surgeon(room))
-    await new.complete_activity(task.token)
-    assert len([n for n in await room.names(task.run_id) if "Paused" in n]) == 1
+    handed = await new.activity_task(surgeon(room))
+    await new.complete_activity(handed.token)
+    assert len([name for name in await room.names(task.run_id) if "Paused" in name]) == 1
 
 
 @in_room(seeds=(0,), window_s=CENTURIES_S)

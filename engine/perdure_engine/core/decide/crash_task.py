@@ -13,6 +13,7 @@ from perdure_engine.core.decide.attempts import (
     activity_of,
     current_workflow_task,
     holder,
+    key_of,
     options_of,
     stale,
 )
@@ -20,27 +21,44 @@ from perdure_engine.core.decide.crashes import count
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import Failure, RetryState
 from perdure_engine.core.intents import CrashTask
-from perdure_engine.core.poison import crashed
+from perdure_engine.core.poison import crashed, reported
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
+from perdure_engine.core.tokens import TaskToken
 
 
 def decide(draft: Draft, intent: CrashTask) -> None:
     """Said again, it is refused as stale: what has died does not come back, and its start is over."""
     token = intent.token
     if token.kind is TaskKind.WORKFLOW:
-        current_workflow_task(draft, token)
-        key = WORKFLOW_TASK_KEY
-        crash_workflow_task(draft, b"", intent.failure)
+        record = current_workflow_task(draft, token)
     else:
         record = holder(draft, token, TaskKind.ACTIVITY)
         if record.state is TaskState.ASYNC:
             raise stale()  # no process has it any more
-        key = record.scheduled_event_id
+    if _is_counted(record, token):
+        _mark_as_its_own(draft, record, intent.failure)
+    elif token.kind is TaskKind.WORKFLOW:
+        crash_workflow_task(draft, b"", intent.failure)
+    else:
         crash_activity(draft, record, b"", intent.failure, intent.identity)
-    again = draft.state.tasks.get(key)
+    again = draft.state.tasks.get(key_of(token.kind, token.scheduled_event_id))
     if again is not None:
         again.start_no = draft.env.new_number()
+
+
+def _is_counted(record: TaskRecord, token: TaskToken) -> bool:
+    """Its worker was thought dead when the lease ended, and has to say now that it was the process only."""
+    crashes = record.crashes
+    put_back = not record.running and record.start_no == token.start_no
+    return put_back and crashes is not None and bool(crashes.worker_ids)
+
+
+def _mark_as_its_own(draft: Draft, record: TaskRecord, failure: Failure) -> None:
+    crashes = record.crashes
+    assert crashes is not None
+    record.set_aside(crashes=reported(crashes, crashes.worker_ids[-1], failure))
+    draft.touch(record)
 
 
 def crash_workflow_task(draft: Draft, worker_id: bytes, failure: Failure) -> None:

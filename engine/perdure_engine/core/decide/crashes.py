@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from perdure_engine.core.decide.suspend_workflow import suspend
 from perdure_engine.core.draft import Draft
-from perdure_engine.core.poison import Crashes, forgiven
+from perdure_engine.core.poison import POISONED_FROM, Crashes, Rung, forgiven
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
 
@@ -22,6 +22,7 @@ def count(draft: Draft, key: int, crashes: Crashes) -> None:
     """The task has crashed (again): it is ready at once, or later if it is poisoned, or its run is suspended."""
     draft.state.tasks[key].set_aside(crashes=crashes)
     draft.ready_again(key)
+    note_crash(draft, key, crashes)
     if not crashes.is_poisoned:
         return
     if _ends_in_suspension(draft, draft.state.tasks[key]):
@@ -31,6 +32,13 @@ def count(draft: Draft, key: int, crashes: Crashes) -> None:
     record.state = TaskState.BACKOFF
     record.next_attempt_us = crashes.next_us(draft.env.now_us)
     draft.put_timer(*backoff_timer(key), record.next_attempt_us)
+
+
+def note_crash(draft: Draft, key: int, crashes: Crashes) -> None:
+    kind = draft.state.tasks[key].kind
+    draft.climb(Rung.CRASHED, kind)
+    if crashes.count == POISONED_FROM:
+        draft.climb(Rung.POISONED, kind)
 
 
 def waited(draft: Draft, key: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
 from perdure_engine.core.decide import attempts
-from perdure_engine.core.decide.crashes import count, forgive
+from perdure_engine.core.decide.crashes import count, forgive, note_crash
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
@@ -104,6 +104,7 @@ def _next_attempt(draft: Draft, failure: Failure | None, *, deadlock: bool = Fal
             draft.number_buffered()
             return
         record.set_aside(crashes=crashes)
+        note_crash(draft, WORKFLOW_TASK_KEY, crashes)
     else:
         forgive(draft, WORKFLOW_TASK_KEY)
     record.handout = None

@@ -12,7 +12,7 @@ from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.pause_workflow import hold_back
 from perdure_engine.core.draft import Draft
-from perdure_engine.core.instants import instant_text
+from perdure_engine.core.poison import Rung
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TimerKind
 
@@ -45,6 +45,7 @@ def suspend(draft: Draft, key: int) -> None:
             TimerKind.SCHEDULE_TO_CLOSE,
         ):
             draft.drop_timer(kind, reference)
+    draft.climb(Rung.SUSPENDED, draft.state.tasks[key].kind)
     note(draft, Action.SUSPEND, by, subject=_subject(draft, key), before="RUNNING", after="PAUSED")
 
 
@@ -63,11 +64,6 @@ def _subject(draft: Draft, key: int) -> str:
 def _reason(draft: Draft, key: int) -> str:
     crashes = draft.state.tasks[key].crashes
     assert crashes is not None
-    what = (
-        f"activity {_subject(draft, key)!r}" if key != WORKFLOW_TASK_KEY else "the workflow's code"
-    )
-    last = f"; the last time: {crashes.last.message}" if crashes.last is not None else ""
-    return (
-        f"{what} has crashed its workers {crashes.count} times in a row since"
-        f" {instant_text(crashes.first_us)}{last}"
-    )
+    if key == WORKFLOW_TASK_KEY:
+        return f"the workflow's code {crashes.told}"
+    return f"activity {_subject(draft, key)!r} {crashes.told}"

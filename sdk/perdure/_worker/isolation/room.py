@@ -96,13 +96,12 @@ class _Room:
 
     def _make_parts(self, recipe: Recipe) -> None:
         activities = self._code.activities
-        converter = recipe.data_converter.payload_converter
         namespace = recipe.identity.namespace
         self._activities = Activities(
             activities.newest,
             namespace=namespace,
             task_queue=recipe.task_queue,
-            converter=converter,
+            converter=recipe.converter,
             executor=self._executor,
             completions=self._hands_up,
             held=self._held,
@@ -117,7 +116,7 @@ class _Room:
             activities.newest,
             namespace=namespace,
             task_queue=recipe.task_queue,
-            converter=converter,
+            converter=recipe.converter,
             executor=self._executor,
             at_once_max=recipe.local_activities_at_once,
             now_us=lambda: time.time_ns() // 1000,
@@ -132,7 +131,7 @@ class _Room:
             completions=self._hands_up,
             held=self._held,
             slots=self._slots,
-            converter=converter,
+            converter=recipe.converter,
             local=self._local,
             hides_messages=recipe.hides_messages,
         )
