@@ -1,4 +1,3 @@
-raise SystemExit(open("/work/wt/child/MESSAGE_FROM_THE_LEAD.md").read())
 """The fixtures that every test may ask for, and how property tests are run."""
 
 import os
