@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from perdure import activity, workflow
 from perdure.common import RetryPolicy
@@ -72,7 +74,7 @@ async def die(how: str) -> str:
 def die_in_thread(how: str) -> None:
     if how == "sys.exit":
         sys.exit(7)
-    os.kill(os.getpid(), signal.SIGSEGV)
+    ctypes.string_at(0)
 
 
 @activity.defn
@@ -167,7 +169,7 @@ class Alone:
         self.got: list[str] = []
 
     @workflow.run
-    async def run(self, wanted: int) -> list[object]:
+    async def run(self, wanted: int) -> list[Any]:
         pid = await workflow.execute_local_activity(local_pid, "x", start_to_close_timeout=SHORT)
         await workflow.wait_condition(lambda: len(self.got) >= wanted)
         return [pid, *self.got]
@@ -192,8 +194,8 @@ class Dies:
     async def run(self, how: str) -> str:
         if how == "SIGSEGV":
             os.kill(os.getpid(), signal.SIGSEGV)
-        if how == "sys.exit":
-            sys.exit(4)
+        if how == "os._exit":
+            os._exit(4)
         if how == "spin":
             while True:
                 pass
