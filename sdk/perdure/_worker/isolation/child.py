@@ -285,6 +285,7 @@ class Child:
             steps=list(self._steps),
         )
         self._stacks.close()
+        self._process.close()
         bootstrap.worker_ends.discard(self._connection)
         with self._sending:
             self._connection.close()
