@@ -118,7 +118,7 @@ def rows(dsn: str) -> list[tuple[int, int]]:
         ).fetchall()
 
 
-async def test_invariant_36_three_dead_workers_poison_it_and_a_restart_keeps_that(
+async def test_invariant_37_three_dead_workers_poison_it_and_a_restart_keeps_that(
     database_dsn: str,
 ) -> None:
     """Its leases end one after the other; then only the surgical pool gets it, when an operator says so."""
