@@ -16,7 +16,7 @@ from psycopg import crdb
 from perdure_migrations.errors import MigrationError, ShardCountFixed
 from perdure_migrations.lock import migration_lock
 
-HEAD = "0011"
+HEAD = "0012"
 CONNECT_TIMEOUT_S = 10
 NUMBER_OF_SHARDS_MAX = 65_536  # shard numbers stay far inside int4, and a take-over reads them all
 

@@ -84,6 +84,10 @@ class Scene:
         arguments += ["--effects", str(self.effects)]
         for address in addresses:
             arguments += ["--address", address]
+        return self.program(name, arguments)
+
+    def program(self, name: str, arguments: Sequence[str]) -> Process:
+        """A program of the tests."""
         # before what we have ourselves: a checkout that is tested by that is tested in the worker too
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         return self._add(name, arguments, {"PYTHONPATH": path})

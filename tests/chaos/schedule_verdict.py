@@ -14,7 +14,7 @@ from tests.chaos.job_rows import SavedJob, SavedRows
 from tests.chaos.schedule_load import Overlap, ScheduleStory
 
 from perdure.job import JobStatus
-from perdure_engine.core.schedules.actions import instant_text
+from perdure_engine.core.instants import instant_text
 from perdure_engine.core.schedules.decide.delete import DELETED
 from perdure_engine.core.schedules.model import SlotOrigin
 from perdure_engine.core.schedules.model import SlotOutcome as Outcome

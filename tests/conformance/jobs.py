@@ -17,8 +17,10 @@ from perdure_engine.ports.rows import (
 )
 from perdure_engine.ports.store import Store
 
-PENDING, IN_PROGRESS, RETRY, COMPLETED, FAILED, CANCELLED, SKIPPED, SUSPENDED = range(1, 9)
-OPEN = (PENDING, IN_PROGRESS, RETRY, SUSPENDED)
+PENDING, IN_PROGRESS, RETRY, COMPLETED, FAILED, CANCELLED, SKIPPED, SUSPENDED, POISONED = range(
+    1, 10
+)
+OPEN = (PENDING, IN_PROGRESS, RETRY, SUSPENDED, POISONED)
 NO_JOB = bytes(16)  # the job of a key that nobody holds
 
 
@@ -61,7 +63,6 @@ def ended_row(row: JobRunRow, status: int = COMPLETED, **columns: Any) -> JobRun
         bucket=0,
         task_name="",
         queue="",
-        queue_no=0,
         user_id="",
         schedule_id="",
         concurrency_key="",
@@ -82,6 +83,7 @@ def ended_row(row: JobRunRow, status: int = COMPLETED, **columns: Any) -> JobRun
 def stored(row: JobRunRow, update: JobRunRow) -> JobRunRow:
     """What the update makes of the stored row."""
     return row._replace(
+        queue_no=update.queue_no,
         status=update.status,
         attempt=update.attempt,
         priority=update.priority,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.conformance.jobs import COMPLETED, FAILED, PENDING, job_row
+from tests.conformance.jobs import COMPLETED, FAILED, PENDING, POISONED, SUSPENDED, job_row
 from tests.conformance.owner import NAMESPACE, START_US, Owner, new_id
 
 from perdure_engine.ports.jobs import (
@@ -38,7 +38,7 @@ async def rows(owner: Owner) -> list[JobRunRow]:
             scheduled_us=START_US + number * 7 % 48,
         )
         for number, (user, schedule, task, status) in enumerate(
-            itertools.product(users, schedules, tasks, range(1, 9))
+            itertools.product(users, schedules, tasks, range(1, 10))
         )
     ]
     other = job_row(1, namespace_id=new_id(), user_id="anna", status=FAILED, task_name="mail")
@@ -46,9 +46,15 @@ async def rows(owner: Owner) -> list[JobRunRow]:
     return made
 
 
+LISTED_STATUSES: tuple[tuple[int, ...], ...] = (
+    *((), (FAILED,), (PENDING, COMPLETED), (COMPLETED, COMPLETED)),
+    *((FAILED, POISONED, SUSPENDED), (POISONED,)),
+)
+
+
 def filters() -> Iterator[JobFilter]:
     for user, schedule, task in itertools.product(("", "anna"), ("", "daily"), ("", "mail")):
-        for statuses in ((), (FAILED,), (PENDING, COMPLETED), (COMPLETED, COMPLETED)):
+        for statuses in LISTED_STATUSES:
             yield JobFilter(NAMESPACE, user, statuses, task, schedule_id=schedule)
     yield JobFilter(NAMESPACE, queue="other")
     yield JobFilter(NAMESPACE, batch_id="nightly", statuses=(FAILED,))

@@ -10,6 +10,7 @@ from tests.conformance.jobs import (
     FAILED,
     NO_JOB,
     PENDING,
+    POISONED,
     SUSPENDED,
     batch_row,
     ended_row,
@@ -21,7 +22,16 @@ from tests.conformance.jobs import (
     slot_row,
     stored,
 )
-from tests.conformance.owner import NAMESPACE, START_US, Owner, Run, current_run, new_id, timer_row
+from tests.conformance.owner import (
+    NAMESPACE,
+    QUEUE,
+    START_US,
+    Owner,
+    Run,
+    current_run,
+    new_id,
+    timer_row,
+)
 
 from perdure_engine.ports.store import BatchRefused, FenceLost, GuardFailed, Store
 
@@ -87,6 +97,21 @@ async def test_a_job_that_did_not_end_yet_is_updated_too(store: Store, owner: Ow
     await owner.commit(owner.batch(job_runs=[suspended]))
 
     assert await jobs_of(store, [row]) == [suspended._replace(version=3)]
+
+
+async def test_a_job_that_goes_to_another_pool_has_another_queue_number(
+    store: Store, owner: Owner
+) -> None:
+    """Its ready row is read there, and nowhere else; a new job in the same batch keeps its own."""
+    row, other = job_row(task_id=4), job_row(task_id=5, queue_no=QUEUE + 1)
+    await owner.commit(owner.batch(job_runs=[row]))
+    poisoned = row._replace(queue_no=QUEUE + 7, task_id=9, status=POISONED, version=-1)
+    await owner.commit(owner.batch(job_runs=[poisoned, other]))
+
+    stored_row = poisoned._replace(version=2)
+    assert await jobs_of(store, [row, other]) == [stored_row, other]
+    assert await store.load_ready_jobs(1, QUEUE, 0, 9) == []
+    assert await store.load_ready_jobs(1, QUEUE + 7, 0, 9) == [stored_row]
 
 
 async def test_all_tables_in_one_batch_with_a_workflows_rows(store: Store, owner: Owner) -> None:
@@ -247,7 +272,8 @@ async def test_a_job_twice_in_one_batch(store: Store, owner: Owner) -> None:
     "columns",
     [
         {"status": 0},
-        {"status": 9},
+        {"status": 10},
+        {"status": POISONED, "closed_us": START_US},
         {"status": FAILED, "closed_us": None},
         {"status": PENDING, "closed_us": START_US},
         {"status": CANCELLED, "task_id": 5},

@@ -145,7 +145,7 @@ visibility_rows = st.builds(
 shard = st.sampled_from(SHARDS)
 # It carries its shard: no other shard's job has it.
 some_id = st.builds(lambda shard, n: bytes([shard, n]) * 8, shard, st.integers(1, 2))
-status = st.integers(1, 8)
+status = st.integers(1, 9)
 # An update may say anything of what it leaves as it is; of a new job that is a function of nothing.
 job_run_rows = st.builds(
     lambda job_id, name, status, ready, time_us, payload, version: JobRunRow(

@@ -114,13 +114,23 @@ def _cancel_requested(folded: Folded, event: ev.WorkflowExecutionCancelRequested
 def _paused(folded: Folded, event: ev.WorkflowExecutionPaused) -> None:
     folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_PAUSED)
     folded.paused = event
-    _remember(folded, event)
+    if not event.suspended:  # else it is nobody's request
+        _remember(folded, event)
 
 
 def _unpaused(folded: Folded, event: ev.WorkflowExecutionUnpaused) -> None:
     folded.status = move(WORKFLOW, folded.status, EventType.WORKFLOW_EXECUTION_UNPAUSED)
+    if folded.paused is not None and folded.paused.suspended:
+        _stood_still(folded, event.time_us - folded.paused.time_us)
     folded.paused = None
     _remember(folded, event)
+
+
+def _stood_still(folded: Folded, for_us: int) -> None:
+    """The timeouts of what waits for an outcome count as if it had been scheduled so much later."""
+    for activity in folded.activities.values():
+        scheduled = activity.scheduled
+        activity.scheduled = structs.replace(scheduled, time_us=scheduled.time_us + for_us)
 
 
 def _options_updated(folded: Folded, event: ev.WorkflowExecutionOptionsUpdated) -> None:

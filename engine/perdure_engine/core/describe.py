@@ -49,7 +49,7 @@ def describe(state: RunState) -> Description:
         next_run_id=following(folded.closed),
         cron_schedule=started.cron_schedule,
         first_task_us=waits.due_us if waits is not None else 0,
-        execution_deadline_us=started.execution_deadline_us,
+        execution_deadline_us=_execution_deadline_us(state),
         children=_children(state),
         parent=started.parent,
         root_workflow_id=root_workflow_id,
@@ -57,6 +57,7 @@ def describe(state: RunState) -> Description:
         pause_us=pause.time_us if pause is not None else 0,
         pause_identity=pause.identity if pause is not None else "",
         pause_reason=pause.reason if pause is not None else "",
+        suspended=pause is not None and pause.suspended,
         original_run_id=started.original_run_id,
         reset_from_run_id=started.reset_from_run_id,
         reset_run_id=reset_run(folded.closed),
@@ -64,6 +65,12 @@ def describe(state: RunState) -> Description:
         static_summary=started.static_summary,
         static_details=started.static_details,
     )
+
+
+def _execution_deadline_us(state: RunState) -> int:
+    """Put off by the time that the run was suspended."""
+    timer = state.timer_rows.get((TimerKind.EXECUTION_TIMEOUT, 0))
+    return timer.due_us if timer is not None else state.folded.started.execution_deadline_us
 
 
 def _children(state: RunState) -> list[PendingChild]:
@@ -146,10 +153,22 @@ def _activity(activity: Activity, record: TaskRecord | None) -> PendingActivity:
         pause_identity=pause.identity if pause is not None else "",
         pause_reason=pause.reason if pause is not None else "",
         options=aside.options,
+        crashes=aside.crashes.count if aside.crashes is not None else 0,
+        first_crash_us=aside.crashes.first_us if aside.crashes is not None else 0,
+        last_crash=aside.crashes.last if aside.crashes is not None else None,
     )
 
 
 def _workflow_task(record: TaskRecord) -> PendingWorkflowTask:
+    crashes = record.crashes
     return PendingWorkflowTask(
-        record.attempt, record.ready_us, record.started_us, record.identity, record.last_failure
+        record.attempt,
+        record.ready_us,
+        record.started_us,
+        record.identity,
+        record.last_failure,
+        crashes.count if crashes is not None else 0,
+        crashes.first_us if crashes is not None else 0,
+        crashes.last if crashes is not None else None,
+        record.next_attempt_us if record.state is TaskState.BACKOFF else 0,
     )

@@ -20,6 +20,7 @@ from perdure_engine.core.events import BufferedEvent, Event, InboxEvent
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.limits import RunLimits
+from perdure_engine.core.poison import Rung
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Admitted, Child, RunState, pinned_version
 from perdure_engine.core.tasks import (
     MESSAGE_QUEUE_NO,
@@ -61,6 +62,7 @@ class Draft:
     __slots__ = (
         "audit",
         "buffered",
+        "climbed",
         "env",
         "events",
         "gone_tasks",
@@ -97,6 +99,7 @@ class Draft:
         self.next_run: Draft | None = None
         self.rejected: dict[str, Failure] | None = None  # updates: told to who waits, kept nowhere
         self.audit: list[Entry] | None = None  # for the log of what operators did
+        self.climbed: list[tuple[Rung, TaskKind]] | None = None  # by what crashes its workers
         self.messages = False  # some of `tasks` are messages to other runs
 
     @property
@@ -111,6 +114,12 @@ class Draft:
             or self.is_new
             or self.audit
         )
+
+    def climb(self, rung: Rung, kind: TaskKind) -> None:
+        """To be counted once it is saved."""
+        if self.climbed is None:
+            self.climbed = []
+        self.climbed.append((rung, kind))
 
     def note(self, entry: Entry) -> None:
         """Saved with whatever else the draft has."""
@@ -223,25 +232,23 @@ class Draft:
     def ready_again(self, key: int) -> None:
         """The old row is marked gone and a new one, with a new id, becomes ready: the key says its age.
 
-        An activity goes by the options in force, which may have come or gone since the old row was made.
+        An activity goes by the options in force, which may have come or gone since the old row was made; any task by
+        its crashes, which say whose polls get it.
         """
         old = self.state.tasks[key]
         self.drop_task(key)
-        queue_no, aside = old.queue_no, old.aside
+        aside = old.aside
         queue, priority = old.queue, old.priority
         if old.kind is TaskKind.ACTIVITY:
             options = aside.options if aside is not None else None
             in_force = options or self.state.folded.activities[key].scheduled
             queue, priority = in_force.task_queue, in_force.priority
         pinned = pinned_version(self.state.folded)
-        if queue != old.queue or pinned != old.pinned:
-            queue_no = queue_number(
-                self.state.folded.started.namespace_id, old.kind, bucket(queue, pinned)
-            )
+        namespace_id = self.state.folded.started.namespace_id
         record = TaskRecord(
             old.kind,
             queue,
-            queue_no,
+            queue_number(namespace_id, old.kind, bucket(queue, pinned, old.pool)),
             self.env.new_number(),
             old.scheduled_event_id,
             attempt=old.attempt,

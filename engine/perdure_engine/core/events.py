@@ -383,6 +383,9 @@ class WorkflowExecutionPaused(EventBase, frozen=True, array_like=True, tag=58):
     request_id: bytes
     body_hash: bytes
     suspended: bool = False
+    # of the timeouts, which stand still while it is suspended; 0: there is none
+    run_timeout_left_us: int = 0
+    execution_timeout_left_us: int = 0
 
 
 class WorkflowExecutionUnpaused(EventBase, frozen=True, array_like=True, tag=59):

@@ -33,6 +33,7 @@ class WaitKind(enum.IntEnum):
     UPDATE_ADMITTED = 16  # its code has not said yet whether it takes the update
     UPDATE_RUNNING = 17  # the update's handler has not returned
     SAGA = 18  # a compensation has failed: an operator is to say `retry` or `skip`
+    POISONED = 19  # it has crashed its workers: the surgical pool gets it, or nobody before the run is resumed
 
 
 class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +99,8 @@ def _of_workflow_task(state: RunState) -> list[WaitReason]:
     record = state.tasks.get(WORKFLOW_TASK_KEY)
     if record is None:
         return _of_delay(state)
+    if record.pool and not _is_out(record):
+        return [_of_poison(record, "", "")]
     if record.state is TaskState.PAUSED:
         return []  # the run is: said once
     timeout_us = state.folded.started.task_timeout_ms * 1_000
@@ -152,9 +155,31 @@ def _of_activities(state: RunState) -> list[WaitReason]:
     reasons = []
     for key, activity in state.folded.activities.items():
         record = state.tasks.get(key)
-        if record is not None and (record.state is not TaskState.PAUSED or record.paused):
+        if record is None:
+            continue
+        if record.pool and not _is_out(record) and not record.paused:
+            scheduled = activity.scheduled
+            reasons.append(_of_poison(record, scheduled.activity_id, scheduled.activity_type))
+        elif record.state is not TaskState.PAUSED or record.paused:
             reasons.append(_of_activity(activity, record))
     return reasons
+
+
+def _of_poison(record: TaskRecord, subject: str, activity_type: str) -> WaitReason:
+    """`until_us`: when the surgical pool may have it; 0: now, or the run is held back."""
+    crashes = record.crashes
+    assert crashes is not None
+    return WaitReason(
+        kind=WaitKind.POISONED,
+        since_us=crashes.first_us,
+        until_us=record.next_attempt_us if record.state is TaskState.BACKOFF else 0,
+        subject=subject,
+        activity_type=activity_type,
+        task_queue=record.queue,
+        attempt=record.attempt,
+        last_failure=crashes.last,
+        version=record.pinned,
+    )
 
 
 def _of_activity(activity: Activity, record: TaskRecord) -> WaitReason:

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure_engine.core.commands import Command
 from perdure_engine.core.events import ClosingEvent, WorkflowTaskFailedCause
-from perdure_engine.core.failures import Failure, TimeoutType
+from perdure_engine.core.failures import Failure
 from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.id_policies import IdReusePolicy as IdReusePolicy
 from perdure_engine.core.lineage import Lineage
@@ -51,7 +51,24 @@ from perdure_engine.core.operator_intents import (
 from perdure_engine.core.parents import ChildOf, Parent
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.search_attributes import Attributes
-from perdure_engine.core.tasks import TaskKind, TimerKind
+from perdure_engine.core.shard_intents import (
+    CameBack as CameBack,
+)
+from perdure_engine.core.shard_intents import (
+    FireTimer as FireTimer,
+)
+from perdure_engine.core.shard_intents import (
+    PutBackTask as PutBackTask,
+)
+from perdure_engine.core.shard_intents import (
+    SaveProgress as SaveProgress,
+)
+from perdure_engine.core.shard_intents import (
+    SaveStart as SaveStart,
+)
+from perdure_engine.core.shard_intents import (
+    TimeOutTask as TimeOutTask,
+)
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.core.versions import Behavior, Versioning
 
@@ -393,48 +410,6 @@ WorkerIntent = (
 # ---- from the shard itself
 
 
-class FireTimer(msgspec.Struct, frozen=True, gc=False):
-    run_id: bytes
-    kind: TimerKind
-    reference: int
-    wake_us: int
-    timer_id: int
-
-
-class SaveStart(msgspec.Struct, frozen=True, gc=False):
-    """Write down a hand-out that nothing else has saved within a second, or that must be saved first."""
-
-    run_id: bytes
-    scheduled_event_id: int
-    start_no: int
-
-
-class SaveProgress(msgspec.Struct, frozen=True, gc=False):
-    token: TaskToken
-    details: bytes
-    version: int = 0  # what progress_version becomes; 0: one more
-
-
-class PutBackTask(msgspec.Struct, frozen=True, gc=False):
-    """The worker that took the task is gone or never got it: ready again, no attempt counted."""
-
-    run_id: bytes
-    task_kind: TaskKind
-    scheduled_event_id: int
-    start_no: int
-    worker_dead: bool
-
-
-class TimeOutTask(msgspec.Struct, frozen=True, gc=False):
-    """A started attempt passed its start-to-close or heartbeat timeout (or a workflow task its own)."""
-
-    run_id: bytes
-    task_kind: TaskKind
-    scheduled_event_id: int
-    start_no: int
-    timeout_type: TimeoutType
-
-
 class MessageOutcome(enum.IntEnum):
     """How the other run answered a message."""
 
@@ -512,6 +487,7 @@ ShardIntent = (
     | SaveStart
     | SaveProgress
     | PutBackTask
+    | CameBack
     | TimeOutTask
     | ReadMessage
     | AnswerMessage

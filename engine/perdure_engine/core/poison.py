@@ -7,9 +7,12 @@ pool gets it, after 1, 5, 30, 30, … minutes; 24 hours after the first crash wi
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from perdure_engine.core.failures import Failure
+from perdure_engine.core.instants import instant_text
 
 ISOLATED_FROM = 2
 """So many crashes, and it runs in a process of its own: its neighbours count none of its further crashes."""
@@ -24,8 +27,18 @@ SUSPENDED_AFTER_US = 24 * 3600 * 1_000_000
 SURGICAL = "surgical"
 """The pool of workers that alone gets poisoned work; the other has no name."""
 
+MESSAGE_TOLD_MAX = 300  # characters of the last crash, where it is said in a line
+
 WORKERS_KEPT_MAX = 4
 """Whose marks can be taken back: a worker that was thought dead returns within minutes."""
+
+
+class Rung(enum.Enum):
+    """What has just become of a task, as it is counted."""
+
+    CRASHED = enum.auto()
+    POISONED = enum.auto()
+    SUSPENDED = enum.auto()
 
 
 class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -35,6 +48,11 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first_us: int = 0  # of all of them; only success clears it
     worker_ids: tuple[bytes, ...] = ()  # of the last ones, where a whole worker died
     last: Failure | None = None
+    request_id: bytes = b""  # of the operator's call that let it go on last
+
+    @property
+    def is_isolated(self) -> bool:
+        return self.count >= ISOLATED_FROM
 
     @property
     def is_poisoned(self) -> bool:
@@ -45,14 +63,26 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whose polls alone get the task."""
         return SURGICAL if self.count >= POISONED_FROM else ""
 
+    @property
+    def suspended_us(self) -> int:
+        """When it is suspended, if it is poisoned then."""
+        return self.first_us + SUSPENDED_AFTER_US
+
+    @property
+    def told(self) -> str:
+        """What happened, how often and since when, in a line for operators."""
+        since = instant_text(self.first_us - self.first_us % 1_000_000)
+        last = self.last.message[:MESSAGE_TOLD_MAX] if self.last is not None else ""
+        return f"has crashed {self.count} times in a row, for the first time at {since}: {last}"
+
     def is_over_time(self, now_us: int) -> bool:
         """Whether poisoned work is to be suspended."""
-        return self.count >= POISONED_FROM and now_us >= self.first_us + SUSPENDED_AFTER_US
+        return self.count >= POISONED_FROM and now_us >= self.suspended_us
 
     def next_us(self, now_us: int) -> int:
         """When poisoned work is ready again, or is to be suspended."""
         rung = min(self.count - POISONED_FROM, len(DELAYS_US) - 1)
-        return min(now_us + DELAYS_US[rung], self.first_us + SUSPENDED_AFTER_US)
+        return min(now_us + DELAYS_US[rung], self.suspended_us)
 
 
 def crashed(before: Crashes | None, worker_id: bytes, failure: Failure, now_us: int) -> Crashes:
@@ -61,7 +91,13 @@ def crashed(before: Crashes | None, worker_id: bytes, failure: Failure, now_us: 
     worker_ids = known.worker_ids
     if worker_id:
         worker_ids = (*worker_ids, worker_id)[-WORKERS_KEPT_MAX:]
-    return Crashes(known.count + 1, known.first_us or now_us, worker_ids, failure)
+    return msgspec.structs.replace(
+        known,
+        count=known.count + 1,
+        first_us=known.first_us or now_us,
+        worker_ids=worker_ids,
+        last=failure,
+    )
 
 
 def came_back(before: Crashes, worker_id: bytes) -> Crashes | None:
@@ -74,6 +110,13 @@ def came_back(before: Crashes, worker_id: bytes) -> Crashes | None:
     return msgspec.structs.replace(before, count=count, worker_ids=worker_ids)
 
 
+def reported(before: Crashes, worker_id: bytes, failure: Failure) -> Crashes:
+    """A worker that was thought dead says that only the process died that the task had to itself: that is the crash
+    that was counted, and nothing takes it back."""
+    worker_ids = tuple(one for one in before.worker_ids if one != worker_id)
+    return msgspec.structs.replace(before, worker_ids=worker_ids, last=failure)
+
+
 def forgiven(before: Crashes | None) -> Crashes | None:
     """Its code ended as code does, or saved a checkpoint: the row is broken, the first crash is remembered."""
     if before is None or not before.count:
@@ -81,6 +124,6 @@ def forgiven(before: Crashes | None) -> Crashes | None:
     return msgspec.structs.replace(before, count=0, worker_ids=())
 
 
-def resumed(before: Crashes, now_us: int) -> Crashes:
+def resumed(before: Crashes, now_us: int, request_id: bytes = b"") -> Crashes:
     """An operator lets it go on, in the surgical pool: the hours until it is suspended begin anew."""
-    return msgspec.structs.replace(before, first_us=now_us)
+    return msgspec.structs.replace(before, first_us=now_us, request_id=request_id)

@@ -13,9 +13,17 @@ NOT_OF_THE_BODY = ("request_id", "identity")
 
 
 def body_of(intent: msgspec.Struct) -> bytes:
-    """A hash of which call it is and all that it says, but for who says it. Kept beside its request id."""
+    """A hash of which call it is and all that it says, but for who says it. Kept beside its request id.
+
+    What has its default is not said: a field that a later version has besides is not missed in a call of before.
+    """
+    names, defaults = intent.__struct_fields__, intent.__struct_defaults__
+    default_of = dict(zip(reversed(names), reversed(defaults), strict=False))
     said = [
-        getattr(intent, name) for name in intent.__struct_fields__ if name not in NOT_OF_THE_BODY
+        (name, value)
+        for name in names
+        if name not in NOT_OF_THE_BODY
+        and (value := getattr(intent, name)) != default_of.get(name, msgspec.NODEFAULT)
     ]
     told = msgspec.msgpack.encode((type(intent).__name__, said))
     return blake2b(told, digest_size=BODY_BYTES).digest()

@@ -58,6 +58,9 @@ class PendingActivity(msgspec.Struct, frozen=True, gc=False):
     pause_identity: str = ""
     pause_reason: str = ""
     options: ActivityOptions | None = None  # that an operator has given it
+    crashes: int = 0  # workers in a row that died with it in hand
+    first_crash_us: int = 0  # 0: none
+    last_crash: Failure | None = None
 
 
 class PendingTimer(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +82,10 @@ class PendingWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     started_us: int
     worker_identity: str
     last_failure: Failure | None
+    crashes: int = 0  # as of an activity
+    first_crash_us: int = 0
+    last_crash: Failure | None = None
+    next_attempt_us: int = 0  # 0: it is ready, or out
 
 
 class RunInfo(msgspec.Struct, frozen=True, gc=False):
@@ -124,6 +131,7 @@ class Description(msgspec.Struct, frozen=True, gc=False):
     pause_us: int = 0  # 0: not paused
     pause_identity: str = ""
     pause_reason: str = ""
+    suspended: bool = False  # the engine has paused it
     original_run_id: bytes = b""  # of a run that began with a reset, as the next one
     reset_from_run_id: bytes = b""
     reset_run_id: bytes = b""  # of a run that a reset ended: the one that began

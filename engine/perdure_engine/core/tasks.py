@@ -150,8 +150,25 @@ class TaskRecord(msgspec.Struct, eq=False, gc=False):
         return self.aside is not None and self.aside.pause is not None
 
     @property
+    def was_started(self) -> bool:
+        """Whether an attempt has begun before: schedule-to-start has done its duty."""
+        return self.attempt > 1 or self.crashes is not None
+
+    @property
     def crashes(self) -> Crashes | None:
         return self.aside.crashes if self.aside is not None else None
+
+    @property
+    def crash_count(self) -> int:
+        """In a row."""
+        crashes = self.crashes
+        return crashes.count if crashes is not None else 0
+
+    @property
+    def isolated(self) -> bool:
+        """Whether a worker runs it in a process of its own."""
+        crashes = self.crashes
+        return crashes is not None and crashes.is_isolated
 
     @property
     def pool(self) -> str:

@@ -31,10 +31,11 @@ BODY_HASH_BYTES = 8
 DUE_TOO_LATE = "must lie behind the time when the job is due"
 
 
-class JobOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class JobOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Everything that is asked of a job but its input. Instants in µs, durations in ms; 0 is "none".
 
-    `due_us` is an instant, `delay_ms` counts from when the job is made; with neither it is due at once.
+    `due_us` is an instant, `delay_ms` counts from when the job is made; with neither it is due at once. What has its
+    default is left out of a job's hash: a field that a later version has besides does not change it.
     """
 
     task_name: str

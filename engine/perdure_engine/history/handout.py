@@ -58,6 +58,9 @@ def start_task(shard: Shard, offer: TaskOffer, worker: WorkerRef) -> StartOutcom
     ):
         shard.queues.offer(run, record)  # its version has changed since it was offered
         return None
+    if worker.pool != ("" if record.aside is None else record.pool):
+        shard.queues.offer(run, record)  # it is poisoned, or is not any more
+        return None
     if offer.kind is TaskKind.WORKFLOW:
         return _start_workflow_task(shard, run, record, worker)
     return _start_activity(shard, run, record, worker)
@@ -220,6 +223,7 @@ def _start_activity(
         record.progress_version,
         # after a reset it keeps its key: it may have done its work in the run that scheduled it
         writer_of(started, scheduled.event_id) if started.lineage else b"",
+        record.crash_count if record.aside is not None else 0,
     )
     if scheduled.retry_policy.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))
@@ -249,7 +253,11 @@ def _start_workflow_task(
         )
         return None
     folded = state.folded
-    sticky = worker.worker_id == state.sticky_worker_id and record.scheduled_event_id != 0
+    sticky = (
+        worker.worker_id == state.sticky_worker_id
+        and record.scheduled_event_id != 0
+        and (record.aside is None or not record.isolated)
+    )
     events = run.events_past(folded.previous_started_id if sticky else 0)
     if events is None and sticky:
         events = run.events_past(0)
@@ -339,6 +347,7 @@ def _workflow_task(
         history_bytes=run.state.history_bytes,
         suggest_continue_as_new=suggest,
         updates=updates,
+        crashes=record.crash_count if record.aside is not None else 0,
     )
 
 

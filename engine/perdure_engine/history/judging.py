@@ -88,10 +88,12 @@ class Leases(ABC, Generic[K]):
     def _time_out(self, held: Held, timeout_type: TimeoutType) -> None: ...
 
     @abstractmethod
-    def _put_back(self, held: Held, *, worker_dead: bool) -> None: ...
+    def _put_back(self, held: Held, *, worker_dead: bool, crashed: bool) -> None:
+        """`crashed`: the worker died with it in hand, which is counted (`core.poison`); it is dead then."""
 
     @abstractmethod
-    def _put_orphan_back(self, key: K, start_no: int) -> None: ...
+    def _put_orphan_back(self, key: K, start_no: int) -> None:
+        """Nobody has claimed it after a take-over: no crash is counted, for nobody saw its worker die."""
 
     @abstractmethod
     def _save_start(self, held: Held) -> None: ...
@@ -171,7 +173,7 @@ class Leases(ABC, Generic[K]):
         for start_no, held in list(self._by_worker.get(worker_id, {}).items()):
             if start_no not in start_nos and held.handed_at < oldest and not held.ending:
                 held.ending = True
-                self._put_back(held, worker_dead=False)
+                self._put_back(held, worker_dead=False, crashed=False)
         self._tell()
 
     def suspect(self, worker_id: bytes) -> None:
@@ -184,7 +186,7 @@ class Leases(ABC, Generic[K]):
         """The worker said goodbye: what it still holds goes back."""
         for held in list(self._by_worker.get(worker_id, {}).values()):
             held.ending = True
-            self._put_back(held, worker_dead=False)
+            self._put_back(held, worker_dead=False, crashed=False)
         self._tell()
 
     # ---- judging
@@ -247,7 +249,7 @@ class Leases(ABC, Generic[K]):
             self._time_out(held, TimeoutType.HEARTBEAT)
         elif now >= handout.lease_until:
             held.ending = True
-            self._put_back(held, worker_dead=True)
+            self._put_back(held, worker_dead=True, crashed=True)
         elif (
             not handout.saved
             and now - held.handed_at >= self._shard.rooms.config.start_save_after_s

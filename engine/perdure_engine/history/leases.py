@@ -8,6 +8,7 @@ from perdure_engine.core.decide.attempts import key_of, options_of, stops_for_pa
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import TimeoutType
 from perdure_engine.core.intents import (
+    CameBack,
     DescribeWorkflow,
     PutBackTask,
     SaveProgress,
@@ -154,9 +155,14 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
             self._adopt_when_free(run, worker, token)
 
     def adopt(self, run: Run, worker: WorkerRef, token: TaskToken) -> bool:
+        """Whether the worker has the task again."""
         key = key_of(token.kind, token.scheduled_event_id)
         record = run.state.tasks.get(key)
-        if record is None or not may_adopt(run.state, record, token):
+        if record is None:
+            return False
+        if record.crashes is not None and worker.worker_id in record.crashes.worker_ids:
+            self._came_back(worker, token)
+        if not may_adopt(run.state, record, token):
             return False
         self._orphans.pop((token.run_id, token.kind, token.scheduled_event_id), None)
         lease_until = self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
@@ -180,6 +186,12 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
         self.hand_out(run, key, record, token)
         return True
 
+    def _came_back(self, worker: WorkerRef, token: TaskToken) -> None:
+        """It was thought dead with the task in hand, and lives: no crash of its is counted (invariant 35)."""
+        self._shard.tell(
+            CameBack(token.run_id, token.kind, token.scheduled_event_id, worker.worker_id)
+        )
+
     # ---- what it is asked by all leases
 
     def _progressing(self, held: Held) -> TaskRecord | None:
@@ -192,10 +204,17 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
             TimeOutTask(held.run_id, held.kind, held.scheduled_event_id, start_no, timeout_type)
         )
 
-    def _put_back(self, held: Held, *, worker_dead: bool) -> None:
-        start_no = held.handout.start_no
+    def _put_back(self, held: Held, *, worker_dead: bool, crashed: bool) -> None:
+        handout = held.handout
         self._shard.tell(
-            PutBackTask(held.run_id, held.kind, held.scheduled_event_id, start_no, worker_dead)
+            PutBackTask(
+                held.run_id,
+                held.kind,
+                held.scheduled_event_id,
+                handout.start_no,
+                worker_dead,
+                handout.worker_id if crashed else b"",
+            )
         )
 
     def _put_orphan_back(self, key: tuple[bytes, TaskKind, int], start_no: int) -> None:

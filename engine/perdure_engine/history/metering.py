@@ -8,8 +8,9 @@ from itertools import chain
 from perdure_engine.core import events as ev
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
-from perdure_engine.core.tasks import TimerKind
-from perdure_engine.ports.metrics import Metrics
+from perdure_engine.core.poison import Rung
+from perdure_engine.core.tasks import TimerKind, TimerRecord
+from perdure_engine.ports.metrics import Counter, Metrics
 
 
 def count(metrics: Metrics, drafts: Sequence[Draft]) -> None:
@@ -31,8 +32,17 @@ def count(metrics: Metrics, drafts: Sequence[Draft]) -> None:
             metrics.history_events.observe(folded.next_event_id - 1)
             metrics.history_bytes.observe(draft.state.history_bytes)
         for timer in draft.timers:
-            if timer.kind is TimerKind.ACTIVITY_RETRY:
+            if timer.kind is TimerKind.ACTIVITY_RETRY and not _is_poisoned(draft, timer):
                 metrics.activity_retries.inc()
+        if draft.climbed is not None:
+            for rung, task_kind in draft.climbed:
+                _RUNGS[rung](metrics).inc(task_kind.name.lower())
+
+
+def _is_poisoned(draft: Draft, timer: TimerRecord) -> bool:
+    """Whether the timer is of an activity that waits for the surgical pool."""
+    record = draft.state.tasks.get(timer.reference)
+    return record is not None and bool(record.pool)
 
 
 def _look(metrics: Metrics, drafts: Sequence[Draft]) -> None:
@@ -49,6 +59,11 @@ def _look(metrics: Metrics, drafts: Sequence[Draft]) -> None:
                     pass
 
 
+_RUNGS: dict[Rung, Callable[[Metrics], Counter]] = {
+    Rung.CRASHED: lambda metrics: metrics.task_crashes,
+    Rung.POISONED: lambda metrics: metrics.tasks_poisoned,
+    Rung.SUSPENDED: lambda metrics: metrics.tasks_suspended,
+}
 _LOOKED_AT = frozenset((ev.WorkflowTaskFailed, ev.ActivityTaskTimedOut))
 _COUNTED: dict[type[ev.Event], Callable[[Metrics, int], None]] = {
     ev.WorkflowExecutionStarted: lambda metrics, number: metrics.workflow_started.inc(by=number),

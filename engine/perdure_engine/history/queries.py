@@ -2,7 +2,8 @@
 
 A run whose workflow task is scheduled or out answers with that task; any other answers a task that carries only
 the query. A run that is paused answers as its code last saw it: what came in since waits for the code, and no query
-sees it. Queries live in memory: a caller whose shard moves asks again.
+sees it. A run whose code crashes its workers answers none. Queries live in memory: a caller whose shard moves asks
+again.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Queries:
             return
         if not run.state.open and _rejects(intent.reject_condition, run.state.folded.status):
             item.refuse(_rejected(run.state.folded.status))
+            return
+        if self._is_refused(run, item):
             return
         queue = run.state.folded.started.task_queue
         if not self._shard.rooms.matching.has_pollers(
@@ -157,7 +160,24 @@ class Queries:
         task = run.state.tasks.get(WORKFLOW_TASK_KEY)
         return task is not None and task.state is not TaskState.PAUSED
 
+    def _is_refused(self, run: Run, item: Item) -> bool:
+        """Its code would take another worker with it, and nobody would count that."""
+        task = run.state.tasks.get(WORKFLOW_TASK_KEY)
+        crashes = task.crashes if task is not None else None
+        if crashes is None or not crashes.is_isolated:
+            return False
+        item.refuse(
+            Rejected(
+                Code.FAILED_PRECONDITION,
+                "WORKFLOW_POISONED",
+                f"the workflow's code has crashed its workers {crashes.count} times in a row",
+            )
+        )
+        return True
+
     def _route(self, run: Run, query: PendingQuery) -> None:
+        if self._is_refused(run, query.item):
+            return
         task = run.state.tasks.get(WORKFLOW_TASK_KEY)
         if run.state.folded.paused is not None and not run.state.folded.previous_started_id:
             query.item.refuse(

@@ -1,61 +1,59 @@
 """What is known of a task queue from all shards of this process: how much waits, since when, and what flows.
 
 Nothing is asked of the database. What is in memory is there to be counted, and of what is left to paging each shard
-keeps the number (history.offering); queues without tasks and without flow are not known at all.
+keeps the number (history.offering); queues without tasks and without flow are not known at all. A queue's name stands
+for several numbers: what is pinned to a version is paged by itself, and is counted with the rest; what only the
+surgical pool may have is not, because no further worker of the queue would help it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure_engine.core.ids import queue_number
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.history.flows import Flow
-from perdure_engine.history.jobs.queues import JobQueues
 from perdure_engine.history.offering import Book
-from perdure_engine.history.queues import QueueBooks
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
-from perdure_engine.ports.history import QueueFacts, QueueName
+from perdure_engine.ports.history import NO_FACTS, QueueFacts, QueueName
 
 
 def facts_of(rooms: Rooms, shards: Iterable[Shard], name: QueueName) -> QueueFacts:
-    queue_no = queue_number(name.namespace_id, name.kind, name.queue)
-    known = _Known()
-    for shard in shards:
-        offering = _offering_of(shard, name.kind)
-        book = offering.books.get(queue_no)
-        if book is not None:
-            known.add(offering.waiting(queue_no, book), book)
-    return known.facts(rooms.flows.by_number.get(queue_no))
+    return facts_of_all(rooms, shards, name.kind).get(name, NO_FACTS)
 
 
-def facts_of_all(rooms: Rooms, shards: Iterable[Shard]) -> dict[QueueName, QueueFacts]:
-    """Of each queue that has tasks or flow."""
-    flows = rooms.flows.by_number
-    names = {
-        queue_no: QueueName(flow.namespace_id, flow.queue, flow.kind)
-        for queue_no, flow in flows.items()
-    }
-    found: dict[int, _Known] = {}
+def facts_of_all(
+    rooms: Rooms, shards: Iterable[Shard], kind: TaskKind | None = None
+) -> dict[QueueName, QueueFacts]:
+    """Of each queue that has tasks or flow; `kind` None: of all kinds."""
+    found: dict[QueueName, _Known] = {}
+    names: dict[int, QueueName] = {}
+    for queue_no, flow in rooms.flows.by_number.items():
+        name = names[queue_no] = QueueName(flow.namespace_id, flow.queue, flow.kind)
+        found.setdefault(name, _Known()).flows.append(flow)
     for shard in shards:
         for offering in (shard.queues, shard.jobs.queues):
             for queue_no, book in offering.books.items():
                 offer = next(iter(book.offered.values()), None)
+                if offer is not None and offer.pool:
+                    continue
                 if offer is not None and queue_no not in names:
                     names[queue_no] = QueueName(offer.namespace_id, offer.queue, offer.kind)
-                known = found.setdefault(queue_no, _Known())
-                known.add(offering.waiting(queue_no, book), book)
+                if queue_no in names:
+                    known = found.setdefault(names[queue_no], _Known())
+                    known.add(offering.waiting(queue_no, book), book)
     return {
-        name: found.get(queue_no, _Known()).facts(flows.get(queue_no))
-        for queue_no, name in names.items()
+        name: known.facts() for name, known in found.items() if kind is None or name.kind is kind
     }
 
 
 class _Known:
     """Of one queue, shard by shard."""
 
+    __slots__ = ("_oldest_us", "_waiting", "flows")
+
     def __init__(self) -> None:
+        self.flows: list[Flow] = []
         self._waiting = 0
         self._oldest_us = 0
 
@@ -66,14 +64,10 @@ class _Known:
         if first is not None:
             self._oldest_us = min(first.ready_us, self._oldest_us or first.ready_us)
 
-    def facts(self, flow: Flow | None) -> QueueFacts:
+    def facts(self) -> QueueFacts:
         return QueueFacts(
             backlog_count=self._waiting,
             oldest_ready_us=self._oldest_us,
-            add_rate=0.0 if flow is None else flow.add_rate,
-            dispatch_rate=0.0 if flow is None else flow.dispatch_rate,
+            add_rate=sum(flow.add_rate for flow in self.flows),
+            dispatch_rate=sum(flow.dispatch_rate for flow in self.flows),
         )
-
-
-def _offering_of(shard: Shard, kind: TaskKind) -> JobQueues | QueueBooks:
-    return shard.jobs.queues if kind is TaskKind.JOB else shard.queues

@@ -67,7 +67,9 @@ class QueueBooks(Offering[TaskRow]):
     def _offer_of(self, run: Run, record: TaskRecord) -> TaskOffer:
         folded = run.state.folded
         started = folded.started
-        sticky = run.state.sticky_worker_id if record.kind is TaskKind.WORKFLOW else b""
+        sticky = b""
+        if record.kind is TaskKind.WORKFLOW and (record.aside is None or not record.isolated):
+            sticky = run.state.sticky_worker_id
         version = ""
         if record.pinned or self._shard.rooms.routing.active:
             version = self.version_of(run, record)
@@ -88,6 +90,7 @@ class QueueBooks(Offering[TaskRow]):
             0,
             version,
             record.pinned,
+            "" if record.aside is None else record.pool,
         )
 
     def version_of(self, run: Run, record: TaskRecord) -> str:
@@ -149,4 +152,5 @@ class QueueBooks(Offering[TaskRow]):
             0,
             version,
             record.pinned,
+            record.pool,
         )

@@ -32,7 +32,7 @@ def stillness(shards: Iterable[Shard]) -> Stillness:
             continue
         for offer in chain(shard.queues.offered(), shard.jobs.queues.offered()):
             if shard.rooms.matching.has_pollers(
-                offer.namespace_id, offer.queue, offer.kind, offer.version
+                offer.namespace_id, offer.queue, offer.kind, offer.version, offer.pool
             ):
                 return Stillness.MOVING  # about to be handed out, or it waits for a busy worker
             if found is Stillness.STILL:

@@ -51,6 +51,7 @@ from perdure_engine.core.jobs.intents import (
     PutBackJobs,
     SaveJobProgress,
     SaveJobStarts,
+    TakeBackCrashes,
 )
 from perdure_engine.core.jobs.replies import JobReply
 from perdure_engine.core.replies import Reply
@@ -215,6 +216,7 @@ LIST_OF: dict[type, str] = {
     CompleteJobs: "outcomes",
     FireJobTimers: "timers",
     PutBackJobs: "starts",
+    TakeBackCrashes: "marks",
     SaveJobStarts: "starts",
     FireSlots: "timers",
     HearErrands: "heard",

@@ -85,9 +85,9 @@ class Matcher:
         return taker
 
     def has_pollers(
-        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = "", pool: str = ""
     ) -> bool:
-        found = self._queues.get((namespace_id, queue, version, ""))
+        found = self._queues.get((namespace_id, queue, version, pool))
         return found is not None and found.has_pollers(kind)
 
     def forget_worker(self, worker_id: bytes) -> None:

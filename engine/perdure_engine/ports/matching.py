@@ -100,10 +100,10 @@ class Matching(Protocol):
         ...
 
     def has_pollers(
-        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = "", pool: str = ""
     ) -> bool:
-        """Whether a worker of the version and of the normal pool polled this queue within the last poll time-out or
-        holds tasks of it."""
+        """Whether a worker of the version and the pool polled this queue within the last poll time-out or holds tasks
+        of it."""
         ...
 
     def forget_worker(self, worker_id: bytes) -> None:

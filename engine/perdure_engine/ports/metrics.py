@@ -243,6 +243,26 @@ class JobsFigures:
         self.jobs_in_memory = Gauge("jobs_in_memory", "Job runs that are cached.")
 
 
+class CrashesFigures:
+    """Work that takes its workers down, by what it is: job, activity, workflow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.task_crashes = Counter(
+            "task_crashes_total",
+            "Workers that died with a task in hand, once for each task.",
+            "kind",
+        )
+        self.tasks_poisoned = Counter(
+            "tasks_poisoned_total", "Tasks that only the surgical pool gets from then on.", "kind"
+        )
+        self.tasks_suspended = Counter(
+            "tasks_suspended_total",
+            "Tasks that were poisoned for 24 hours: they wait for an operator.",
+            "kind",
+        )
+
+
 class RunsFigures:
     """What became of runs, and what must never happen."""
 
@@ -314,6 +334,7 @@ class Metrics(
     TimeFigures,
     RunsFigures,
     JobsFigures,
+    CrashesFigures,
     SchedulesFigures,
 ):
     """All that one engine process shows. Whoever measures is handed it whole."""

@@ -121,7 +121,7 @@ class JobRunRow(NamedTuple):
     below 0: its time has come, and it waits for a place of its concurrency key.
 
     An update (version below 0) leaves what never changes as it is, whatever the row says: namespace, bucket, names,
-    ids, keys, `created_us`, `spec`. Optional texts are '' when there is none.
+    ids, keys, `created_us`, `spec`. Optional texts are '' when there is none. `queue_no` goes by queue and pool.
     """
 
     shard_id: int

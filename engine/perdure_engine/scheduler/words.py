@@ -5,7 +5,7 @@ from __future__ import annotations
 from cron_descriptor import Options, get_description
 from cron_descriptor.Exception import FormatException, MissingFieldException
 
-from perdure_engine.core.schedules.actions import instant_text
+from perdure_engine.core.instants import instant_text
 from perdure_engine.core.schedules.model import (
     CalendarRange,
     CalendarSpec,

@@ -30,10 +30,22 @@ class HandleOperations:
         )
 
     async def unpause(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
-        """Lets the run go on. Raises RPCError FAILED_PRECONDITION when it is not paused."""
+        """Lets the run go on, also one that is suspended (`resume`). Raises RPCError
+        FAILED_PRECONDITION when it is not paused."""
         core, why = self._core, _why(self._core, reason)
         await core.unary(
             lambda timeout_s: core.run_service.unpause(self._target, why, timeout_s), rpc_timeout
+        )
+
+    async def resume(self, *, reason: str = "", rpc_timeout: timedelta | None = None) -> None:
+        """Has what of the run has crashed its workers again and again tried at once, by a worker of
+        the surgical pool, with 24 hours before the run is suspended. A suspended run goes on, with
+        what was left of its timeouts. Raises RPCError FAILED_PRECONDITION when nothing of it is
+        poisoned.
+        """
+        core, why = self._core, _why(self._core, reason)
+        await core.unary(
+            lambda timeout_s: core.run_service.resume(self._target, why, timeout_s), rpc_timeout
         )
 
 

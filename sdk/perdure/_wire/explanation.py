@@ -38,6 +38,7 @@ class WaitKind(IntEnum):
     UPDATE_ADMITTED = 16
     UPDATE_RUNNING = 17
     SAGA = 18
+    POISONED = 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,9 @@ class WaitReason:
     until: datetime | None
     """When it goes on by itself, at the latest. None: it does not, or that is not known."""
     subject: str
-    """The id of an activity, a timer, an update or another workflow; of a pause its reason; of a
-    cron schedule itself; of a saga the compensation's name."""
+    """The id of an activity, a timer, an update or another workflow; of a pause its reason; of what
+    is poisoned the activity's id, empty for the workflow's own code; of a cron schedule itself; of
+    a saga the compensation's name."""
     activity_type: str
     task_queue: str
     attempt: int
@@ -67,6 +69,7 @@ class WaitReason:
         return _TEXTS.get(self.kind, "for something that this version does not know").format(
             activity=f"activity {self.subject} ({self.activity_type}), attempt {self.attempt}",
             timer=f"timer {self.subject}",
+            poisoned=f"activity {self.subject}" if self.subject else "its code",
             other=self.subject,
             subject=self.subject,
             queue=self.task_queue,
@@ -107,6 +110,10 @@ _TEXTS = {
     WaitKind.SAGA: (
         "for an operator to say retry or skip (`perdure workflow saga`): compensation {subject} of "
         "its saga has failed"
+    ),
+    WaitKind.POISONED: (
+        "for a worker of the surgical pool of task queue {queue}: {poisoned} has crashed its workers"
+        " again and again (`perdure workflow resume` has it tried at once)"
     ),
 }
 _KINDS = {int(kind): kind for kind in WaitKind}

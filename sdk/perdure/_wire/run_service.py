@@ -94,3 +94,17 @@ class RunService:
             await self._stub.UnpauseWorkflow(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise error_from_call(error) from None
+
+    async def resume(self, target: Target, why: Why, timeout_s: float) -> None:
+        request = pb.ResumeWorkflowRequest(
+            namespace=target.namespace,
+            workflow_id=target.workflow_id,
+            run_id=target.run_id,
+            request_id=why.request_id,
+            identity=why.identity,
+            reason=why.reason,
+        )
+        try:
+            await self._stub.ResumeWorkflow(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_call(error) from None

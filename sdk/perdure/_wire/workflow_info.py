@@ -80,6 +80,13 @@ class PendingActivity:
     pause_reason: str = ""
     options: ActivityOptionsUpdate | None = None
     """Set when an operator has changed them: those in force."""
+    crashes: int = 0
+    """How many workers in a row have died with it in hand. From 3 on it is poisoned: only workers
+    of the surgical pool get it."""
+    first_crash_time: datetime | None = None
+    """Kept until it succeeds."""
+    last_crash: FailureInfo | None = None
+    """Its stack trace is the report of what supervised the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,12 @@ class PendingWorkflowTask:
     """None: no worker has it."""
     worker_identity: str
     last_failure: FailureInfo | None
+    crashes: int = 0
+    """As of a pending activity."""
+    first_crash_time: datetime | None = None
+    last_crash: FailureInfo | None = None
+    next_attempt_time: datetime | None = None
+    """Of one that has failed or is poisoned. None: it is ready, or a worker has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +158,8 @@ class WorkflowExecutionDescription(WorkflowExecution):
     """None: it is not paused."""
     pause_identity: str = ""
     pause_reason: str = ""
+    suspended: bool = False
+    """It was the engine: something of it has crashed its workers for 24 hours."""
     original_run_id: str = ""
     """Of a run that began with a reset: the run whose start its own is."""
     reset_from_run_id: str = ""
@@ -229,6 +244,7 @@ def description_from_message(
         pause_time=instant_from_us(message.pause_time_us),
         pause_identity=message.pause_identity,
         pause_reason=message.pause_reason,
+        suspended=message.suspended,
         original_run_id=message.original_run_id,
         reset_from_run_id=message.reset_from_run_id,
         reset_run_id=message.reset_run_id,
@@ -312,6 +328,9 @@ def _pending_activity(message: pb.PendingActivityInfo) -> PendingActivity:
         pause_identity=message.pause_identity,
         pause_reason=message.pause_reason,
         options=options_from_message(message.options) if message.HasField("options") else None,
+        crashes=message.crashes,
+        first_crash_time=instant_from_us(message.first_crash_time_us),
+        last_crash=_last_crash(message),
     )
 
 
@@ -324,4 +343,14 @@ def _pending_workflow_task(message: pb.PendingWorkflowTaskInfo) -> PendingWorkfl
         last_failure=(
             failure_from_message(message.last_failure) if message.HasField("last_failure") else None
         ),
+        crashes=message.crashes,
+        first_crash_time=instant_from_us(message.first_crash_time_us),
+        last_crash=_last_crash(message),
+        next_attempt_time=instant_from_us(message.next_attempt_time_us),
     )
+
+
+def _last_crash(
+    message: pb.PendingActivityInfo | pb.PendingWorkflowTaskInfo,
+) -> FailureInfo | None:
+    return failure_from_message(message.last_crash) if message.HasField("last_crash") else None

@@ -20,10 +20,12 @@ from perdure_engine.core.jobs.intents import (
     CreateJobs,
     JobCompleted,
     RescheduleJob,
+    ResumeJob,
 )
 from perdure_engine.core.jobs.model import JobRun, JobSpec, JobState, JobStatus
 from perdure_engine.core.jobs.replies import (
     EndedJob,
+    JobAnswered,
     JobDescription,
     JobInfo,
     JobsAnswered,
@@ -112,12 +114,17 @@ async def test_acts_on_one_job(served: Served) -> None:
     target: dict[str, Any] = {"namespace": "default", "job_id": JOB_ID, "request_id": REQUEST_ID}
     cancelled = await served.jobs.CancelJob(pb.CancelJobRequest(**target, reason="why"))
     await served.jobs.RescheduleJob(pb.RescheduleJobRequest(**target, due_time_us=7))
+    served.history.answer = lambda _: JobAnswered(JobStatus.POISONED)
+    resumed = await served.jobs.ResumeJob(pb.ResumeJobRequest(**target, reason="mended"))
 
     assert cancelled.status == pb.JOB_STATUS_CANCELLED
-    (_, cancel), (_, reschedule) = served.history.jobs
+    assert resumed.status == pb.JOB_STATUS_POISONED
+    (_, cancel), (_, reschedule), (_, resume) = served.history.jobs
     assert isinstance(cancel, CancelJob)
     assert isinstance(reschedule, RescheduleJob)
+    assert isinstance(resume, ResumeJob)
     assert (cancel.job_id, cancel.reason, reschedule.due_us) == (RAW_ID, "why", 7)
+    assert (resume.job_id, resume.reason) == (RAW_ID, "mended")
 
 
 async def test_lists_counts_redrives_batches_and_limits_are_served(served: Served) -> None:

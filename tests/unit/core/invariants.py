@@ -12,9 +12,11 @@ from tests.unit.core.scenario import Scenario
 from perdure_engine.core import events as ev
 from perdure_engine.core import outside_events as out
 from perdure_engine.core.apply import fold
+from perdure_engine.core.ids import queue_number
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
 from perdure_engine.core.transitions import ChildPhase
+from perdure_engine.core.versions import bucket
 from perdure_engine.history.loading import decode_history
 
 CLOSING = (
@@ -165,7 +167,8 @@ def _activity_wakes(run: Scenario, key: int, activity: Activity, outcome_waits: 
     assert not outcome_waits
     _task_wakes(run, key, record, TimerKind.ACTIVITY_RETRY, key)
     if activity.scheduled.schedule_to_close_timeout_ms:
-        assert (TimerKind.SCHEDULE_TO_CLOSE, key) in run.state.timer_rows
+        runs = (TimerKind.SCHEDULE_TO_CLOSE, key) in run.state.timer_rows
+        assert runs != is_suspended(run), "it stands still while the run is suspended"
 
 
 def _task_wakes(
@@ -181,6 +184,42 @@ def _task_wakes(
         assert record.handout is None
     else:
         assert timer is None, "a back-off that is over leaves no timer"
+
+
+def is_suspended(run: Scenario) -> bool:
+    pause = run.state.folded.paused
+    return pause is not None and pause.suspended
+
+
+def invariant_38_whose_polls_get_a_task_stands_in_its_key(run: Scenario) -> None:
+    """A poisoned task is paged in a book of its own (invariant 40), and no other is in that book."""
+    for record in run.state.tasks.values():
+        if record.kind is not TaskKind.MESSAGE and record.state is TaskState.READY:
+            name = bucket(record.queue, record.pinned, record.pool)
+            known = queue_number(run.started.namespace_id, record.kind, name)
+            assert record.handout is not None or record.queue_no == known
+
+
+def invariant_39_the_timeouts_of_a_run_stand_still_while_it_is_suspended(run: Scenario) -> None:
+    if not run.state.open:
+        return
+    for kind, is_set in (
+        (TimerKind.RUN_TIMEOUT, run.started.run_timeout_ms),
+        (TimerKind.EXECUTION_TIMEOUT, run.started.execution_timeout_ms),
+    ):
+        runs = (kind, 0) in run.state.timer_rows
+        assert runs == (bool(is_set) and not is_suspended(run))
+
+
+def invariant_39_each_suspension_is_of_what_was_poisoned_for_24_hours(run: Scenario) -> None:
+    suspended = [e for e in run.events if isinstance(e, ev.WorkflowExecutionPaused) and e.suspended]
+    assert all("times in a row, for the first time" in event.reason for event in suspended)
+    if is_suspended(run):
+        assert run.state.folded.paused == suspended[-1]
+        assert not any(
+            record.state is TaskState.READY and record.kind is not TaskKind.MESSAGE
+            for record in run.state.tasks.values()
+        ), "nothing of it is handed out"
 
 
 def _has_seen_all(events: list[ev.Event]) -> bool:
@@ -259,5 +298,8 @@ CHECKS: tuple[Callable[[Scenario], None], ...] = (
     invariant_18_workflow_tasks_are_serial,
     invariant_22_a_timer_has_one_outcome,
     invariant_30_an_attempt_has_one_outcome,
+    invariant_38_whose_polls_get_a_task_stands_in_its_key,
+    invariant_39_the_timeouts_of_a_run_stand_still_while_it_is_suspended,
+    invariant_39_each_suspension_is_of_what_was_poisoned_for_24_hours,
     invariant_47_nothing_of_a_closed_run_is_left,
 )

@@ -24,6 +24,7 @@ from tests.unit.core.scenario import (
     accept,
     activity,
     application,
+    came_back,
     cancel,
     cancel_other,
     canceled,
@@ -32,6 +33,8 @@ from tests.unit.core.scenario import (
     complete_update,
     completed,
     continue_as_new,
+    crashed,
+    died,
     done,
     failed,
     frozen,
@@ -41,6 +44,7 @@ from tests.unit.core.scenario import (
     reject,
     request_id,
     reset,
+    resume,
     save_start,
     signal,
     signal_other,
@@ -146,8 +150,10 @@ WORKER = (
     "progress",
     "handed over",
     "checkpoint",
+    "crashes",
+    "workflow hangs",
 )
-OPERATOR = ("pause", "unpause", "hold the run", "let it go", "reset", "move")
+OPERATOR = ("pause", "unpause", "hold the run", "let it go", "resume", "reset", "move")
 # What workers of a version say of the run, and what an operator says instead.
 VERSIONS = (
     None,
@@ -174,7 +180,13 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "unpause": 2,
     "hold the run": 1,
     "let it go": 2,
+    "resume": 2,
     "reset": 1,
+    "crashes": 2,
+    "worker dies": 3,
+    "comes back": 1,
+    "workflow hangs": 1,
+    "a day passes": 1,
     "time passes": 1,
     "take-over": 1,
     "save": 1,
@@ -197,6 +209,14 @@ def by_version(intent: intents.CompleteWorkflowTask, which: int) -> intents.Comp
         build_id=versioning.build_id,
     )
 
+
+EARLY = (
+    intents.CameBack,
+    intents.ResumeWorkflow,
+    intents.UnpauseWorkflow,
+    intents.HeartbeatActivity,
+)
+"""What ends the waiting of a poisoned task before its time."""
 
 ACTIONS = [what for what, weight in WEIGHTS.items() for _ in range(weight)]
 
@@ -309,6 +329,8 @@ class RunMachine(RuleBasedStateMachine):
         failure: Failure,
     ) -> None:
         kind = TaskKind.WORKFLOW if what.startswith("workflow") else TaskKind.ACTIVITY
+        if what == "crashes" and hold:
+            kind = TaskKind.WORKFLOW
         token = self.token(back, kind)
         if token is None:
             self.take(back)
@@ -328,16 +350,28 @@ class RunMachine(RuleBasedStateMachine):
                 self.report(failed(token, failure), token, hold, failure)
             case "activity canceled":
                 self.report(canceled(token), token, hold)
+            case "crashes" | "workflow hangs":
+                self.crashes(what, token, hold)
+            case _:
+                self.says(what, token, hold)
+
+    def crashes(self, what: str, token: TaskToken, hold: bool) -> None:
+        deadlock = ev.WorkflowTaskFailedCause.DEADLOCK
+        self.report(
+            crashed(token) if what == "crashes" else task_failed(token, deadlock), token, hold
+        )
+
+    def says(self, what: str, token: TaskToken, hold: bool) -> None:
+        """What ends no attempt, but is of one."""
+        intent: intents.Intent
+        match what:
             case "handed over":
                 until = msgspec.structs.replace(token, deadline_us=token.started_us + 5_000_000)
-                self.says(intents.HandOverActivity(until, b"", "w"), token, hold)
+                intent = intents.HandOverActivity(until, b"", "w")
             case "checkpoint":
-                self.says(intents.HeartbeatActivity(token, b"progress"), token, hold)
+                intent = intents.HeartbeatActivity(token, b"progress")
             case _:
-                self.says(intents.SaveProgress(token, b"progress"), token, hold)
-
-    def says(self, intent: intents.Intent, token: TaskToken, hold: bool) -> None:
-        """What ends no attempt, but is of one."""
+                intent = intents.SaveProgress(token, b"progress")
         _, refused = self.do(intent, hold)
         assert refused or token.start_no not in self.ended, "invariant 30"
 
@@ -354,6 +388,8 @@ class RunMachine(RuleBasedStateMachine):
                 self.do(pause(300 + self.fresh_number()), hold)
             case "let it go":
                 self.do(unpause(300 + self.fresh_number()), hold)
+            case "resume":
+                self.do(resume(300 + self.fresh_number()), hold)
             case _:
                 self.an_operator_asks_of_an_activity(what, which, hold)
 
@@ -460,6 +496,8 @@ class RunMachine(RuleBasedStateMachine):
         match what:
             case "time passes":
                 self.run.wait((0.1, 1.0, 5.0, -2.0)[back % 4])
+            case "a day passes":
+                self.run.wait(24 * 3_600)
             case "take-over":
                 self.run.commit()
                 self.run.reload()
@@ -486,6 +524,13 @@ class RunMachine(RuleBasedStateMachine):
                 if self.quiet(put_back(token, worker_dead=hold), token, hold):
                     self.released.add(token.start_no)
                     self.take(-1)  # the newest task that waits: this one
+            case "worker dies":
+                if self.quiet(died(token), token, hold):
+                    self.released.add(token.start_no)
+                    self.take(-1)
+            case "comes back":
+                _, refused = self.do(came_back(token), hold)
+                assert not refused
             case "timed out":
                 kind = TimeoutType.HEARTBEAT if hold else TimeoutType.START_TO_CLOSE
                 late = application(type="IOError")  # as retryable as a time-out is
@@ -626,7 +671,10 @@ class RunMachine(RuleBasedStateMachine):
         for key, record in state.tasks.items():
             if key in attempts:
                 self.one_attempt_more(key, record.attempt - attempts[key], asked[key], failure)
-            if key in backing_off and record.state is not TaskState.BACKOFF:
+            if record.pool and record.state is TaskState.BACKOFF:
+                self.not_before[key, record.attempt] = record.next_attempt_us
+            early = isinstance(intent, EARLY)
+            if key in backing_off and record.state is not TaskState.BACKOFF and not early:
                 ready_us = self.not_before[key, record.attempt]
                 assert self.run.now_us >= ready_us, "invariant 31: not before its delay is over"
         return outcome

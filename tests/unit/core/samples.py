@@ -19,6 +19,7 @@ from perdure_engine.core.jobs.model import (
     UniqueScope,
 )
 from perdure_engine.core.parents import Parent, ParentClosePolicy
+from perdure_engine.core.poison import Crashes
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.schedules.model import (
     CalendarRange,
@@ -76,6 +77,13 @@ FAILURE = Failure(
     identity="worker-1@host",
     activity_id="a-1",
     retry_state=RetryState.MAXIMUM_ATTEMPTS_REACHED,
+)
+CRASHES = Crashes(
+    3,
+    TIME_US - 2,
+    (bytes(range(80, 96)), bytes(range(96, 112))),
+    Failure(FailureKind.WORKER_LOST, "killed by signal 11", "its stacks", identity="worker-1@host"),
+    REQUEST,
 )
 POLICY = RetryPolicy(2_000, 1.5, 60_000, 7, ("ValueError", "KeyError"))
 
@@ -148,7 +156,9 @@ SCHEDULED = ev.ActivityTaskScheduled(
     version=3,
 )
 TERMINATED = ev.WorkflowExecutionTerminated(9, TIME_US, "stop", b"why", "cli@host", REQUEST, HASH)
-PAUSED = ev.WorkflowExecutionPaused(5, TIME_US, "provider is down", "cli@host", REQUEST, HASH)
+PAUSED = ev.WorkflowExecutionPaused(
+    5, TIME_US, "provider is down", "cli@host", REQUEST, HASH, True, 3_000_001, 4_000_002
+)
 
 CANCEL_INITIATED = out.RequestCancelExternalWorkflowExecutionInitiated(
     6, TIME_US, "order-18", RUN, True, "unwanted", 4
@@ -313,6 +323,7 @@ TASK = TaskPayload(
         REQUEST,
         TIME_US + 2,
         TIME_US + 3,
+        CRASHES,
     ),
     pinned="orders.build-1",
 )
@@ -400,6 +411,7 @@ JOB_STATE = JobState(
     request_id=REQUEST,
     key_place=True,
     request_body=HASH,
+    crashes=CRASHES,
 )
 SCHEDULE = Schedule(
     ScheduleSpec(

@@ -161,6 +161,17 @@ def unpause(number: int = 330, **changes: Any) -> intents.UnpauseWorkflow:
     )
 
 
+def resume(number: int = 340, **changes: Any) -> intents.ResumeWorkflow:
+    fields: dict[str, Any] = {"body_hash": b"resume", "reason": "it is mended", "identity": "me"}
+    return intents.ResumeWorkflow(
+        namespace_id=NAMESPACE,
+        workflow_id=WORKFLOW_ID,
+        run_id=b"",
+        request_id=request_id(number - 100),
+        **(fields | changes),
+    )
+
+
 def reset(event_id: int = 0, number: int = 9, **changes: Any) -> intents.ResetWorkflow:
     """A reset to the end of a workflow task (0: of the last one), as run `number`."""
     fields: dict[str, Any] = {"body_hash": b"reset", "reason": "a bug", "identity": "me"}
@@ -212,6 +223,20 @@ def put_back(token: TaskToken, *, worker_dead: bool = True) -> intents.PutBackTa
     return intents.PutBackTask(
         token.run_id, token.kind, token.scheduled_event_id, token.start_no, worker_dead
     )
+
+
+def died(token: TaskToken, worker: bytes = WORKER) -> intents.PutBackTask:
+    """The worker, as its lease says."""
+    return msgspec.structs.replace(put_back(token), crashed_worker_id=worker)
+
+
+def crashed(token: TaskToken, message: str = "killed by signal 11") -> intents.CrashTask:
+    """The process that it had to itself."""
+    return intents.CrashTask(token, Failure(FailureKind.WORKER_LOST, message), IDENTITY)
+
+
+def came_back(token: TaskToken, worker: bytes = WORKER) -> intents.CameBack:
+    return intents.CameBack(token.run_id, token.kind, token.scheduled_event_id, worker)
 
 
 def timed_out(

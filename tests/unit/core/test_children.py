@@ -210,6 +210,18 @@ def test_an_answer_waits_while_a_worker_has_the_workflow_task() -> None:
     check(run)
 
 
+def test_a_child_whose_start_has_failed_unseen_does_not_end_as_well() -> None:
+    """Both would be numbered, and the second would find no child."""
+    run = parent()
+    run.when(signal())
+    token = run.hand_out()
+    run.answer(INITIATED, MessageOutcome.ALREADY_EXISTS)
+
+    assert run.when(closes(COMPLETED)) == Then()
+    run.when(done(token))
+    check(run)
+
+
 def test_what_waits_survives_a_take_over_and_a_failed_task() -> None:
     """Invariant 4."""
     run = parent()

@@ -43,6 +43,7 @@ from perdure_engine.core import events as ev
 from perdure_engine.core import outside_events as out
 from perdure_engine.core.decide.attempts import close_by_us
 from perdure_engine.core.describe import describe, reset_run
+from perdure_engine.core.draft import Draft
 from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.intents import (
     AnswerMessage,
@@ -233,10 +234,13 @@ def test_an_activity_is_scheduled_again_and_everything_of_it_counts_from_now_on(
     new = checked(begun.new)
     record = new.task("a")
     assert (record.attempt, record.progress, record.last_failure) == (1, b"", None)
-    due_us = close_by_us(new.state.folded.activities[5], record)
+    due_us = close_by_us(Draft(new.state, new.env()), new.state.folded.activities[5], record)
     assert due_us == new.now_us + 30 * SECOND_US
     new.reload()
-    assert close_by_us(new.state.folded.activities[5], new.task("a")) == due_us
+    assert (
+        close_by_us(Draft(new.state, new.env()), new.state.folded.activities[5], new.task("a"))
+        == due_us
+    )
     new.when(completed(new.hand_out("a")))
     checked(new)
 

@@ -24,6 +24,7 @@ from perdure_engine.core.jobs.intents import (
     JobWorkerIntent,
     RedriveJob,
     RescheduleJob,
+    ResumeJob,
     WaitJobs,
 )
 from perdure_engine.core.jobs.model import JobStatus
@@ -230,7 +231,7 @@ def plain_answer(intent: Any) -> Any:
             return JobsAnswered([])
         case DescribeJob():
             return not_found("JOB", "the job does not exist")
-        case CancelJob() | RescheduleJob() | RedriveJob():
+        case CancelJob() | RescheduleJob() | RedriveJob() | ResumeJob():
             return JobAnswered(JobStatus.CANCELLED)
         case WaitResult() | WaitJobs():
             return FakeHistory.PENDING
@@ -275,7 +276,7 @@ class FakeMatching:
         return taker
 
     def has_pollers(
-        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = ""
+        self, namespace_id: bytes, queue: str, kind: TaskKind, version: str = "", pool: str = ""
     ) -> bool:
         return True
 

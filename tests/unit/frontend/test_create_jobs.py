@@ -14,6 +14,7 @@ from perdure_engine.core.errors import Code, Rejected, invalid, not_found, unava
 from perdure_engine.core.ids import shard_of, shard_of_job
 from perdure_engine.core.jobs.decide.describe import info_of
 from perdure_engine.core.jobs.intents import CreatedJob, CreateJobs, DescribeJob
+from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import (
     Concurrency,
     ConcurrencyPolicy,
@@ -33,6 +34,7 @@ from perdure_engine.frontend.handlers.create_jobs import (
     create_jobs,
 )
 from perdure_engine.frontend.new_jobs import AskedJob, JobOptions
+from perdure_engine.ports.rows import JobBatchRow
 
 REQUEST_ID = b"request-1" + bytes(7)
 NOW_US = 2_000_000  # the fakes' time
@@ -231,6 +233,47 @@ async def test_a_job_of_a_batch_has_no_key_of_another_shard(changes: dict[str, A
     with pytest.raises(Rejected, match=r"batch\.callback"):
         await made(room, batch=AskedBatch("b1", options(**changes), sealed=True))
     assert not room.touched
+
+
+class BatchStore:
+    """Has one batch, or none."""
+
+    def __init__(self, row: JobBatchRow | None) -> None:
+        self._row = row
+
+    async def load_job_batch(self, *asked: Any) -> JobBatchRow | None:
+        return self._row
+
+
+def with_batch(row: JobBatchRow | None) -> Room:
+    room = Room()
+    room.frontend = msgspec.structs.replace(room.frontend, jobs=BatchStore(row))
+    return room
+
+
+LATE_BATCH = AskedBatch("b1", options(task_name="done", expire_us=NOW_US), sealed=True)
+
+
+async def test_b28_a_callback_whose_time_is_over_makes_no_batch() -> None:
+    room = with_batch(None)
+    with pytest.raises(Rejected) as refused:
+        await made(room, SHARED, batch=LATE_BATCH)
+
+    assert refused.value.code is Code.INVALID_ARGUMENT
+    assert refused.value.field == "batch.callback.expire_time_us"
+    assert intents(room) == []
+
+
+async def test_a_repeat_whose_callback_is_late_by_now_is_answered_as_any_repeat() -> None:
+    """The batch is there: the call came in time, and its answer was lost."""
+    room = Room()
+    state = room.frontend.codec.encode_job_batch(BatchState())
+    room = with_batch(JobBatchRow(1, NAMESPACE_ID, "b1", 1, 1, True, state, 1))
+    [again] = await made(room, SHARED, batch=LATE_BATCH)
+
+    assert isinstance(again, CreatedJob)
+    ((_, intent),) = intents(room)
+    assert intent.batch is not None
 
 
 # ---- what is refused

@@ -22,7 +22,13 @@ from perdure_engine.core.audit import Action, Link
 from perdure_engine.core.errors import Code, Rejected, not_found, unavailable
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.ids import uuid_text
-from perdure_engine.core.jobs.intents import CancelJob, RedriveJob, RescheduleJob, WaitJobs
+from perdure_engine.core.jobs.intents import (
+    CancelJob,
+    RedriveJob,
+    RescheduleJob,
+    ResumeJob,
+    WaitJobs,
+)
 from perdure_engine.core.jobs.memory import BatchState
 from perdure_engine.core.jobs.model import JobFailure, JobSpec, JobState, JobStatus
 from perdure_engine.core.jobs.replies import EndedJob, JobAnswered, JobsEnded
@@ -34,6 +40,7 @@ from perdure_engine.frontend.handlers.get_job_results import GetJobResults, get_
 from perdure_engine.frontend.handlers.list_jobs import JobsPage, ListJobs, list_jobs
 from perdure_engine.frontend.handlers.redrive_jobs import RedriveJobs, redrive_jobs
 from perdure_engine.frontend.handlers.reschedule_job import reschedule_job
+from perdure_engine.frontend.handlers.resume_job import resume_job
 from perdure_engine.frontend.handlers.set_queue_limit import SetQueueLimit, set_queue_limit
 from perdure_engine.frontend.new_jobs import shard_of_batch
 from perdure_engine.ports.jobs import JobFilter, QueueLimitRow
@@ -101,6 +108,7 @@ CALLS: list[Callable[[Room, str], Awaitable[object]]] = [
     lambda room, text: get_job(room.frontend, NAMESPACE_ID, text),
     lambda room, text: cancel_job(room.frontend, NAMESPACE_ID, text, REQUEST_ID),
     lambda room, text: reschedule_job(room.frontend, NAMESPACE_ID, text, REQUEST_ID, 0),
+    lambda room, text: resume_job(room.frontend, NAMESPACE_ID, text, REQUEST_ID),
 ]
 
 
@@ -131,6 +139,7 @@ async def test_acts_go_to_the_jobs_shard() -> None:
     room = Room()
     status = await cancel_job(room.frontend, NAMESPACE_ID, job_text(1, 3), REQUEST_ID, "why", "me")
     await reschedule_job(room.frontend, NAMESPACE_ID, job_text(2, 4), REQUEST_ID, 77, "me")
+    await resume_job(room.frontend, NAMESPACE_ID, job_text(5, 1), REQUEST_ID, "mended", "me")
 
     assert status is JobStatus.CANCELLED
     assert room.history.jobs == [
@@ -154,6 +163,16 @@ async def test_acts_go_to_the_jobs_shard() -> None:
                 identity="me",
             ),
         ),
+        (
+            1,
+            ResumeJob(
+                namespace_id=NAMESPACE_ID,
+                job_id=job_id(5, 1),
+                request_id=REQUEST_BYTES,
+                reason="mended",
+                identity="me",
+            ),
+        ),
     ]
 
 
@@ -166,9 +185,12 @@ async def test_acts_go_to_the_jobs_shard() -> None:
         ((job_text(1), REQUEST_ID, "", "a\nb"), "identity"),
     ],
 )
-async def test_bad_cancellations(arguments: tuple[Any, ...], field: str) -> None:
+@pytest.mark.parametrize("act", [cancel_job, resume_job])
+async def test_bad_cancellations_and_resumptions(
+    act: Any, arguments: tuple[Any, ...], field: str
+) -> None:
     room = Room()
-    assert (await rejection(cancel_job(room.frontend, NAMESPACE_ID, *arguments))).field == field
+    assert (await rejection(act(room.frontend, NAMESPACE_ID, *arguments))).field == field
     assert not room.touched
 
 
@@ -460,6 +482,27 @@ async def test_all_failed_jobs_that_fit_begin_anew() -> None:
     assert (intent.namespace_id, intent.reason, intent.identity) == (NAMESPACE_ID, "mended", "op")
 
 
+@pytest.mark.parametrize(
+    ("statuses", "found"), [((), [1, 2, 3]), ((9,), [2]), ((8, 5), [1, 3]), ((5,), [1])]
+)
+async def test_dead_letters_are_failed_poisoned_and_suspended_jobs(
+    statuses: tuple[int, ...], found: list[int]
+) -> None:
+    room = Room()
+    put(room, 1, failure="Gone")
+    put(room, 2, status=JobStatus.POISONED, closed_us=None)
+    put(room, 3, status=JobStatus.SUSPENDED, closed_us=None)
+    for number, status in enumerate((JobStatus.PENDING, JobStatus.IN_PROGRESS), 4):
+        put(room, number, status=status, closed_us=None)
+    where = JobFilter(NAMESPACE_ID, statuses=statuses)
+
+    assert await redrive_jobs(room.frontend, redrive(where=where)) == len(found)
+    assert redriven(room) == [job_id(number) for number in found]
+    assert await redrive_jobs(room.frontend, redrive(where=where, dry_run=True)) == len(found)
+    texts = [job_text(number) for number in range(1, 6)]
+    assert await redrive_jobs(room.frontend, redrive(job_ids=texts, dry_run=True)) == 3
+
+
 async def test_more_than_a_page_and_more_than_are_sent_together() -> None:
     room = Room()
     for number in range(1_201):
@@ -524,6 +567,7 @@ async def test_what_is_not_about_one_job_breaks_it_off() -> None:
         ({"job_ids": [job_text(1)] * (limits.JOBS_OF_CALL_MAX + 1)}, "job_ids"),
         ({"job_ids": [job_text(1)], "where": JobFilter(NAMESPACE_ID, user_id="a")}, "filter"),
         ({"where": JobFilter(NAMESPACE_ID, task_name="\0")}, "filter.task_name"),
+        ({"where": JobFilter(NAMESPACE_ID, statuses=(9, 4))}, "filter.statuses[1]"),
         ({"reason": "x" * 5_000}, "reason"),
         ({"identity": "a\nb"}, "identity"),
     ],

@@ -40,10 +40,10 @@ from tests.unit.history.schedule_room import (
 
 from perdure_engine.core.errors import Code
 from perdure_engine.core.ids import shard_of
+from perdure_engine.core.instants import instant_text
 from perdure_engine.core.jobs.intents import CancelJob, RescheduleJob
 from perdure_engine.core.jobs.model import JobStatus
 from perdure_engine.core.schedules import intents
-from perdure_engine.core.schedules.actions import instant_text
 from perdure_engine.core.schedules.model import (
     OverlapPolicy,
     ScheduleSpec,

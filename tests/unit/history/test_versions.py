@@ -25,7 +25,7 @@ from perdure_engine.core.intents import CompleteWorkflowTask
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.versions import Behavior
 from perdure_engine.frontend.deployments import Deployments
-from perdure_engine.ports.history import HandedWorkflowTask, WorkerRef
+from perdure_engine.ports.history import HandedWorkflowTask, QueueName, WorkerRef
 from perdure_engine.server.following import Following
 
 PINNED, AUTO = Behavior.PINNED, Behavior.AUTO_UPGRADE
@@ -277,3 +277,17 @@ async def test_what_another_node_changes_counts_here_within_two_seconds(room: Ro
     assert (await node.workflow_task(TWO, timeout_s=2)).workflow_id == "o"
     await following.stop()
     await following.stop()
+
+
+@in_room()
+async def test_a_queue_is_counted_with_what_is_pinned_to_versions(room: Room) -> None:
+    """Its name stands for all of its tasks, however they are paged."""
+    node, _ = await fleet(room)
+    for workflow_id, behavior in (("stays", PINNED), ("moves", AUTO)):
+        await node.start(workflow_id)
+        task = await node.workflow_task(ONE)
+        await complete(node, task, ONE, behavior, schedule())
+    name = QueueName(NAMESPACE, QUEUE, TaskKind.ACTIVITY)
+
+    assert node.history.queue_facts(name).backlog_count == 2
+    assert node.history.all_queue_facts()[name].backlog_count == 2

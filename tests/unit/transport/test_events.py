@@ -26,6 +26,7 @@ EVENT_TYPES = get_args(core.Event)
 # What the wire calls otherwise, and what it does not carry.
 RENAMED = {"history_bytes": "history_size_bytes", "behavior": "versioning_behavior"}
 INTERNAL = {"namespace_id", "body_hash", "event_id", "time_us", "request_ids", "lineage"}
+INTERNAL |= {"run_timeout_left_us", "execution_timeout_left_us"}  # describe says when they are due
 UUIDS = {
     "run_id",
     "first_run_id",

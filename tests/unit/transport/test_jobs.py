@@ -36,6 +36,7 @@ from perdure_engine.core.jobs.model import (
     UniqueScope,
 )
 from perdure_engine.core.jobs.replies import EndedJob, JobDescription, JobInfo
+from perdure_engine.core.poison import Crashes
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.frontend.handlers.create_jobs import AskedBatch, CreateJobsCall
@@ -243,6 +244,9 @@ def test_a_list_and_a_redrive() -> None:
 # ---- answers
 
 
+CRASHES = Crashes(2, 45, (), Failure(FailureKind.WORKER_LOST, "killed", "stacks"))
+
+
 def errors() -> Errors:
     return Errors(Room().ids)
 
@@ -282,6 +286,7 @@ def info(**changes: Any) -> JobInfo:
             progress=b"progress",
             cancel_us=44,
             reason="why",
+            crashes=CRASHES,
         ),
     )
     return msgspec.structs.replace(found, **changes)
@@ -305,6 +310,7 @@ def test_every_field_of_a_listed_job_is_said() -> None:
     assert (message.next_attempt_time_us, message.start_time_us) == (41, 42)
     assert (message.unique_key, message.concurrency_key, message.idempotency_key) == ("u", "c", "i")
     assert (message.failure_type, message.failure_message, message.reason) == ("Gone", "no", "why")
+    assert (message.crashes, message.first_crash_time_us) == (2, 45)
 
 
 @pytest.mark.parametrize(
@@ -313,6 +319,9 @@ def test_every_field_of_a_listed_job_is_said() -> None:
         (JobStatus.PENDING, 40, 41),
         (JobStatus.PENDING, 41, 0),
         (JobStatus.RETRY, 99, 41),
+        (JobStatus.POISONED, 40, 41),
+        (JobStatus.POISONED, 41, 0),
+        (JobStatus.SUSPENDED, 40, 0),
         (JobStatus.IN_PROGRESS, 40, 0),
         (JobStatus.COMPLETED, 40, 0),
     ],
@@ -341,6 +350,7 @@ def test_every_field_of_a_description_is_said() -> None:
     (failed,) = message.failures
     assert (failed.attempt, failed.time_us, failed.identity) == (1, 43, "w1")
     assert failed.failure.application.type == "Gone"
+    assert (message.last_crash.message, message.last_crash.stack_trace) == ("killed", "stacks")
 
 
 def test_of_many_large_failures_the_last_ones_are_shown() -> None:
@@ -437,6 +447,7 @@ def test_every_field_of_a_job_in_a_workers_hand_is_said() -> None:
         progress_version=63,
         schedule_id="s",
         user_id="ada",
+        crashes=CRASHES,
     )
     (message,) = poll_response(room, PollAnswer([], [], [task])).job_tasks
 
@@ -449,6 +460,7 @@ def test_every_field_of_a_job_in_a_workers_hand_is_said() -> None:
     assert (message.create_time_us, message.due_time_us, message.started_time_us) == (61, 62, 51)
     assert (message.progress, message.progress_version) == (b"progress", 63)
     assert message.retry_policy.initial_interval_ms == 14
+    assert message.crashes == 2
 
 
 def test_the_usual_retry_policy_is_not_said() -> None:

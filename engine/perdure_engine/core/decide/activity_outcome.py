@@ -13,6 +13,7 @@ from perdure_engine.core.decide.attempts import (
     holder,
     options_of,
 )
+from perdure_engine.core.decide.crashes import forgive
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.failures import Failure, FailureKind, RetryState
@@ -42,6 +43,7 @@ def fail(draft: Draft, intent: FailActivity) -> None:
     if intent.progress:
         keep_progress(record, intent.progress, intent.progress_version)
     if stopped_by_pause(record, intent.failure):
+        forgive(draft, record.scheduled_event_id)
         draft.ready_again(record.scheduled_event_id)
         return
     retry_state = retry_or_not(draft, record, activity, intent.failure)
@@ -115,10 +117,11 @@ def retry_or_not(
         0 if afresh else record.attempt,
         failure,
         draft.env.now_us,
-        close_by_us(activity, record),
+        close_by_us(draft, activity, record),
     )
     if verdict.state is not RetryState.IN_PROGRESS:
         return verdict.state
+    forgive(draft, record.scheduled_event_id)
     if afresh:
         record = begin_anew(draft, record)
     else:
@@ -140,12 +143,13 @@ def retry_or_not(
 
 
 def begin_anew(draft: Draft, record: TaskRecord) -> TaskRecord:
-    """Count the attempts from 1 again, in a new row. A token of an earlier attempt 1 is older than its start number."""
+    """Count the attempts from 1 again, and no crashes, in a new row. A token of an earlier attempt 1 is older than its
+    start number."""
+    record.set_aside(reset=False, crashes=None)
     draft.ready_again(record.scheduled_event_id)
     anew = draft.state.tasks[record.scheduled_event_id]
     anew.attempt = 1
     anew.start_no = draft.env.new_number()
-    anew.set_aside(reset=False)
     return anew
 
 

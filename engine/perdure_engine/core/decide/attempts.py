@@ -89,10 +89,14 @@ def options_of(activity: Activity, record: TaskRecord) -> ActivityTaskScheduled 
     return activity.scheduled if aside is None or aside.options is None else aside.options
 
 
-def close_by_us(activity: Activity, record: TaskRecord) -> int:
-    """Schedule-to-close as an instant; 0: none."""
+def close_by_us(draft: Draft, activity: Activity, record: TaskRecord) -> int:
+    """Schedule-to-close as an instant; 0: none. While its run is suspended, time stands still."""
     timeout_ms = options_of(activity, record).schedule_to_close_timeout_ms
-    return activity.scheduled.time_us + timeout_ms * 1000 if timeout_ms else 0
+    if not timeout_ms:
+        return 0
+    pause = draft.state.folded.paused
+    stood_us = draft.env.now_us - pause.time_us if pause is not None and pause.suspended else 0
+    return activity.scheduled.time_us + timeout_ms * 1000 + stood_us
 
 
 def stops_for_pause(activity: Activity, record: TaskRecord) -> bool:

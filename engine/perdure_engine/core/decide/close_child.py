@@ -16,7 +16,7 @@ from perdure_engine.core.intents import CloseChild
 from perdure_engine.core.lineage import writer_of
 from perdure_engine.core.transitions import ChildPhase
 
-_CLOSED = get_args(out.ChildClosedEvent)
+_OVER = (out.StartChildWorkflowExecutionFailed, *get_args(out.ChildClosedEvent))
 
 
 def decide(draft: Draft, intent: CloseChild) -> None:
@@ -27,7 +27,7 @@ def decide(draft: Draft, intent: CloseChild) -> None:
     if writer_of(state.folded.started, initiated_id) != intent.run_id:
         return  # of the same number, but of another run: a child that a reset has undone
     if any(
-        isinstance(event, _CLOSED) and event.initiated_event_id == initiated_id
+        isinstance(event, _OVER) and event.initiated_event_id == initiated_id
         for event in state.buffered
     ):
         return

@@ -30,7 +30,7 @@ from perdure_engine.core.intents import CompleteWorkflowTask
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.retry import DEFAULT_ACTIVITY_RETRY
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
-from perdure_engine.core.tasks import TaskKind, TimerKind
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TimerKind
 
 
 def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
@@ -49,7 +49,7 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
         draft.listed = True  # as stuck no more
     closes = bool(intent.commands) and isinstance(intent.commands[-1], cmd.ClosingCommand)
     if closes and (draft.state.buffered or _unseen_updates(draft, intent)):
-        _run_again(draft, intent)
+        _run_again(draft, record, intent)
         return
     scheduled_id, started_id = write_started(draft, intent.token.started_us, intent.identity)
     folded = draft.state.folded
@@ -70,8 +70,9 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
     )
     if folded.versioning is not ran_on and folded.versioning != ran_on:
         draft.listed = True
-    draft.drop_task(WORKFLOW_TASK_KEY)
-    draft.state.sticky_worker_id = intent.worker_id if intent.cached else b""
+    drop_workflow_task(draft, record)
+    sticky = intent.cached and (record.aside is None or not record.isolated)
+    draft.state.sticky_worker_id = intent.worker_id if sticky else b""
     for command in intent.commands:
         _PERFORM[type(command)](draft, command, completed_id, intent)
     if not draft.state.open:
@@ -84,6 +85,15 @@ def _unseen_updates(draft: Draft, intent: CompleteWorkflowTask) -> bool:
     return draft.state.admitted is not None and settle_updates.unseen(
         draft.state, intent.token.updates_to
     )
+
+
+def drop_workflow_task(draft: Draft, record: TaskRecord) -> None:
+    """It is done: the next one is new, and has not crashed."""
+    draft.drop_task(WORKFLOW_TASK_KEY)
+    if (
+        record.aside is not None
+    ):  # its worker was thought dead, and a timer may stand for its next attempt
+        draft.drop_timer(TimerKind.WORKFLOW_TASK_BACKOFF, 0)
 
 
 def write_started(draft: Draft, started_us: int, identity: str) -> tuple[int, int]:
@@ -114,7 +124,7 @@ def suggest_continue_as_new(state: RunState, run_limits: RunLimits) -> bool:
     )
 
 
-def _run_again(draft: Draft, intent: CompleteWorkflowTask) -> None:
+def _run_again(draft: Draft, record: TaskRecord, intent: CompleteWorkflowTask) -> None:
     """UNHANDLED_COMMAND: the workflow wanted to end without having seen what came in meanwhile."""
     scheduled_id, started_id = write_started(draft, intent.token.started_us, intent.identity)
     event_id, time_us = draft.stamp()
@@ -124,7 +134,7 @@ def _run_again(draft: Draft, intent: CompleteWorkflowTask) -> None:
             event_id, time_us, scheduled_id, started_id, cause, None, intent.identity
         )
     )
-    draft.drop_task(WORKFLOW_TASK_KEY)
+    drop_workflow_task(draft, record)
     draft.state.sticky_worker_id = b""
     draft.number_buffered()
     draft.schedule_workflow_task()

@@ -1,7 +1,7 @@
 """A workflow task failed or timed out: the first time is written down, further attempts only count (semantics §3).
 
 Between attempts 1 s, doubling to 10 minutes. The next attempt is transient: its Scheduled and Started events are
-written when it succeeds.
+written when it succeeds. A deadlock is a crash as well (`core.poison`): the third one in a row poisons the task.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
 from perdure_engine.core.decide import attempts
+from perdure_engine.core.decide.crashes import count, forgive, note_crash
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
-from perdure_engine.core.failures import Failure, TimeoutType
+from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.intents import FailWorkflowTask
+from perdure_engine.core.poison import crashed
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskState, TimerKind
+
+_DEADLOCK = Failure(FailureKind.SERVER, "the workflow's code did not come back")
 
 
 def decide(draft: Draft, intent: FailWorkflowTask) -> None:
@@ -34,7 +38,7 @@ def fail_task(
                 event_id, time_us, scheduled_id, started_id, cause, failure, identity
             )
         )
-    _next_attempt(draft, failure)
+    _next_attempt(draft, failure, deadlock=cause is WorkflowTaskFailedCause.DEADLOCK)
 
 
 def time_out_task(draft: Draft, timeout_type: TimeoutType) -> None:
@@ -83,19 +87,30 @@ def _write_plain_started(draft: Draft, identity: str) -> tuple[int, int]:
     return scheduled_id, event_id
 
 
-def _next_attempt(draft: Draft, failure: Failure | None) -> None:
+def _next_attempt(draft: Draft, failure: Failure | None, *, deadlock: bool = False) -> None:
+    """`deadlock`: its code has taken the thread that ran it along, which counts as a crash."""
     record = draft.state.tasks[WORKFLOW_TASK_KEY]
     delay_ms = backoff_ms(record.attempt)
     record.attempt += 1
     if record.attempt == limits.WORKFLOW_TASK_STUCK_ATTEMPTS + 1:
         draft.listed = True
     record.scheduled_event_id = 0
-    record.handout = None
     record.last_failure = failure
+    draft.state.sticky_worker_id = b""
+    if deadlock:
+        crashes = crashed(record.crashes, b"", failure or _DEADLOCK, draft.env.now_us)
+        if crashes.is_poisoned:
+            count(draft, WORKFLOW_TASK_KEY, crashes)
+            draft.number_buffered()
+            return
+        record.set_aside(crashes=crashes)
+        note_crash(draft, WORKFLOW_TASK_KEY, crashes)
+    else:
+        forgive(draft, WORKFLOW_TASK_KEY)
+    record.handout = None
     record.worker_id, record.identity, record.started_us = b"", "", 0
     record.state = TaskState.BACKOFF
     record.next_attempt_us = draft.env.now_us + delay_ms * 1000
     draft.touch(record)
-    draft.state.sticky_worker_id = b""
     draft.number_buffered()
     draft.put_timer(TimerKind.WORKFLOW_TASK_BACKOFF, 0, record.next_attempt_us)

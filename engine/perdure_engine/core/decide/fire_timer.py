@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core import events as ev
-from perdure_engine.core.decide import next_run
+from perdure_engine.core.decide import crashes, next_run
 from perdure_engine.core.decide.activity_outcome import end, end_unstarted
 from perdure_engine.core.decide.attempts import activity_failure
 from perdure_engine.core.decide.hand_over_activity import time_out_async
@@ -48,14 +48,14 @@ def _user_timer(draft: Draft, started_event_id: int) -> None:
 def _ready_after_backoff(draft: Draft, key: int) -> None:
     record = draft.state.tasks.get(key)
     if record is not None and record.state is TaskState.BACKOFF:
-        draft.ready_again(key)
+        crashes.waited(draft, key)
 
 
 def _schedule_to_start(draft: Draft, scheduled_event_id: int) -> None:
     record = draft.state.tasks.get(scheduled_event_id)
     if record is None or record.running:
         return
-    if record.attempt > 1 or record.paused or record.state is TaskState.PAUSED:
+    if record.was_started or record.paused or record.state is TaskState.PAUSED:
         return  # it was started once: the timeout has done its duty; or nobody may start it now
     _timed_out(draft, scheduled_event_id, TimeoutType.SCHEDULE_TO_START, started=False)
 

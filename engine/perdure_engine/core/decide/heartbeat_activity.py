@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from perdure_engine.core.decide.activity_outcome import keep_progress
 from perdure_engine.core.decide.attempts import activity_of, holder, stops_for_pause
+from perdure_engine.core.decide.crashes import take_back
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.intents import HeartbeatActivity
+from perdure_engine.core.poison import forgiven
 from perdure_engine.core.replies import ActivityHeard
 from perdure_engine.core.state import Activity
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
@@ -28,6 +30,9 @@ def decide(draft: Draft, intent: HeartbeatActivity) -> ActivityHeard:
         return heard(activity, record)  # said again: it is saved
     if details is not None:
         keep_progress(record, details, version)
+        if record.crashes is not None:  # what it has come to is safe now: it gets on
+            take_back(draft, record.scheduled_event_id, forgiven(record.crashes))
+            record = draft.state.tasks[record.scheduled_event_id]
     if record.state is TaskState.ASYNC:
         record.set_aside(beat_us=draft.env.now_us)
     if record.handout is not None:

@@ -59,8 +59,14 @@ def begin_run(
     return draft
 
 
-def deadline_us(started: ev.WorkflowExecutionStarted) -> int:
-    """When the whole chain must be over; 0: never. The first run says so (one of before it did not write it down)."""
+def deadline_us(state: RunState) -> int:
+    """When the whole chain must be over; 0: never. The first run says so (one of before it did not write it down); its
+    timer says it of one that stood still for a while."""
+    if state.timer_rows:
+        timer = state.timer_rows.get((TimerKind.EXECUTION_TIMEOUT, 0))
+        if timer is not None:
+            return timer.due_us
+    started = state.folded.started
     if started.execution_deadline_us or not started.execution_timeout_ms:
         return started.execution_deadline_us
     return started.time_us + (started.start_delay_ms + started.execution_timeout_ms) * 1000
@@ -170,7 +176,7 @@ def _after_failure(
             started.attempt,
             failure,
             draft.env.now_us,
-            deadline_us(started),
+            deadline_us(draft.state),
         )
         state = verdict.state
         if state is RetryState.IN_PROGRESS:
@@ -185,7 +191,7 @@ def _next_of_cron(draft: Draft, unseen: Signals, **changes: Any) -> Draft | None
     if not started.cron_schedule:
         return None
     _, now_us = draft.stamp()  # never before this run's own time, even by a clock that lags
-    end_us = deadline_us(started)
+    end_us = deadline_us(draft.state)
     next_us = draft.env.next_fire_us(started.cron_schedule, now_us)
     if not next_us or (end_us and next_us >= end_us):
         return None
@@ -225,7 +231,7 @@ def _follow(
         "body_hash": b"",
         "start_delay_ms": 0,
         "first_task_backoff_ms": delay_ms,
-        "execution_deadline_us": deadline_us(started),
+        "execution_deadline_us": deadline_us(draft.state),
         "request_ids": handed_on(folded, time_us),
         "search_attributes": folded.search_attributes,  # as they are now
         "original_run_id": b"",  # its start is its own, also behind a run that was reset

@@ -7,6 +7,8 @@ the history it was given is not the history any longer. Cancel, terminate and th
 
 from __future__ import annotations
 
+from typing import Any
+
 from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.requests import require_open, seen
@@ -29,20 +31,28 @@ def decide(draft: Draft, intent: PauseWorkflow) -> None:
             "WORKFLOW_PAUSED",
             f"workflow {state.folded.started.workflow_id!r} is paused already",
         )
+    hold_back(
+        draft,
+        reason=intent.reason,
+        identity=intent.identity,
+        request_id=intent.request_id,
+        body_hash=intent.body_hash,
+    )
+    note(draft, Action.PAUSE, intent, before="RUNNING", after="PAUSED")
+
+
+def hold_back(draft: Draft, **paused: Any) -> None:
+    """`paused`: what WorkflowExecutionPaused says."""
+    state = draft.state
     if state.workflow_task_out:
         state.sticky_worker_id = b""
         draft.ready_again(WORKFLOW_TASK_KEY)
         draft.number_buffered()
     event_id, time_us = draft.stamp()
-    draft.emit(
-        WorkflowExecutionPaused(
-            event_id, time_us, intent.reason, intent.identity, intent.request_id, intent.body_hash
-        )
-    )
+    draft.emit(WorkflowExecutionPaused(event_id=event_id, time_us=time_us, **paused))
     for record in state.tasks.values():
         _hold(draft, record)
     draft.listed = True
-    note(draft, Action.PAUSE, intent, before="RUNNING", after="PAUSED")
 
 
 def _hold(draft: Draft, record: TaskRecord) -> None:

@@ -53,7 +53,7 @@ def release(draft: Draft, record: TaskRecord) -> None:
 def wait_anew(draft: Draft, record: TaskRecord) -> None:
     """Schedule-to-start, of an activity that was held back before its first attempt."""
     key = record.scheduled_event_id
-    if record.state is not TaskState.PAUSED or record.attempt > 1:
+    if record.state is not TaskState.PAUSED or record.was_started:
         return
     if (TimerKind.SCHEDULE_TO_START, key) in draft.state.timer_rows:
         return

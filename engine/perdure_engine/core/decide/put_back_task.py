@@ -1,15 +1,19 @@
-"""The worker that took a task is gone, or never got it: the task is ready again, and nothing is counted."""
+"""The worker that took a task is gone, or never got it: the task is ready again, and no attempt is counted."""
 
 from __future__ import annotations
 
-from perdure_engine.core import events as ev
-from perdure_engine.core.decide.activity_outcome import end
-from perdure_engine.core.decide.attempts import activity_failure, key_of, options_of, runs_as
+from perdure_engine.core.decide.attempts import key_of, options_of, runs_as
+from perdure_engine.core.decide.crash_task import (
+    crash_activity,
+    crash_workflow_task,
+    end_as_canceled,
+    fail_as_lost,
+)
 from perdure_engine.core.draft import Draft
-from perdure_engine.core.failures import RetryState, worker_lost_failure
+from perdure_engine.core.failures import worker_lost_failure
 from perdure_engine.core.intents import PutBackTask
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
-from perdure_engine.core.tasks import TaskKind, TaskState
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
 
 
 def decide(draft: Draft, intent: PutBackTask) -> None:
@@ -17,42 +21,37 @@ def decide(draft: Draft, intent: PutBackTask) -> None:
     record = draft.state.tasks.get(key)
     if record is None:
         return
+    if intent.task_kind is TaskKind.WORKFLOW:
+        _workflow_task(draft, record, intent)
+    elif runs_as(record, intent.start_no):
+        _activity(draft, record, intent)
+
+
+def _workflow_task(draft: Draft, record: TaskRecord, intent: PutBackTask) -> None:
     waited_for = (
         record.state is TaskState.READY and record.handout is None and bool(draft.state.buffered)
     )
-    if intent.task_kind is TaskKind.WORKFLOW and (waited_for or runs_as(record, intent.start_no)):
-        draft.state.sticky_worker_id = b""
-        draft.ready_again(WORKFLOW_TASK_KEY)
-        draft.number_buffered()
+    if not waited_for and not runs_as(record, intent.start_no):
         return
-    if intent.task_kind is TaskKind.WORKFLOW or not runs_as(record, intent.start_no):
+    if intent.crashed_worker_id:
+        lost = worker_lost_failure(record.identity)
+        crash_workflow_task(draft, intent.crashed_worker_id, lost)
         return
-    activity = draft.state.folded.activities[key]
+    draft.state.sticky_worker_id = b""
+    draft.ready_again(WORKFLOW_TASK_KEY)
+    draft.number_buffered()
+
+
+def _activity(draft: Draft, record: TaskRecord, intent: PutBackTask) -> None:
+    identity = record.identity
+    if intent.crashed_worker_id:
+        lost = worker_lost_failure(identity)
+        crash_activity(draft, record, intent.crashed_worker_id, lost, identity)
+        return
+    activity = draft.state.folded.activities[record.scheduled_event_id]
     if intent.worker_dead and options_of(activity, record).retry_policy.maximum_attempts == 1:
-        identity = record.identity
-        retry_state = RetryState.MAXIMUM_ATTEMPTS_REACHED
-        failure = activity_failure(activity, worker_lost_failure(identity), identity, retry_state)
-        end(
-            draft,
-            record,
-            identity,
-            ev.ActivityTaskFailed(0, draft.env.now_us, failure, key, 0, identity, retry_state),
-        )
-        return
-    if activity.cancel_requested_event_id:
-        end(
-            draft,
-            record,
-            record.identity,
-            ev.ActivityTaskCanceled(
-                0,
-                draft.env.now_us,
-                b"",
-                activity.cancel_requested_event_id,
-                key,
-                0,
-                record.identity,
-            ),
-        )
-        return
-    draft.ready_again(key)
+        fail_as_lost(draft, record, activity, worker_lost_failure(identity), identity)
+    elif activity.cancel_requested_event_id:
+        end_as_canceled(draft, record, activity, identity)
+    else:
+        draft.ready_again(record.scheduled_event_id)

@@ -1,6 +1,6 @@
 """An activity's attempts are counted from 1 again, and one that waits is tried at once.
 
-An attempt that runs goes on; if it fails, the next one is the first.
+An attempt that runs goes on; if it fails, the next one is the first. Its crashes are forgotten.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def decide(draft: Draft, intent: ResetActivity) -> None:
 def reset(draft: Draft, record: TaskRecord) -> None:
     key = record.scheduled_event_id
     if record.running:
-        record.set_aside(reset=True)
+        record.set_aside(reset=True, crashes=None)
         draft.touch(record)
         return
     draft.drop_timer(TimerKind.ACTIVITY_RETRY, key)

@@ -80,8 +80,12 @@ def put_in_force(draft: Draft, record: TaskRecord, options: ActivityOptions | No
         draft.drop_timer(TimerKind.ASYNC_TIMEOUT, key)
         watch(draft, activity, record)
     in_force = options or activity.scheduled
-    unstarted = record.attempt == 1 and not record.running
-    _timer(draft, TimerKind.SCHEDULE_TO_CLOSE, key, in_force.schedule_to_close_timeout_ms)
+    unstarted = not record.was_started and not record.running
+    pause = draft.state.folded.paused
+    if (
+        pause is None or not pause.suspended
+    ):  # else it stands still, and comes back as the options say then
+        _timer(draft, TimerKind.SCHEDULE_TO_CLOSE, key, in_force.schedule_to_close_timeout_ms)
     if unstarted:
         _timer(draft, TimerKind.SCHEDULE_TO_START, key, in_force.schedule_to_start_timeout_ms)
 

@@ -15,8 +15,9 @@ from perdure_engine.core.tasks import TimerKind, TimerRecord
 
 class JobDraft:
     __slots__ = (
-        *("audit", "batches", "ended", "env", "gone_timers", "jobs", "keys", "memory", "over"),
-        *("ready", "released", "retries", "rooms", "timers", "withdrawn"),
+        *("audit", "batches", "crashes", "ended", "env", "gone_timers", "jobs", "keys", "memory"),
+        *("over", "poisoned", "ready", "released", "retries", "rooms", "suspended", "timers"),
+        "withdrawn",
     )
 
     def __init__(self, memory: JobMemory, env: Env) -> None:
@@ -28,6 +29,9 @@ class JobDraft:
         self.released: list[int] = []  # start numbers that nobody holds any more
         self.withdrawn: list[tuple[int, int]] = []  # queue and task id of what no worker may have
         self.retries = 0
+        self.crashes = 0  # counted; and how many jobs became poisoned, and suspended
+        self.poisoned = 0
+        self.suspended = 0
         self.keys: dict[KeyId, UniqueKey] = {}
         self.rooms: dict[int, KeyRoom] = {}  # touched, by their identity
         self.batches: dict[BatchId, JobBatch] = {}

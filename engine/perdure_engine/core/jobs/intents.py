@@ -124,11 +124,19 @@ class WaitJobs(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PutBackJobs(msgspec.Struct, frozen=True, gc=False):
-    """Attempts whose worker is gone or never got them: (job id, start number, whether the worker is dead). Ready
-    again, no attempt counted, unless the policy allows one attempt only and the worker is dead."""
+    """Attempts whose worker is gone or never got them: (job id, start number, whether the worker is dead, whether it
+    died with the job in hand). Ready again, no attempt counted, unless the policy allows one attempt only and the
+    worker is dead. Who dies with it in hand is a crash, which is counted (`core.poison`)."""
 
     shard_id: int
-    starts: Sequence[tuple[bytes, int, bool]]
+    starts: Sequence[tuple[bytes, int, bool, bool]]
+
+
+class TakeBackCrashes(msgspec.Struct, frozen=True, gc=False):
+    """(job id, worker id): that worker was thought dead and lives."""
+
+    shard_id: int
+    marks: Sequence[tuple[bytes, bytes]]
 
 
 class SaveJobStarts(msgspec.Struct, frozen=True, gc=False):
@@ -150,6 +158,7 @@ class SaveJobProgress(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     details: bytes
     version: int = 0  # what progress_version becomes; 0: one more
+    beat: bool = False  # it came with a heartbeat, and is no checkpoint
 
 
 class FireJobTimers(msgspec.Struct, frozen=True, gc=False):
@@ -163,7 +172,7 @@ JobClientIntent = (
     CreateJobs | CancelJob | RescheduleJob | RedriveJob | ResumeJob | DescribeJob | WaitJobs
 )
 JobWorkerIntent = CompleteJobs | SaveJobProgress
-JobShardIntent = PutBackJobs | SaveJobStarts | TimeOutJob | FireJobTimers
+JobShardIntent = PutBackJobs | TakeBackCrashes | SaveJobStarts | TimeOutJob | FireJobTimers
 JobIntent = JobClientIntent | JobWorkerIntent | JobShardIntent
 
 

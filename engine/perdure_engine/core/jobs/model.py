@@ -39,6 +39,10 @@ OPEN_STATUSES = (
 )
 
 
+DEAD_LETTERS = (JobStatus.FAILED, JobStatus.POISONED, JobStatus.SUSPENDED)
+"""What an operator can let begin anew."""
+
+
 class UniqueScope(enum.IntEnum):
     PENDING = 1
     ACTIVE = 2

@@ -130,6 +130,8 @@ def job_ids_of(intent: intents.JobIntent) -> list[bytes]:
             return [start[0] for start in intent.starts]
         case intents.FireJobTimers():
             return [job_id for *_, job_id in intent.timers]
+        case intents.TakeBackCrashes():
+            return [job_id for job_id, _ in intent.marks]
         case intents.WaitJobs():
             return list(intent.job_ids)
         case intents.SaveJobProgress():
@@ -167,7 +169,9 @@ _NEEDS: dict[type, Callable[[Needs, Any], None]] = {
         (
             intents.CancelJob,
             intents.RescheduleJob,
+            intents.ResumeJob,
             intents.PutBackJobs,
+            intents.TakeBackCrashes,
             intents.SaveJobStarts,
             intents.TimeOutJob,
             intents.SaveJobProgress,

@@ -1,10 +1,15 @@
 """The legal moves of a job run, in one table.
 
     PENDING ──▶ IN_PROGRESS ──▶ COMPLETED
-       │  ▲          │  │
-       │  └──────────┘  ├──▶ FAILED ──▶ PENDING (redriven)
-       │  its worker    │
-       │  is gone       └──▶ RETRY ──▶ IN_PROGRESS
+       │  ▲          │  │  │
+       │  └──────────┘  │  ├──▶ FAILED ──▶ PENDING (redriven)
+       │  its worker    │  │
+       │  is gone       │  └──▶ RETRY ──▶ IN_PROGRESS
+       │                ▼
+       │             POISONED ──▶ IN_PROGRESS (in the surgical pool)
+       │              │    ▲ └──▶ PENDING, RETRY (taken back, redriven)
+       │              ▼    │ resumed
+       │             SUSPENDED ──▶ PENDING (redriven)
        ├──▶ SKIPPED
        └──▶ CANCELLED, as from every open one
 
@@ -18,16 +23,22 @@ from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.model import JobStatus as S
 from perdure_engine.core.transitions import IllegalMove
 
+ENDS_OF_ATTEMPTS = (
+    *(S.COMPLETED, S.RETRY, S.FAILED, S.CANCELLED),
+    *(S.POISONED, S.SUSPENDED),  # of one that has crashed its worker
+)
+
 MOVES: dict[S, frozenset[S]] = {
-    S.PENDING: frozenset((S.IN_PROGRESS, S.COMPLETED, S.RETRY, S.FAILED, S.CANCELLED, S.SKIPPED)),
-    S.RETRY: frozenset((S.IN_PROGRESS, S.COMPLETED, S.RETRY, S.FAILED, S.CANCELLED)),
+    S.PENDING: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS, S.SKIPPED)),
+    S.RETRY: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS)),
     # PENDING and RETRY: its worker is gone, and the same attempt is ready again
-    S.IN_PROGRESS: frozenset((S.COMPLETED, S.RETRY, S.FAILED, S.CANCELLED, S.PENDING)),
+    S.IN_PROGRESS: frozenset((*ENDS_OF_ATTEMPTS, S.PENDING)),
+    S.POISONED: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS, S.PENDING)) - {S.POISONED},
     S.FAILED: frozenset((S.PENDING,)),
     S.COMPLETED: frozenset(),
     S.CANCELLED: frozenset(),
     S.SKIPPED: frozenset(),
-    S.SUSPENDED: frozenset(),
+    S.SUSPENDED: frozenset((S.POISONED, S.PENDING, S.CANCELLED)),
 }
 
 

@@ -3,11 +3,10 @@ saves as to be sent (`core.schedules.errands`)."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import msgspec
 
 from perdure_engine.core.ids import slot_job_id, slot_run_id
+from perdure_engine.core.instants import instant_text
 from perdure_engine.core.jobs.decide import create
 from perdure_engine.core.jobs.decide.due import become_due
 from perdure_engine.core.jobs.decide.ending import end
@@ -21,7 +20,6 @@ from perdure_engine.core.schedules.model import (
     WorkflowAction,
 )
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ACTIONS_KEPT = 100
 """Of a schedule that lets its actions overlap, so many open ones are known; of the end of others nobody hears."""
 
@@ -138,9 +136,3 @@ def _begin_workflow(draft: ScheduleDraft, slot: WaitingSlot, action: WorkflowAct
         msgspec.structs.replace(action_of_slot, backfill=slot.backfill, version=version),
     )
     return SlotOutcome.FIRING
-
-
-def instant_text(at_us: int) -> str:
-    """RFC 3339 in UTC; with fractions of a second only if there are any."""
-    at = EPOCH + timedelta(microseconds=at_us)
-    return at.isoformat().removesuffix("+00:00") + "Z"

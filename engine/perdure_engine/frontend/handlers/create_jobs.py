@@ -15,6 +15,7 @@ from perdure_engine.core.jobs.model import NewJob
 from perdure_engine.core.jobs.replies import JobDescription, JobReply, JobsCreated
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
+from perdure_engine.frontend.handlers.get_job_batch import get_job_batch
 from perdure_engine.frontend.new_jobs import (
     AskedJob,
     JobOptions,
@@ -63,6 +64,8 @@ async def create_jobs(frontend: Frontend, call: CreateJobsCall) -> list[Made]:
     checks.label("identity", call.identity)
     sorting = _Sorting(frontend, call)
     batch = None if call.batch is None else sorting.begin_batch(call.batch)
+    if sorting.late_callback is not None:
+        await _require_known(frontend, call, sorting.late_callback)
     for index, asked in enumerate(call.jobs):
         sorting.add(index, asked)
     portions = sorting.portions
@@ -121,6 +124,7 @@ class _Sorting:
         self.portions: dict[int, _Portion] = {}
         self.refused: list[Rejected | None] = [None] * len(call.jobs)
         self.late: list[_Late] = []
+        self.late_callback: Rejected | None = None
 
     def begin_batch(self, asked: AskedBatch) -> Callback:
         """Before the first job is added. Raises INVALID_ARGUMENT."""
@@ -134,7 +138,9 @@ class _Sorting:
         if asked.callback is not None:
             plan = self._plan(asked.callback)
             if plan.refused is not None:
-                raise checks.under("batch.callback", plan.refused)
+                self.late_callback = checks.under("batch.callback", plan.refused)
+                if not plan.late:
+                    raise self.late_callback
             # By its batch and not by the call: whichever call brings it, it is the same job.
             key = CALLBACK_KEY.format(asked.batch_id)
             job_id = job_id_of(shard_id, self._namespace_id, key, b"", 0)
@@ -202,6 +208,16 @@ def _put_together(
     assert isinstance(reply, JobsCreated)
     for index, answer in zip(portion.indices, reply.jobs, strict=True):
         made[index] = answer
+
+
+async def _require_known(frontend: Frontend, call: CreateJobsCall, too_late: Rejected) -> None:
+    """A callback whose time is over is refused; the repeat of a call that came in time, and made its batch then, is
+    not."""
+    assert call.batch is not None
+    try:
+        await get_job_batch(frontend, call.namespace_id, call.batch.batch_id)
+    except Rejected as refusal:
+        raise (too_late if refusal.code is Code.NOT_FOUND else refusal) from None
 
 
 async def _answer_late(

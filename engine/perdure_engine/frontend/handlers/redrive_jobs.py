@@ -1,4 +1,4 @@
-"""RedriveJobs: failed jobs begin anew."""
+"""RedriveJobs: failed, poisoned and suspended jobs begin anew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perdure_engine.core import limits
 from perdure_engine.core.errors import Code, Rejected, invalid
 from perdure_engine.core.ids import batch_request_id, shard_of_job
 from perdure_engine.core.jobs.intents import RedriveJob
-from perdure_engine.core.jobs.model import JobStatus
+from perdure_engine.core.jobs.model import DEAD_LETTERS
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.count_jobs import count_jobs
@@ -27,7 +27,7 @@ GONE = (Code.NOT_FOUND, Code.FAILED_PRECONDITION)
 
 
 class RedriveJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """These jobs, or without any all failed ones that the filter finds; its statuses are not read."""
+    """These jobs, or without any all that the filter finds of DEAD_LETTERS; its statuses are of those, none is all."""
 
     namespace_id: bytes
     request_id: bytes
@@ -40,15 +40,15 @@ class RedriveJobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def redrive_jobs(frontend: Frontend, asked: RedriveJobs) -> int:
-    """How many have begun anew, or would. One that is gone, or not failed, is not counted. When it breaks off, what is
-    done stays done, and the same call goes on."""
+    """How many have begun anew, or would. One that is gone, or no dead letter, is not counted. When it breaks off, what
+    is done stays done, and the same call goes on."""
     checks.label("identity", asked.identity)
     checks.prose("reason", asked.reason)
     if len(asked.job_ids) > limits.JOBS_OF_CALL_MAX:
         raise invalid(
             "job_ids", f"are {len(asked.job_ids)}, the limit is {limits.JOBS_OF_CALL_MAX}"
         )
-    where = msgspec.structs.replace(asked.where, statuses=(int(JobStatus.FAILED),))
+    where = msgspec.structs.replace(asked.where, statuses=_statuses(asked.where.statuses))
     if asked.job_ids and asked.where != JobFilter(asked.where.namespace_id):
         raise invalid("filter", "cannot be given with job_ids")
     check_filter(where, asked.failure_type)
@@ -64,6 +64,14 @@ async def redrive_jobs(frontend: Frontend, asked: RedriveJobs) -> int:
                 done += await _redriven(frontend, asked, together)
                 together = []
     return done + await _redriven(frontend, asked, together)
+
+
+def _statuses(asked: Sequence[int]) -> tuple[int, ...]:
+    for index, status in enumerate(asked):
+        if status not in DEAD_LETTERS:
+            names = ", ".join([one.name for one in DEAD_LETTERS])
+            raise invalid(f"filter.statuses[{index}]", f"is none of {names}")
+    return tuple(asked) or tuple(map(int, DEAD_LETTERS))
 
 
 def _named(job_ids: Sequence[str], number_of_shards: int) -> list[bytes]:
@@ -94,7 +102,7 @@ async def _meant(
 
 async def _redriven(frontend: Frontend, asked: RedriveJobs, job_ids: list[bytes]) -> int:
     if asked.dry_run:
-        return await _count_failed(frontend, asked.namespace_id, job_ids)
+        return await _count_dead(frontend, asked.namespace_id, job_ids)
     name = asked.request_id.hex()
     futures = [
         frontend.history.submit_job(
@@ -118,7 +126,7 @@ async def _redriven(frontend: Frontend, asked: RedriveJobs, job_ids: list[bytes]
     return done
 
 
-async def _count_failed(frontend: Frontend, namespace_id: bytes, job_ids: list[bytes]) -> int:
+async def _count_dead(frontend: Frontend, namespace_id: bytes, job_ids: list[bytes]) -> int:
     by_shard: dict[int, list[bytes]] = {}
     for job_id in job_ids:
         by_shard.setdefault(shard_of_job(job_id), []).append(job_id)
@@ -127,4 +135,4 @@ async def _count_failed(frontend: Frontend, namespace_id: bytes, job_ids: list[b
         for shard_id, of_shard in by_shard.items()
         for row in await frontend.jobs.load_jobs(shard_id, of_shard)
     ]
-    return sum(row.namespace_id == namespace_id and row.status == JobStatus.FAILED for row in rows)
+    return sum(row.namespace_id == namespace_id and row.status in DEAD_LETTERS for row in rows)

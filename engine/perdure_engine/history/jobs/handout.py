@@ -17,6 +17,9 @@ from perdure_engine.ports.matching import TaskOffer
 if TYPE_CHECKING:
     from perdure_engine.history.jobs.jobs import Jobs
 
+ENDS_WAITING = (JobStatus.PENDING, JobStatus.POISONED)
+"""What waits so is skipped, or suspended, when its JOB_EXPIRY timer fires."""
+
 
 def start_job(jobs: Jobs, offer: TaskOffer, worker: WorkerRef) -> StartOutcome:
     """See ports.history. A job that is not to be had at this moment is offered again as soon as it is."""
@@ -36,17 +39,19 @@ def start_job(jobs: Jobs, offer: TaskOffer, worker: WorkerRef) -> StartOutcome:
         shard.work_waits()  # the writer proves that it is ours
         jobs.queues.offer_soon()
         return None
+    if (worker.pool or run.crashes is not None) and worker.pool != run.pool:
+        jobs.queues.offer(run)  # it has gone to another pool since it was offered
+        return None
     if (worker.version or rooms.routing.active) and (
         jobs.queues.version_of(run.namespace_id, run.queue, run.job_id) != worker.version
     ):
         jobs.queues.offer(run)  # its version has changed since it was offered
         return None
     now_us = rooms.database_clock.low_us()
-    spec = run.spec
-    if run.expiry is not None and now_us >= spec.expire_us and run.status is JobStatus.PENDING:
+    if run.expiry is not None and now_us >= run.expiry.due_us and run.status in ENDS_WAITING:
         return None  # its timer is about to say so; one that has started in time has none any more
     handed = _hand_out(jobs, run, worker, max(now_us, run.ready_us))
-    if spec.retry.maximum_attempts == 1:
+    if run.spec.retry.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(jobs, handed))
     return handed
 
@@ -113,5 +118,5 @@ def undo(jobs: Jobs, token: TaskToken) -> None:
             jobs.queues.offer(run)
             return
     # the database may know of the start: only a commit takes it back
-    starts = ((token.run_id, token.start_no, False),)
+    starts = ((token.run_id, token.start_no, False, False),)
     jobs.shard.tell(PutBackJobs(jobs.shard.shard_id, starts))

@@ -18,6 +18,7 @@ from perdure_engine.core.jobs.intents import (
     JobIntent,
     RedriveJob,
     RescheduleJob,
+    ResumeJob,
     WaitJobs,
 )
 from perdure_engine.core.jobs.memory import BatchId, JobMemory, RoomId
@@ -39,7 +40,8 @@ from perdure_engine.ports.store import Batch
 if TYPE_CHECKING:
     from perdure_engine.history.shard import Shard
 
-OF_ONE_JOB = frozenset((DescribeJob, CancelJob, RescheduleJob, RedriveJob))
+OF_ONE_JOB = frozenset((DescribeJob, CancelJob, RescheduleJob, RedriveJob, ResumeJob))
+OF_JOBS = "job"  # in what is counted of all tasks
 STALE = 1 << 62  # a version that no row has: what was read of it is not taken
 KEYS_KEPT_MAX = 10_000
 BATCHES_KEPT_MAX = 1_000
@@ -153,6 +155,11 @@ class Jobs:
                 metrics.job_ended.inc(status.name, by=statuses.count(status))
         if draft.retries:
             metrics.job_retries.inc(by=draft.retries)
+        if draft.crashes:
+            metrics.task_crashes.inc(OF_JOBS, by=draft.crashes)
+            metrics.tasks_poisoned.inc(OF_JOBS, by=draft.poisoned)
+        if draft.suspended:
+            metrics.tasks_suspended.inc(OF_JOBS, by=draft.suspended)
 
     def evict(self, draft: JobDraft) -> None:
         """The step was not saved: forget all that it touched. Hand-outs are kept aside, who waits waits on."""

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import TimeoutType
 from perdure_engine.core.jobs.decide.attempts import may_run
-from perdure_engine.core.jobs.intents import PutBackJobs, SaveJobProgress, SaveJobStarts, TimeOutJob
+from perdure_engine.core.jobs.intents import (
+    PutBackJobs,
+    SaveJobProgress,
+    SaveJobStarts,
+    TakeBackCrashes,
+    TimeOutJob,
+)
 from perdure_engine.core.jobs.model import JobRun, JobStatus
 from perdure_engine.core.jobs.needs import Needs
 from perdure_engine.core.tasks import Handout, TaskKind
@@ -27,7 +33,7 @@ class JobLeases(Leases[bytes]):
         self._jobs = jobs
         self._aside: dict[bytes, Held] = {}  # of jobs that were evicted and are not loaded yet
         self._claims: list[tuple[WorkerRef, TaskToken]] = []  # of jobs that are busy
-        self._back: list[tuple[bytes, int, bool]] = []  # to be told
+        self._back: list[tuple[bytes, int, bool, bool]] = []  # to be told
         self._starts: list[tuple[bytes, int]] = []  # to be told
 
     # ---- what changes the book
@@ -129,7 +135,11 @@ class JobLeases(Leases[bytes]):
             self._adopt(run, worker, token)
 
     def _adopt(self, run: JobRun, worker: WorkerRef, token: TaskToken) -> bool:
-        """Whether a token of another owner's hand-out is still the job's newest start."""
+        """Whether a token of another owner's hand-out is still the job's newest start. A worker that was thought dead
+        is heard of here first: whatever becomes of the start, its crashes were none."""
+        if run.crashes is not None and worker.worker_id in run.crashes.worker_ids:
+            marks = ((run.job_id, worker.worker_id),)
+            self._shard.tell(TakeBackCrashes(self._shard.shard_id, marks))
         if run.handout is not None or not run.open or not may_run(run):
             return False
         if run.attempt != token.attempt or token.start_no < run.start_no:
@@ -161,18 +171,19 @@ class JobLeases(Leases[bytes]):
         shard_id, start_no = self._shard.shard_id, held.handout.start_no
         self._shard.tell(TimeOutJob(shard_id, held.run_id, start_no, timeout_type))
 
-    def _put_back(self, held: Held, *, worker_dead: bool) -> None:
-        self._back.append((held.run_id, held.handout.start_no, worker_dead))
+    def _put_back(self, held: Held, *, worker_dead: bool, crashed: bool) -> None:
+        self._back.append((held.run_id, held.handout.start_no, worker_dead, crashed))
 
     def _put_orphan_back(self, key: bytes, start_no: int) -> None:
-        self._back.append((key, start_no, True))
+        self._back.append((key, start_no, True, False))
 
     def _save_start(self, held: Held) -> None:
         self._starts.append((held.run_id, held.handout.start_no))
 
     def _tell_progress(self, held: Held, details: bytes) -> None:
         shard_id = self._shard.shard_id
-        self._shard.tell(SaveJobProgress(shard_id, held.token, details, held.details_version))
+        version = held.details_version
+        self._shard.tell(SaveJobProgress(shard_id, held.token, details, version, beat=True))
 
     def _tell(self) -> None:
         shard_id = self._shard.shard_id

@@ -148,7 +148,10 @@ class JobQueues(Offering[JobRunRow]):
         self._flow(run).dispatched += 1
 
     def _flow(self, run: JobRun) -> Flow:
+        """What the surgical pool gets is no flow of its queue, whose workers it does not concern."""
         flows = self._shard.rooms.flows
+        if run.crashes is not None and run.pool:
+            return Flow(run.namespace_id, run.queue, TaskKind.JOB)
         return flows.flow(run.queue_no, run.namespace_id, run.queue, TaskKind.JOB)
 
     def waiting(self, queue_no: int, book: Book) -> int:
@@ -174,6 +177,8 @@ class JobQueues(Offering[JobRunRow]):
             run.ready_us,
             0,
             version,
+            "",
+            "" if run.crashes is None else run.pool,
         )
 
     def version_of(self, namespace_id: bytes, queue: str, job_id: bytes) -> str:

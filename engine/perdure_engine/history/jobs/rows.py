@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure_engine.core.jobs.decide.describe import state_of
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.memory import BatchState, JobBatch, KeyId, UniqueKey
-from perdure_engine.core.jobs.model import JobRun, JobStatus
+from perdure_engine.core.jobs.model import JobRun, JobSpec, JobState, JobStatus
 from perdure_engine.core.tasks import TimerKind, TimerRecord
 from perdure_engine.history.rows import BUCKETS, add_gone_timer, add_timer, version_to_send
 from perdure_engine.ports.codec import Codec, CorruptRow
@@ -37,7 +37,7 @@ def add_jobs(batch: Batch, shard_id: int, draft: JobDraft, codec: Codec) -> None
     batch.job_runs += [  # nothing is sent of what stays as it is
         make((
             shard_id, run.job_id, NO_NAMESPACE, 0,
-            "", "", 0, "", "",
+            "", "", run.queue_no, "", "",
             "", "",
             run.status, run.attempt, run.priority,
             0, run.scheduled_us, run.closed_us or None,
@@ -111,9 +111,16 @@ def job_of_row(row: JobRunRow, codec: Codec) -> JobRun:
         state.key_place,
         row.result,
         None if timer is None else _timer(TimerKind.JOB_DUE, *timer, state.due_us),
-        None if expiry is None else _timer(TimerKind.JOB_EXPIRY, *expiry, spec.expire_us),
+        None if expiry is None else _timer(TimerKind.JOB_EXPIRY, *expiry, _end_us(spec, state)),
         row.version,
+        crashes=state.crashes,
     )
+
+
+def _end_us(spec: JobSpec, state: JobState) -> int:
+    """What the JOB_EXPIRY timer stands for: of a poisoned job, when it is suspended."""
+    crashes = state.crashes
+    return crashes.suspended_us if crashes is not None and crashes.is_poisoned else spec.expire_us
 
 
 def _timer(kind: TimerKind, wake_us: int, timer_id: int, due_us: int) -> TimerRecord:

@@ -317,6 +317,7 @@ def _same_listing(stored: VisibilityRow, row: VisibilityRow) -> bool:
 
 def _changed_job(stored: JobRunRow, row: JobRunRow) -> JobRunRow:
     return stored._replace(
+        queue_no=row.queue_no,
         status=row.status,
         attempt=row.attempt,
         priority=row.priority,

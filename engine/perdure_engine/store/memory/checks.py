@@ -35,8 +35,8 @@ LISTED_STATUS_MAX = 8  # a run that is paused has a status of its own in lists o
 STATE_MAX = 9
 BUCKET_MAX = 15
 HASH_BYTES = 32
-JOB_STATUS_MAX = 8
-JOB_OPEN = (1, 2, 3, 8)
+JOB_STATUS_MAX = 9
+JOB_OPEN = (1, 2, 3, 8, 9)
 ORIGIN_MAX = 3
 OUTCOME_MAX = 8
 

@@ -3,7 +3,7 @@
 A list merges short index scans: sixteen buckets for each status that is asked for, or one for each status of a
 user's, a schedule's or a batch's jobs, and reads the rows of the page that comes out by key. So a page costs the same
 whatever lies around it, as long as only status, one of these owners and time are asked for. Dead letters of one task
-have an index of their own.
+(failed, suspended, poisoned) have an index of their own.
 
 What else a filter asks for (a task, a queue, a second owner) is looked for along the time, and no index knows where the
 next such job is. So there `end_statement` comes first: how far the next `look` jobs of each scan reach, whatever the
@@ -64,11 +64,11 @@ def _of(owner: LiteralString) -> _Path:
 _OF_USER: Final = _of("r.user_id = $5::text and r.user_id <> ''")
 _OF_SCHEDULE: Final = _of("r.schedule_id = $6::text and r.schedule_id <> ''")
 _OF_BATCH: Final = _of("r.batch_id = $7::text and r.batch_id <> ''")
-_FAILED_OF_TASK: Final = _Path(
+_DEAD_OF_TASK: Final = _Path(
     _STATUSES,
     """\
-    where r.namespace_id = $1::uuid and r.task_name = $8::text and r.status = 5
-      and s.status = 5""",
+    where r.namespace_id = $1::uuid and r.task_name = $8::text and r.status in (5, 8, 9)
+      and r.status = s.status""",
     _OTHERWISE,
 )
 _SCHEDULED: Final[LiteralString] = """
@@ -194,7 +194,7 @@ def _count(path: _Path, otherwise: LiteralString) -> LiteralString:
     return _COUNT + path.scans + _JOBS + path.where + _SCHEDULED + otherwise + _BY_STATUS
 
 
-_PATHS: Final = (_ALL, _OF_USER, _OF_SCHEDULE, _OF_BATCH, _FAILED_OF_TASK)
+_PATHS: Final = (_ALL, _OF_USER, _OF_SCHEDULE, _OF_BATCH, _DEAD_OF_TASK)
 _LISTS: Final = {
     (path, oldest_first): _list(path, _OLDEST_FIRST if oldest_first else _NEWEST_FIRST)
     for path in _PATHS
@@ -220,7 +220,7 @@ _NAMES_OF_PATHS: Final[dict[_Path, LiteralString]] = {
     _OF_USER: "user",
     _OF_SCHEDULE: "schedule",
     _OF_BATCH: "batch",
-    _FAILED_OF_TASK: "failed",
+    _DEAD_OF_TASK: "dead",
 }
 STATEMENTS: Final[dict[str, LiteralString]] = {
     **{
@@ -237,8 +237,8 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
 
 # How many names a count of the index has.
 _OWNERS: Final = {_ALL: 0, _OF_USER: 1, _OF_SCHEDULE: 2, _OF_BATCH: 3}
-_FAILED: Final = (5,)
-_EACH_STATUS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
+_DEAD: Final = {5, 8, 9}
+_EACH_STATUS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 _FIRST: Final = (-1, bytes(16))
 _LAST: Final = (LAST_US, b"\xff" * 16)
 
@@ -247,7 +247,7 @@ def needs_end(where: JobFilter) -> bool:
     """Whether the filter asks for more than its path finds by its index."""
     owners = [where.user_id, where.schedule_id, where.batch_id]
     asked = sum(map(bool, [*owners, where.task_name, where.queue]))
-    by_the_path = any(owners) or _path(where) is _FAILED_OF_TASK
+    by_the_path = any(owners) or _path(where) is _DEAD_OF_TASK
     return asked > by_the_path
 
 
@@ -281,8 +281,8 @@ def count_statement(where: JobFilter) -> tuple[LiteralString, list[object]]:
 
 def _path(where: JobFilter) -> _Path:
     path = _path_of_owner(where)
-    if path is _ALL and where.task_name and where.statuses == _FAILED:
-        return _FAILED_OF_TASK
+    if path is _ALL and where.task_name and where.statuses and _DEAD.issuperset(where.statuses):
+        return _DEAD_OF_TASK
     return path
 
 

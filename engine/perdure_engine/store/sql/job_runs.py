@@ -31,8 +31,8 @@ _KINDS: Final[tuple[type[Column], ...]] = (
 )
 # The key, and what an update changes.
 _SENT_BY_UPDATES: Final = frozenset(
-    {"shard_id", "job_id", "status", "attempt", "priority", "scheduled_us", "closed_us"}
-    | {"task_id", "start_no", "state", "result", "version"}
+    {"shard_id", "job_id", "queue_no", "status", "attempt", "priority", "scheduled_us"}
+    | {"closed_us", "task_id", "start_no", "state", "result", "version"}
 )
 _COLUMNS: Final = [
     (kind, name in _SENT_BY_UPDATES) for kind, name in zip(_KINDS, JobRunRow._fields, strict=True)
@@ -62,7 +62,7 @@ w_job_runs as (
     scheduled_at, closed_at, task_id, start_no, spec, state, result, version)
   select u.shard_id, u.job_id,
     coalesce(u.namespace_id, '00000000-0000-0000-0000-000000000000'::uuid), coalesce(u.bucket, 0),
-    coalesce(u.task_name, ''), coalesce(u.queue, ''), coalesce(u.queue_no, 0),
+    coalesce(u.task_name, ''), coalesce(u.queue, ''), u.queue_no,
     coalesce(u.user_id, ''), coalesce(u.schedule_id, ''), coalesce(u.concurrency_key, ''),
     coalesce(u.batch_id, ''), u.status, u.attempt, u.priority,
     coalesce(u.created_at, u.scheduled_at), u.scheduled_at, u.closed_at, u.task_id, u.start_no,
@@ -75,10 +75,11 @@ w_job_runs as (
       concurrency_key, batch_id, status, attempt, priority, created_at, scheduled_at, closed_at,
       task_id, start_no, spec, state, result, version)
   join f on f.shard_id = u.shard_id and f.commit_seq > 0
-  on conflict (shard_id, job_id) do update set status = excluded.status,
-    attempt = excluded.attempt, priority = excluded.priority, scheduled_at = excluded.scheduled_at,
-    closed_at = excluded.closed_at, task_id = excluded.task_id, start_no = excluded.start_no,
-    state = excluded.state, result = excluded.result, version = t.version + 1
+  on conflict (shard_id, job_id) do update set queue_no = excluded.queue_no,
+    status = excluded.status, attempt = excluded.attempt, priority = excluded.priority,
+    scheduled_at = excluded.scheduled_at, closed_at = excluded.closed_at,
+    task_id = excluded.task_id, start_no = excluded.start_no, state = excluded.state,
+    result = excluded.result, version = t.version + 1
   where t.version = -excluded.version
   returning t.version)""",
     complete="""\

@@ -13,6 +13,7 @@ from perdure_engine.frontend.handlers.get_job_results import GetJobResults, get_
 from perdure_engine.frontend.handlers.list_jobs import list_archived_jobs, list_jobs
 from perdure_engine.frontend.handlers.redrive_jobs import redrive_jobs
 from perdure_engine.frontend.handlers.reschedule_job import reschedule_job
+from perdure_engine.frontend.handlers.resume_job import resume_job
 from perdure_engine.frontend.handlers.set_queue_limit import SetQueueLimit, set_queue_limit
 from perdure_engine.transport.grpc.convert import archived, job_intents, job_replies
 from perdure_engine.transport.grpc.decode import Context
@@ -93,6 +94,18 @@ class JobService:
             request.identity,
         )
         return pb.RescheduleJobResponse()
+
+    async def ResumeJob(self, request: pb.ResumeJobRequest, _: Context) -> pb.ResumeJobResponse:
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
+        status = await resume_job(
+            self._frontend,
+            namespace_id,
+            request.job_id,
+            request.request_id,
+            request.reason,
+            request.identity,
+        )
+        return pb.ResumeJobResponse(status=pb.JobStatus.ValueType(int(status)))
 
     async def RedriveJobs(
         self, request: pb.RedriveJobsRequest, _: Context

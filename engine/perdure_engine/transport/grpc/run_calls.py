@@ -1,4 +1,4 @@
-"""The calls of WorkflowService with which operators act on whole runs: reset, pause, unpause."""
+"""The calls of WorkflowService with which operators act on whole runs: reset, pause, unpause, resume."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from perdure_engine.core.replies import Started
 from perdure_engine.frontend.frontend import Frontend
 from perdure_engine.frontend.handlers.pause_workflow import pause_workflow
 from perdure_engine.frontend.handlers.reset_workflow import reset_workflow
+from perdure_engine.frontend.handlers.resume_workflow import resume_workflow
 from perdure_engine.frontend.handlers.unpause_workflow import unpause_workflow
 from perdure_engine.transport.grpc.convert import run_intents as convert
 from perdure_engine.transport.grpc.decode import Context
@@ -40,3 +41,10 @@ class RunCalls:
         namespace_id = await self._frontend.namespaces.id_of(request.namespace)
         await unpause_workflow(self._frontend, convert.unpause_workflow(request, namespace_id))
         return pb.UnpauseWorkflowResponse()
+
+    async def ResumeWorkflow(
+        self, request: pb.ResumeWorkflowRequest, _: Context
+    ) -> pb.ResumeWorkflowResponse:
+        namespace_id = await self._frontend.namespaces.id_of(request.namespace)
+        await resume_workflow(self._frontend, convert.resume_workflow(request, namespace_id))
+        return pb.ResumeWorkflowResponse()

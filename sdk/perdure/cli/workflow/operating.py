@@ -1,4 +1,4 @@
-"""`reset`, `pause` and `unpause`: what operators do with whole runs."""
+"""`reset`, `pause`, `unpause` and `resume`: what operators do with whole runs."""
 
 from __future__ import annotations
 
@@ -98,3 +98,14 @@ async def unpause(
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     await handle.unpause(reason=reason, rpc_timeout=session.call_timeout)
     session.out.note(f"{workflow_id} goes on.")
+
+
+@connected(app, "resume")
+async def resume(
+    session: Session, workflow_id: WorkflowId, run_id: RunId = None, reason: Reason = ""
+) -> None:
+    """Have what has crashed its workers again and again tried at once, in the surgical pool."""
+    client = await session.connect()
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+    await handle.resume(reason=reason, rpc_timeout=session.call_timeout)
+    session.out.note(f"{workflow_id} goes on; workers of the surgical pool get what is poisoned.")

@@ -34,6 +34,7 @@ from perdure_engine.store.memory.batch import apply_batch
 from perdure_engine.store.memory.tables import Tables
 
 NAMESPACE = b"namespace of job"
+WORKER = b"w" * 16
 SHARD = 1
 START_US = 1_700_000_000_000_000
 FAILURE = Failure(FailureKind.APPLICATION, "no", type="Refused")
@@ -141,17 +142,17 @@ class JobBench:
     def run(self, name: str) -> JobRun:
         return self.run_of_row(self.row(id_of(name)))
 
-    def hand_out(self, name: str) -> TaskToken:
+    def hand_out(self, name: str, worker_id: bytes = WORKER) -> TaskToken:
         """As the shard does: in memory only."""
-        return self.start(self.run(name))
+        return self.start(self.run(name), worker_id)
 
-    def start(self, run: JobRun) -> TaskToken:
+    def start(self, run: JobRun, worker_id: bytes = WORKER) -> TaskToken:
         assert run.task_id > 0
         assert run.handout is None
         run.start_no = self.new_number()
         run.started_us = self.now_us
-        run.worker_identity = "w"
-        run.handout = Handout(run.start_no, b"w" * 16, "w", self.now_us, 0.0)
+        run.worker_id, run.worker_identity = worker_id, "w"
+        run.handout = Handout(run.start_no, worker_id, "w", self.now_us, 0.0)
         return TaskToken(
             *(SHARD, NAMESPACE, run.job_id, TaskKind.JOB, 0, run.attempt),
             *(run.start_no, self.now_us, 0),
@@ -162,6 +163,13 @@ class JobBench:
 
     def fail(self, token: TaskToken, failure: Failure = FAILURE) -> Any:
         return self.outcome(job.JobFailed(token, failure))
+
+    def crash(self, name: str, worker_id: bytes = WORKER) -> None:
+        """The lease of a worker ends that has it in hand."""
+        run = self.run(name)
+        if run.handout is None:
+            self.start(run, worker_id)
+        self.decide(job.PutBackJobs(SHARD, ((run.job_id, run.start_no, True, True),)))
 
     def outcome(self, outcome: job.JobOutcome) -> Any:
         return self.decide(job.CompleteJobs(SHARD, (outcome,), "w"))

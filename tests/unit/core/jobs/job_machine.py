@@ -23,6 +23,7 @@ from tests.unit.core.jobs.bench import (
 
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
+from perdure_engine.core.ids import queue_number
 from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.memory import KeyId, unique_key_id
 from perdure_engine.core.jobs.model import (
@@ -34,9 +35,11 @@ from perdure_engine.core.jobs.model import (
     Unique,
     UniqueScope,
 )
+from perdure_engine.core.poison import SURGICAL
 from perdure_engine.core.retry import RetryPolicy, backoff_ms
-from perdure_engine.core.tasks import TimerKind
+from perdure_engine.core.tasks import TaskKind, TimerKind
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.versions import bucket
 from perdure_engine.history.jobs.rows import job_of_row
 from perdure_engine.store.codec import MsgpackCodec
 
@@ -68,6 +71,16 @@ uniques = st.sampled_from(
 )
 seconds = st.sampled_from([0, 0, 0, 1, 5, 30])
 some_name = st.sampled_from(NAMES)
+
+
+WORKERS = [bytes([number]) * 16 for number in range(1, 5)]
+some_worker = st.sampled_from(WORKERS)
+NORMAL_NO = queue_number(NAMESPACE, TaskKind.JOB, "mail")
+SURGICAL_NO = queue_number(NAMESPACE, TaskKind.JOB, bucket("mail", "", SURGICAL))
+
+
+def count_of(run: JobRun) -> int:
+    return 0 if run.crashes is None else run.crashes.count
 
 
 class JobMachine(RuleBasedStateMachine):
@@ -135,6 +148,10 @@ class JobMachine(RuleBasedStateMachine):
         if self._operate(job.RedriveJob, name):
             self.attempts[id_of(name)] = 1
 
+    @rule(name=some_name)
+    def resume(self, name: str) -> None:
+        self._operate(job.ResumeJob, name)
+
     def _operate(self, kind: Any, name: str, **fields: Any) -> bool:
         """Said twice, it is done once."""
         request = self.bench.new_number().to_bytes(16, "big")
@@ -149,8 +166,8 @@ class JobMachine(RuleBasedStateMachine):
 
     # ---- workers
 
-    @rule(data=st.data())
-    def hand_out(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), worker_id=some_worker)
+    def hand_out(self, data: st.DataObject, worker_id: bytes) -> None:
         ready = [
             row
             for row in self.bench.tables.job_runs.in_order(SHARD)
@@ -158,9 +175,9 @@ class JobMachine(RuleBasedStateMachine):
         ]
         if ready:
             row = data.draw(st.sampled_from(ready))
-            self.tokens.append(self.bench.start(self.bench.run_of_row(row)))
+            self.tokens.append(self.bench.start(self.bench.run_of_row(row), worker_id))
 
-    @rule(data=st.data(), which=st.sampled_from(["complete", "fail", "fail", "stop"]))
+    @rule(data=st.data(), which=st.sampled_from(["complete", "fail", "fail", "stop", "crash"]))
     def outcome(self, data: st.DataObject, which: str) -> None:
         """Of any hand-out that there ever was: most are stale."""
         if not self.tokens:
@@ -173,6 +190,8 @@ class JobMachine(RuleBasedStateMachine):
             outcome = job.JobFailed(token, data.draw(st.sampled_from(FAILURES)))
         elif which == "stop":
             outcome = job.JobCanceled(token, b"")
+        elif which == "crash":
+            outcome = job.JobCrashed(token, FAILURE)
         if self.bench.outcome(outcome).refused:
             assert self.bench.row(token.run_id) == was, "invariant 30: it changes nothing"
             return
@@ -180,12 +199,14 @@ class JobMachine(RuleBasedStateMachine):
         row = self.bench.row(token.run_id)
         if which == "complete":
             assert row.status == JobStatus.COMPLETED
+        elif which == "crash":
+            assert row.attempt == was.attempt
         elif asked_to_stop:
             assert row.status == JobStatus.CANCELLED, "invariant 32: no retry after that"
         else:
             assert which == "fail"
             assert row.status in (JobStatus.RETRY, JobStatus.FAILED, JobStatus.SKIPPED)
-        if row.status == JobStatus.RETRY:
+        if row.status == JobStatus.RETRY and which != "crash":
             self._retried(run, outcome)
 
     def _applied(self, token: TaskToken) -> None:
@@ -206,13 +227,52 @@ class JobMachine(RuleBasedStateMachine):
             assert run.timer is not None
             assert run.timer.due_us >= self.bench.now_us + delay_ms * 1_000
 
-    @rule(data=st.data(), dead=st.booleans())
-    def put_back(self, data: st.DataObject, dead: bool) -> None:
+    @rule(data=st.data(), dead=st.booleans(), crashed=st.booleans())
+    def put_back(self, data: st.DataObject, dead: bool, crashed: bool) -> None:
         if self.tokens:
             token = data.draw(st.sampled_from(self.tokens[-8:]))
-            attempt = self.bench.row(token.run_id).attempt
-            self.bench.decide(job.PutBackJobs(SHARD, ((token.run_id, token.start_no, dead),)))
-            assert self.bench.row(token.run_id).attempt == attempt, "nothing is counted"
+            self._put_back(token, dead or crashed, crashed)
+
+    @rule(data=st.data(), workers=st.permutations(WORKERS))
+    def crash_again_and_again(self, data: st.DataObject, workers: list[bytes]) -> None:
+        """Whoever takes the job dies of it, until nobody may have it."""
+        ready = [row for row in self.bench.tables.job_runs.in_order(SHARD) if row.task_id > 0]
+        if not ready:
+            return
+        job_id = data.draw(st.sampled_from(ready)).job_id
+        for worker_id in workers:
+            run = self.bench.run_of_row(self.bench.row(job_id))
+            if run.task_id <= 0 or run.handout is not None:
+                return
+            self.tokens.append(self.bench.start(run, worker_id))
+            self._put_back(self.tokens[-1], dead=True, crashed=True)
+
+    def _put_back(self, token: TaskToken, dead: bool, crashed: bool) -> None:
+        """Invariants 35, 37: no attempt is counted; a crash is, once, and the third in a row poisons in that step."""
+        run = self.bench.run_of_row(self.bench.row(token.run_id))
+        before, attempt = count_of(run), run.attempt
+        told = job.PutBackJobs(SHARD, ((token.run_id, token.start_no, dead, crashed),))
+        self.bench.decide(told, told)
+        row = self.bench.row(token.run_id)
+        assert row.attempt == attempt
+        assert count_of(run) - before in ((0, 1) if crashed else (0,))
+        if count_of(run) > before:
+            assert (count_of(run) >= 3) == (row.status in (JobStatus.POISONED, JobStatus.SUSPENDED))
+
+    @rule(data=st.data(), worker_id=some_worker)
+    def take_back(self, data: st.DataObject, worker_id: bytes) -> None:
+        """A worker that was thought dead is heard of, of a job that it has had."""
+        if self.tokens:
+            job_id = data.draw(st.sampled_from(self.tokens[-8:])).run_id
+            run = self.bench.run_of_row(self.bench.row(job_id))
+            before = run.status
+            told = job.TakeBackCrashes(SHARD, ((job_id, worker_id),))
+            self.bench.decide(told)
+            after = as_saved(run)
+            self.bench.decide(told)
+            assert as_saved(run) == after
+            gone = run.crashes is None or worker_id not in run.crashes.worker_ids
+            assert gone or before is JobStatus.SUSPENDED or not run.open
 
     @rule(data=st.data())
     def save_start(self, data: st.DataObject) -> None:
@@ -233,24 +293,27 @@ class JobMachine(RuleBasedStateMachine):
             if row.status == JobStatus.RETRY:
                 self.attempts[token.run_id] += 1
 
-    @rule(data=st.data(), version=st.integers(0, 3))
-    def save_progress(self, data: st.DataObject, version: int) -> None:
-        """Invariant 33: what is older than what is kept changes nothing."""
+    @rule(data=st.data(), version=st.integers(0, 3), beat=st.booleans())
+    def save_progress(self, data: st.DataObject, version: int, beat: bool) -> None:
+        """Invariant 33: what is older than what is kept changes nothing. 35: what is saved, and came with no heartbeat,
+        forgives crashes."""
         if not self.tokens:
             return
         token = data.draw(st.sampled_from(self.tokens[-8:]))
         run = self.bench.run_of_row(self.bench.row(token.run_id))
-        before = run.progress_version
+        before, crashes = run.progress_version, count_of(run)
         try:
-            self.bench.decide(job.SaveJobProgress(SHARD, token, b"half", version))
+            self.bench.decide(job.SaveJobProgress(SHARD, token, b"half", version, beat=beat))
         except Rejected:
             assert run.progress_version == before
         else:
             assert run.progress_version == max(before, version or before + 1)
+        forgiven = run.progress_version > before and not beat
+        assert count_of(run) == (0 if forgiven else crashes)
 
     # ---- time and memory
 
-    @rule(passed=st.sampled_from([1, 2, 4, 20]))
+    @rule(passed=st.sampled_from([1, 2, 4, 20, 60, 1800, 24 * 3600]))
     def pass_time(self, passed: int) -> None:
         self.bench.pass_time(passed)
 
@@ -268,11 +331,11 @@ class JobMachine(RuleBasedStateMachine):
             stored = job_of_row(self.bench.row(run.job_id), CODEC)
             mine, theirs = as_saved(run), as_saved(stored)
             if run.handout is not None:
-                for name in ("start_no", "started_us", "worker_identity"):
+                for name in ("start_no", "started_us", "worker_id", "worker_identity"):
                     theirs[name] = mine[name]
             if mine["attempt"] == theirs["attempt"] and run.handout is None:
                 # a hand-out that was taken back left who had it
-                for name in ("start_no", "started_us", "worker_identity"):
+                for name in ("start_no", "started_us", "worker_id", "worker_identity"):
                     theirs[name] = mine[name]
             assert mine == theirs
 
@@ -292,10 +355,28 @@ class JobMachine(RuleBasedStateMachine):
                 assert (row.task_id, row.closed_us is None) == (0, False)
                 continue
             wakes = run.timer is not None or row.task_id != 0
-            assert wakes or row.status == JobStatus.IN_PROGRESS
+            assert wakes or row.status in (JobStatus.IN_PROGRESS, JobStatus.SUSPENDED)
             if run.timer is not None and row.task_id >= 0:
                 assert (row.task_id, run.timer.kind) == (0, TimerKind.JOB_DUE)
         assert named == set(live), "no timer of nobody"
+
+    @invariant()
+    def only_the_surgical_pool_gets_what_is_poisoned(self) -> None:
+        """Invariants 37 to 39: by the status and by the queue number that ready rows are read by."""
+        for row in self.bench.tables.job_runs.in_order(SHARD):
+            run = job_of_row(row, CODEC)
+            poisoned = count_of(run) >= 3
+            status = JobStatus(row.status)
+            if row.task_id > 0:
+                assert row.queue_no == (SURGICAL_NO if poisoned else NORMAL_NO)
+            if status in (JobStatus.PENDING, JobStatus.RETRY):
+                assert not poisoned
+            elif status is JobStatus.POISONED:
+                assert poisoned
+                assert run.expiry is not None, "when it is to be suspended"
+                assert run.reason
+            elif status is JobStatus.SUSPENDED:
+                assert (poisoned, row.task_id, run.timer, run.expiry) == (True, 0, None, None)
 
     @invariant()
     def places_are_within_the_limit_and_none_is_free_while_somebody_waits(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.unit.core.jobs.bench import FAILURE, JobBench, id_of, new_job
+from tests.unit.core.jobs.bench import FAILURE, WORKER, JobBench, id_of, new_job
 
 from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.model import OPEN_STATUSES, JobStatus
@@ -17,6 +18,8 @@ from perdure_engine.core.tokens import TaskToken
 from perdure_engine.core.transitions import IllegalMove
 
 S = JobStatus
+Story = Callable[[JobBench], object]
+DAY_US = 24 * 3600 * 1_000_000
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(S, S)))
@@ -118,10 +121,57 @@ def cancel_and_put_back(bench: JobBench) -> None:
 
 def put_back(bench: JobBench) -> None:
     run = bench.run("a")
-    bench.decide(job.PutBackJobs(1, ((run.job_id, run.start_no, True),)))
+    bench.decide(job.PutBackJobs(1, ((run.job_id, run.start_no, True, False),)))
 
 
-STORIES = [
+def twice(before: Story, act: Story) -> tuple[Story, Story]:
+    """The step is the third crash in a row."""
+
+    def with_two_crashes(bench: JobBench) -> None:
+        before(bench)
+        bench.crash("a")
+        bench.crash("a")
+
+    return with_two_crashes, act
+
+
+def twice_and_running(bench: JobBench) -> None:
+    bench.crash("a")
+    bench.crash("a")
+    running(bench)
+
+
+def crash(bench: JobBench) -> None:
+    bench.crash("a")
+
+
+def crash_a_day_later(bench: JobBench) -> None:
+    bench.now_us += DAY_US
+    bench.crash("a")
+
+
+def poisoned(bench: JobBench) -> None:
+    """And ready in the surgical pool."""
+    for _ in range(3):
+        bench.crash("a")
+    bench.pass_time(60)
+
+
+def poisoned_again(bench: JobBench) -> None:
+    retry(bench)
+    poisoned(bench)
+
+
+def suspended(bench: JobBench) -> None:
+    poisoned(bench)
+    bench.pass_time(DAY_US / 1_000_000)
+
+
+def come_back(bench: JobBench) -> None:
+    bench.decide(job.TakeBackCrashes(1, ((id_of("a"), WORKER),)))
+
+
+STORIES: list[tuple[Story, Story]] = [
     (nothing, running),
     (nothing, complete),
     (nothing, fail),
@@ -140,4 +190,22 @@ STORIES = [
     (running, put_back),
     (running_again, put_back),
     (failed, lambda bench: bench.operate(job.RedriveJob, "a")),
+    twice(nothing, crash),
+    twice(nothing, crash_a_day_later),
+    twice(retry, crash),
+    twice(retry, crash_a_day_later),
+    (twice_and_running, crash),
+    (twice_and_running, crash_a_day_later),
+    (poisoned, running),
+    (poisoned, complete),
+    (poisoned, fail),
+    (poisoned, fail_for_good),
+    (poisoned, lambda bench: bench.operate(job.CancelJob, "a")),
+    (poisoned, lambda bench: bench.operate(job.RedriveJob, "a")),
+    (poisoned, come_back),
+    (poisoned_again, come_back),
+    (poisoned, lambda bench: bench.pass_time(DAY_US / 1_000_000)),
+    (suspended, lambda bench: bench.operate(job.ResumeJob, "a")),
+    (suspended, lambda bench: bench.operate(job.RedriveJob, "a")),
+    (suspended, lambda bench: bench.operate(job.CancelJob, "a")),
 ]

@@ -134,6 +134,10 @@ def redrive(node: Node, name: str, shard_id: int = 1, **fields: Any) -> asyncio.
     return _operate(job.RedriveJob, node, name, shard_id, fields)
 
 
+def resume(node: Node, name: str, shard_id: int = 1, **fields: Any) -> asyncio.Future[Any]:
+    return _operate(job.ResumeJob, node, name, shard_id, fields)
+
+
 def _operate(
     kind: Any, node: Node, name: str, shard_id: int, fields: dict[str, Any]
 ) -> asyncio.Future[Any]:

@@ -10,9 +10,17 @@ from tests.unit.transport.rest.conftest import Api
 from tests.unit.transport.rest.jobs import ACTION, INFO, RECURRING, RUN, RUN_ID, TIME, US, describes
 
 from perdure_engine.core.errors import Code, Rejected
-from perdure_engine.core.jobs.intents import RescheduleJob
-from perdure_engine.core.jobs.model import ConcurrencyPolicy, JobState, JobStatus, UniqueScope
-from perdure_engine.core.jobs.replies import JobDescription
+from perdure_engine.core.failures import Failure, FailureKind
+from perdure_engine.core.jobs.intents import RescheduleJob, ResumeJob
+from perdure_engine.core.jobs.model import (
+    DEAD_LETTERS,
+    ConcurrencyPolicy,
+    JobState,
+    JobStatus,
+    UniqueScope,
+)
+from perdure_engine.core.jobs.replies import JobAnswered, JobDescription
+from perdure_engine.core.poison import Crashes
 from perdure_engine.core.schedules.intents import DeleteSchedule
 from perdure_engine.core.schedules.model import WorkflowAction
 from perdure_engine.transport.http.rest.bodies import jobs as bodies
@@ -59,8 +67,23 @@ async def test_a13_a_job_shows_its_attempts_and_what_failed(api: Api) -> None:
         "cancel_requested": False,
         "reason": "",
         "progress": [7],
+        "crashes": 0,
         "archived": False,
     }
+
+
+async def test_a_poisoned_job_shows_its_crashes_and_the_last_report(api: Api) -> None:
+    report = Failure(FailureKind.WORKER_LOST, "killed by signal 11", "its stacks")
+    state = JobState(due_us=US, reason="why", crashes=Crashes(3, US, (), report))
+    info = msgspec.structs.replace(INFO, status=JobStatus.POISONED, state=state)
+    api.history.answer = lambda _: JobDescription(info, b"")
+
+    told = (await api.get(f"/jobs/{RUN}")).json()
+
+    assert (told["status"], told["crashes"], told["reason"]) == ("POISONED", 3, "why")
+    assert told["first_crash_time"] == TIME
+    assert told["last_crash"]["message"] == "killed by signal 11"
+    assert told["last_crash"]["stack_trace"] == "its stacks"
 
 
 async def test_a_job_of_the_sdk_shows_its_arguments_and_a_completed_one_its_result(
@@ -132,6 +155,26 @@ async def test_a_job_is_cancelled_with_a_reason(api: Api) -> None:
     assert (shard_id, intent.job_id, intent.reason) == (2, RUN_ID, "too late")
 
 
+async def test_a_poisoned_job_is_resumed(api: Api) -> None:
+    api.history.answer = lambda _: JobAnswered(JobStatus.POISONED)
+
+    response = await api.post(f"/jobs/{RUN}:resume", {"reason": "mended", "identity": "op"})
+
+    assert (response.status_code, response.json()) == (200, {"job_id": RUN, "status": "POISONED"})
+    shard_id, intent = api.history.jobs[-1]
+    assert isinstance(intent, ResumeJob)
+    assert (shard_id, intent.job_id, intent.reason, intent.identity) == (2, RUN_ID, "mended", "op")
+
+
+async def test_what_is_not_poisoned_is_not_resumed(api: Api) -> None:
+    refused = Rejected(Code.FAILED_PRECONDITION, "JOB_NOT_POISONED", "no")
+    api.history.answer = lambda _: refused
+
+    response = await api.post(f"/jobs/{RUN}:resume")
+
+    assert (response.status_code, response.json()["reason"]) == (409, "JOB_NOT_POISONED")
+
+
 @pytest.mark.parametrize(("sent", "due_us"), [({}, 0), ({"schedule": TIME}, US)])
 async def test_a_job_is_rescheduled(api: Api, sent: dict[str, Any], due_us: int) -> None:
     response = await api.post(f"/jobs/{RUN}:reschedule", sent)
@@ -142,10 +185,11 @@ async def test_a_job_is_rescheduled(api: Api, sent: dict[str, Any], due_us: int)
     assert (intent.job_id, intent.due_us) == (RUN_ID, due_us)
 
 
-async def test_a_recurring_job_is_rescheduled_as_the_schedule_that_it_is(api: Api) -> None:
+@pytest.mark.parametrize("verb", ["reschedule", "resume"])
+async def test_a_recurring_job_is_changed_as_the_schedule_that_it_is(api: Api, verb: str) -> None:
     describes(api, ACTION)
 
-    response = await api.post(f"/jobs/{RECURRING}:reschedule")
+    response = await api.post(f"/jobs/{RECURRING}:{verb}")
 
     assert (response.status_code, response.json()["reason"]) == (409, "JOB_RECURS")
 
@@ -175,5 +219,5 @@ def test_choices_are_those_of_the_engine(of: Any, enumeration: Any) -> None:
 
 
 def test_lists_know_the_statuses_that_runs_have() -> None:
-    """Only a recurring job is suspended, while it is paused."""
-    assert {*get_args(bodies.StatusChoice), "SUSPENDED"} == set(JobStatus.__members__)
+    assert set(get_args(bodies.StatusChoice)) == set(JobStatus.__members__)
+    assert set(get_args(bodies.DeadLetter)) == {status.name for status in DEAD_LETTERS}

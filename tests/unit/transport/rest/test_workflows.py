@@ -50,6 +50,7 @@ from perdure_engine.transport.http.rest.convert import payloads
 from perdure_engine.transport.http.rest.convert.messages import event_body, failure_of
 
 FAILURE = Failure(FailureKind.APPLICATION, "no stock", type="OutOfStock", non_retryable=True)
+DIED = Failure(FailureKind.WORKER_LOST, "killed by signal 9")
 US = 1_800_000_000_000_001
 TIME = "2027-01-15T08:00:00.000001Z"
 RUN = uuid_text(RUN_ID)
@@ -349,10 +350,19 @@ async def test_a_description_tells_what_a_run_does(api: Api) -> None:
         activities=[
             PendingActivity(
                 "1", "charge", "q", "BACKING_OFF", 2, 5, US, US, US, "w@h", FAILURE, b""
-            )
+            ),
+            PendingActivity(
+                *("2", "charge", "q", "BACKING_OFF", 1, 0, US, 0, US, "", None, b""),
+                crashes=3,
+                first_crash_us=US,
+                last_crash=DIED,
+            ),
         ],
         timers=[PendingTimer("t1", US)],
-        workflow_task=PendingWorkflowTask(1, US, 0, "w@h", None),
+        workflow_task=PendingWorkflowTask(1, US, 0, "w@h", None, 4, US, DIED, US),
+        pause_us=US,
+        pause_reason="it crashes",
+        suspended=True,
         cancel_requested=True,
         buffered_events=1,
         first_run_id=RUN_ID,
@@ -377,11 +387,19 @@ async def test_a_description_tells_what_a_run_does(api: Api) -> None:
     assert told["pending_workflow_task"] == {
         "attempt": 1,
         "scheduled_time": TIME,
+        "next_attempt_time": TIME,
         "worker_identity": "w@h",
+        "crashes": 4,
+        "first_crash_time": TIME,
+        "last_crash": {"message": "killed by signal 9", "source": "Engine", "worker_lost": {}},
     }
-    (activity,) = told["pending_activities"]
+    activity, poisoned = told["pending_activities"]
     assert (activity["state"], activity["next_attempt_time"]) == ("BACKING_OFF", TIME)
     assert activity["last_failure"]["message"] == "no stock"
+    assert not {"crashes", "first_crash_time", "last_crash"} & activity.keys()
+    assert (poisoned["crashes"], poisoned["first_crash_time"]) == (3, TIME)
+    assert poisoned["last_crash"]["message"] == "killed by signal 9"
+    assert (told["suspended"], told["pause_reason"]) == (True, "it crashes")
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from perdure_engine.core.jobs.decide import (
     put_back,
     redrive,
     reschedule,
+    resume,
     save_progress,
     save_starts,
+    take_back,
     time_out,
 )
 from perdure_engine.core.jobs.decide.finish_batches import finish_batches
@@ -32,8 +34,10 @@ _DECIDE: dict[type, Callable[[JobDraft, Any], JobReply]] = {
     intents.CancelJob: cancel.decide,
     intents.RescheduleJob: reschedule.decide,
     intents.RedriveJob: redrive.decide,
+    intents.ResumeJob: resume.decide,
     intents.DescribeJob: describe.decide,
     intents.PutBackJobs: put_back.decide,
+    intents.TakeBackCrashes: take_back.decide,
     intents.SaveJobStarts: save_starts.decide,
     intents.TimeOutJob: time_out.decide,
     intents.SaveJobProgress: save_progress.decide,

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from perdure_engine.core.errors import Rejected, not_found
 from perdure_engine.core.jobs.draft import JobDraft
-from perdure_engine.core.jobs.intents import CancelJob, DescribeJob, RedriveJob, RescheduleJob
+from perdure_engine.core.jobs.intents import (
+    CancelJob,
+    DescribeJob,
+    RedriveJob,
+    RescheduleJob,
+    ResumeJob,
+)
 from perdure_engine.core.jobs.model import JobRun, JobStatus
 from perdure_engine.core.tokens import TaskToken
 
@@ -13,7 +19,11 @@ def stale() -> Rejected:
     return not_found("TASK", "the job is over, or its attempt has another owner")
 
 
-def job_of(draft: JobDraft, intent: CancelJob | RescheduleJob | RedriveJob | DescribeJob) -> JobRun:
+Operation = CancelJob | RescheduleJob | RedriveJob | ResumeJob
+"""What an operator asks of one job."""
+
+
+def job_of(draft: JobDraft, intent: Operation | DescribeJob) -> JobRun:
     """The job that a caller names. Raises NOT_FOUND, for another namespace's too."""
     run = draft.memory.jobs.get(intent.job_id)
     if run is None or run.namespace_id != intent.namespace_id:
@@ -25,6 +35,7 @@ def holder(draft: JobDraft, token: TaskToken) -> JobRun:
     """The job that the token's hand-out is valid for. Raises NOT_FOUND: nothing changes.
 
     After a take-over the hand-out is not in memory: a token that is not older than the last accepted start adopts it.
+    So does the token of a worker that was thought dead, as long as nobody has the job since.
     """
     run = draft.memory.jobs.get(token.run_id)
     if run is None or run.attempt != token.attempt:
@@ -33,7 +44,7 @@ def holder(draft: JobDraft, token: TaskToken) -> JobRun:
     if handout is not None:
         if handout.start_no != token.start_no:
             raise stale()
-    elif token.start_no < run.start_no or not may_run(run):
+    elif token.start_no < run.start_no or not (may_run(run) or run.status is JobStatus.POISONED):
         raise stale()
     return run
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action, Entry
 from perdure_engine.core.ids import uuid_text
-from perdure_engine.core.jobs.decide.attempts import shown_status
+from perdure_engine.core.jobs.decide.attempts import Operation, shown_status
 from perdure_engine.core.jobs.draft import JobDraft
-from perdure_engine.core.jobs.intents import CancelJob, RedriveJob, RescheduleJob
+from perdure_engine.core.jobs.intents import RescheduleJob
 from perdure_engine.core.jobs.model import JobRun, JobStatus
 
 
 def note(
     draft: JobDraft,
     action: Action,
-    intent: CancelJob | RescheduleJob | RedriveJob,
+    intent: Operation,
     run: JobRun,
     before: JobStatus,
 ) -> None:

@@ -1,22 +1,26 @@
-"""Attempts end: completed, failed, or stopped because they were asked to. Each outcome is applied at most once."""
+"""Attempts end: completed, failed, crashed, or stopped because they were asked to. Each outcome is applied at most
+once."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import assert_never
 
+from perdure_engine.core import poison
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.failures import Failure, FailureKind, RetryState
-from perdure_engine.core.jobs.decide import places
+from perdure_engine.core.jobs.decide import ladder, places
 from perdure_engine.core.jobs.decide.attempts import holder, note_start
 from perdure_engine.core.jobs.decide.due import become_due
 from perdure_engine.core.jobs.decide.ending import end, keep_failure
+from perdure_engine.core.jobs.decide.put_back import lose
 from perdure_engine.core.jobs.decide.save_progress import keep_progress
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import (
     CompleteJobs,
     JobCanceled,
     JobCompleted,
+    JobCrashed,
     JobFailed,
     JobOutcome,
 )
@@ -45,6 +49,7 @@ def _apply(draft: JobDraft, outcome: JobOutcome, identity: str) -> None:
     match outcome:
         case JobCompleted():
             note_start(run, token, identity)
+            run.crashes = None
             end(draft, run, JobStatus.COMPLETED, result=outcome.result)
         case JobFailed():
             note_start(run, token, identity)
@@ -62,13 +67,30 @@ def _apply(draft: JobDraft, outcome: JobOutcome, identity: str) -> None:
             stopped = Failure(FailureKind.CANCELED, "cancelled", details=outcome.details)
             keep_failure(draft, run, stopped, identity)
             end(draft, run, JobStatus.CANCELLED, reason=run.reason)
+        case JobCrashed():
+            _crash(draft, run, outcome, identity)
         case _:
             assert_never(outcome)
+
+
+def _crash(draft: JobDraft, run: JobRun, outcome: JobCrashed, identity: str) -> None:
+    """The process that the attempt had to itself has died; the worker lives."""
+    note_start(run, outcome.token, identity)
+    crashes = run.crashes
+    if crashes is not None and run.handout is None and run.worker_id in crashes.worker_ids:
+        # It was thought dead, and its death counted: it is the same crash.
+        run.crashes = poison.reported(crashes, run.worker_id, outcome.failure)
+        draft.touch(run)
+    else:
+        lose(draft, run, b"", outcome.failure, counted=True)
+    run.start_no = draft.env.new_number()  # when the report comes again, its token is older
 
 
 def fail(draft: JobDraft, run: JobRun, failure: Failure, identity: str) -> None:
     """An attempt has failed: the next one has its time, or there is none."""
     keep_failure(draft, run, failure, identity)
+    if run.crashes is not None:
+        ladder.forgive(draft, run)
     if run.cancel_us:
         end(draft, run, JobStatus.CANCELLED, reason=run.reason)
         return

@@ -54,6 +54,7 @@ def state_of(run: JobRun) -> JobState:
         run.request_id,
         run.key_place,
         run.request_body,
+        run.crashes,
     )
 
 

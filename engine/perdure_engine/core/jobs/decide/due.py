@@ -16,17 +16,23 @@ GAVE_WAY = "gave way to a newer job of its concurrency key"
 NO_PLACE = "its concurrency key had no place left"
 
 
-def become_due(draft: JobDraft, run: JobRun) -> None:
+def become_due(draft: JobDraft, run: JobRun, *, again: bool = False) -> None:
+    """`again`: the same attempt has been ready before, and with it the job had a place of its key."""
     spec = run.spec
-    if run.expiry is not None and draft.env.now_us >= spec.expire_us:
+    if (
+        run.expiry is not None
+        and draft.env.now_us >= spec.expire_us
+        and run.status is JobStatus.PENDING
+    ):
         end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)
     elif spec.concurrency is None:
         draft.make_ready(run)
     else:
-        _enter(draft, run)
+        _enter(draft, run, is_newest=run.attempt == 1 and not again)
 
 
-def _enter(draft: JobDraft, run: JobRun) -> None:
+def _enter(draft: JobDraft, run: JobRun, *, is_newest: bool) -> None:
+    """One that has had a place before is not the newest."""
     room = places.room_of(draft, run)
     room.go_by(run)
     full = len(room.places) >= room.limit
@@ -34,12 +40,12 @@ def _enter(draft: JobDraft, run: JobRun) -> None:
         case ConcurrencyPolicy.QUEUE:
             places.enter(draft, room, run)
         case ConcurrencyPolicy.CANCEL_NEWEST:
-            if full and run.attempt == 1:
+            if full and is_newest:
                 end(draft, run, JobStatus.CANCELLED, reason=NO_PLACE)
-            else:  # one that has had a place before is not the newest: it waits
+            else:
                 places.enter(draft, room, run)
         case ConcurrencyPolicy.CANCEL_RUNNING:
-            if full and run.attempt > 1 and _is_oldest(room, run):
+            if full and not is_newest and _is_oldest(room, run):
                 end(draft, run, JobStatus.CANCELLED, reason=GAVE_WAY)
                 return
             places.enter(draft, room, run)

@@ -1,8 +1,8 @@
-"""Timers of jobs: the time of an attempt has come, or a job is too late to start."""
+"""Timers of jobs: the time of an attempt has come, a job is too late to start, or has been poisoned for too long."""
 
 from __future__ import annotations
 
-from perdure_engine.core.jobs.decide import places
+from perdure_engine.core.jobs.decide import ladder, places
 from perdure_engine.core.jobs.decide.attempts import started
 from perdure_engine.core.jobs.decide.due import EXPIRED, become_due
 from perdure_engine.core.jobs.decide.ending import end
@@ -30,8 +30,10 @@ def _due(draft: JobDraft, run: JobRun, timer_id: int) -> None:
         draft.touch(run)
         if run.task_id < 0:  # the rate of its key held it up
             places.admit(draft, places.room_of(draft, run))
+        elif run.crashes is not None and run.crashes.is_over_time(draft.env.now_us):
+            ladder.suspend(draft, run)
         else:
-            become_due(draft, run)
+            become_due(draft, run, again=run.status is JobStatus.POISONED)
 
 
 def _expire(draft: JobDraft, run: JobRun, timer_id: int) -> None:
@@ -39,5 +41,9 @@ def _expire(draft: JobDraft, run: JobRun, timer_id: int) -> None:
         return
     draft.drop_expiry(run)
     draft.touch(run)
-    if run.status is JobStatus.PENDING and not started(run):
+    if started(run):
+        return
+    if run.status is JobStatus.PENDING:
         end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)
+    elif run.status is JobStatus.POISONED:
+        ladder.suspend(draft, run)

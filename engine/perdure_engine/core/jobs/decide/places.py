@@ -57,5 +57,5 @@ def admit(draft: JobDraft, room: KeyRoom) -> None:
         room.places[run.job_id] = run
         draft.drop_wake(run)
         run.key_place = True
-        run.reason = ""
+        run.reason = run.crashes.told if run.crashes is not None and run.pool else ""
         draft.make_ready(run)

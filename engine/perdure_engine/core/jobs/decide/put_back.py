@@ -1,34 +1,45 @@
-"""The worker that took an attempt is gone, or never got it: the job is ready again, and nothing is counted."""
+"""The worker that took an attempt is gone, or never got it: the job is ready again, and no attempt is counted."""
 
 from __future__ import annotations
 
-from perdure_engine.core.failures import worker_lost_failure
+from perdure_engine.core.failures import Failure, worker_lost_failure
+from perdure_engine.core.jobs.decide import ladder
 from perdure_engine.core.jobs.decide.attempts import runs_as
 from perdure_engine.core.jobs.decide.ending import end, keep_failure
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import PutBackJobs
 from perdure_engine.core.jobs.model import JobRun, JobStatus
-from perdure_engine.core.jobs.transitions import move
 
 
 def decide(draft: JobDraft, intent: PutBackJobs) -> None:
-    for job_id, start_no, worker_dead in intent.starts:
+    for job_id, start_no, worker_dead, crashed in intent.starts:
         run = draft.memory.jobs.get(job_id)
-        if run is not None and runs_as(run, start_no):
-            _put_back(draft, run, worker_dead)
+        if run is None or not runs_as(run, start_no):
+            continue
+        if not worker_dead:
+            put_back(draft, run)
+        else:
+            lose(
+                draft, run, run.worker_id, worker_lost_failure(run.worker_identity), counted=crashed
+            )
 
 
-def _put_back(draft: JobDraft, run: JobRun, worker_dead: bool) -> None:
-    if worker_dead and run.spec.retry.maximum_attempts == 1:
-        keep_failure(draft, run, worker_lost_failure(run.worker_identity), run.worker_identity)
+def lose(
+    draft: JobDraft, run: JobRun, worker_id: bytes, failure: Failure, *, counted: bool
+) -> None:
+    """The worker that had the attempt has died, or (b"") only the process that the attempt had to itself. `counted`: as
+    a crash."""
+    if run.spec.retry.maximum_attempts == 1:
+        keep_failure(draft, run, failure, run.worker_identity)
         end(draft, run, JobStatus.FAILED)
-    elif run.cancel_us:
-        end(draft, run, JobStatus.CANCELLED, reason=run.reason)
-    elif run.status is JobStatus.IN_PROGRESS:
-        move(run, JobStatus.PENDING if run.attempt == 1 else JobStatus.RETRY)
-        draft.release(run)
-        draft.make_ready(run)
+    elif counted and not run.cancel_us:
+        ladder.count(draft, run, worker_id, failure)
     else:
-        # its row says that it is ready, and where it stands in its queue: that is so again
-        draft.release(run)
-        draft.ready.append(run)
+        put_back(draft, run)
+
+
+def put_back(draft: JobDraft, run: JobRun) -> None:
+    if run.cancel_us:
+        end(draft, run, JobStatus.CANCELLED, reason=run.reason)
+    else:
+        ladder.ready_again(draft, run)

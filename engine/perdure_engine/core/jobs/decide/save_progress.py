@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.jobs.decide import ladder
 from perdure_engine.core.jobs.decide.attempts import holder
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import SaveJobProgress
 from perdure_engine.core.jobs.model import JobRun
+from perdure_engine.core.poison import forgiven
 
 
 def decide(draft: JobDraft, intent: SaveJobProgress) -> None:
     run = holder(draft, intent.token)
     if keep_progress(run, intent.details, intent.version):
         draft.touch(run)
+        if run.crashes is not None and not intent.beat:
+            ladder.ease(draft, run, forgiven(run.crashes))
 
 
 def keep_progress(run: JobRun, progress: bytes, version: int) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perdure_engine.core.ids import uuid_text
+from perdure_engine.core.instants import instant_text
 from perdure_engine.core.jobs.model import JobStatus
-from perdure_engine.core.schedules.actions import instant_text
 from perdure_engine.core.schedules.decide.pause import turn
 from perdure_engine.core.schedules.draft import ScheduleDraft
 from perdure_engine.core.schedules.model import SlotAction

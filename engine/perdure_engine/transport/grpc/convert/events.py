@@ -370,7 +370,18 @@ def _upsert_workflow_search_attributes(e: core.UpsertWorkflowSearchAttributes) -
     }
 
 
-def _held_back(e: core.WorkflowExecutionPaused | core.WorkflowExecutionUnpaused) -> Fields:
+def _paused(e: core.WorkflowExecutionPaused) -> Fields:
+    fields: Fields = {
+        "reason": e.reason,
+        "identity": e.identity,
+        "request_id": _optional_id(e.request_id),
+    }
+    if e.suspended:
+        fields["suspended"] = True
+    return fields
+
+
+def _unpaused(e: core.WorkflowExecutionUnpaused) -> Fields:
     return {
         "reason": e.reason,
         "identity": e.identity,
@@ -451,8 +462,8 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
         _upsert_workflow_search_attributes,
     ),
     **OUTSIDE,
-    core.WorkflowExecutionPaused: ("workflow_execution_paused", _held_back),
-    core.WorkflowExecutionUnpaused: ("workflow_execution_unpaused", _held_back),
+    core.WorkflowExecutionPaused: ("workflow_execution_paused", _paused),
+    core.WorkflowExecutionUnpaused: ("workflow_execution_unpaused", _unpaused),
     core.WorkflowExecutionOptionsUpdated: (
         "workflow_execution_options_updated",
         _workflow_execution_options_updated,

@@ -10,6 +10,7 @@ from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.jobs.intents import CreatedJob
 from perdure_engine.core.jobs.model import Concurrency, JobFailure, JobStatus
 from perdure_engine.core.jobs.replies import EndedJob, JobDescription, JobInfo
+from perdure_engine.core.poison import Crashes
 from perdure_engine.frontend.handlers.create_jobs import Made
 from perdure_engine.frontend.handlers.get_job_batch import JobBatchInfo
 from perdure_engine.frontend.job_ids import unknown_job
@@ -20,6 +21,7 @@ from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.errors import Errors
 
 RESULT_ENVELOPE_BYTES = 256
+NO_CRASHES = Crashes()
 LISTED_MESSAGE_BYTES_MAX = 1_000  # of the last failure, in lists
 
 
@@ -45,8 +47,9 @@ def created(made: Sequence[Made], errors: Errors) -> pb.CreateJobsResponse:
 def info_fields(info: JobInfo, now_us: int) -> Fields:
     spec, state = info.spec, info.state
     waits = info.status is JobStatus.RETRY or (
-        info.status is JobStatus.PENDING and state.due_us > now_us
+        info.status in (JobStatus.PENDING, JobStatus.POISONED) and state.due_us > now_us
     )
+    crashes = state.crashes or NO_CRASHES
     return {
         "job_id": uuid_text(info.job_id),
         "task_name": info.task_name,
@@ -68,6 +71,8 @@ def info_fields(info: JobInfo, now_us: int) -> Fields:
         "idempotency_key": spec.idempotency_key,
         "failure_type": failure_type_of(info),
         "failure_message": _failure_message(state.failures),
+        "crashes": crashes.count,
+        "first_crash_time_us": crashes.first_us,
     }
 
 
@@ -84,7 +89,8 @@ def details_fields(described: JobDescription, now_us: int) -> Fields:
     """All but the failures, of which not all may fit into an answer."""
     info = described.info
     spec, state = info.spec, info.state
-    concurrency = spec.concurrency
+    concurrency, crashes = spec.concurrency, state.crashes
+    last_crash = crashes.last if crashes is not None else None
     return {
         "info": info_fields(info, now_us),
         "input": spec.input,
@@ -96,6 +102,7 @@ def details_fields(described: JobDescription, now_us: int) -> Fields:
         "cancel_requested": bool(state.cancel_us),
         "expire_time_us": spec.expire_us,
         "concurrency": None if concurrency is None else _concurrency_fields(concurrency),
+        "last_crash": None if last_crash is None else failure_fields(last_crash),
     }
 
 

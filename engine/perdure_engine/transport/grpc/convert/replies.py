@@ -141,6 +141,7 @@ def described(reply: replies.Description) -> pb.DescribeWorkflowResponse:
         pause_time_us=reply.pause_us,
         pause_identity=reply.pause_identity,
         pause_reason=reply.pause_reason,
+        suspended=reply.suspended,
         original_run_id=_optional_id(reply.original_run_id),
         reset_from_run_id=_optional_id(reply.reset_from_run_id),
         reset_run_id=_optional_id(reply.reset_run_id),
@@ -211,6 +212,8 @@ def _pending_activity(activity: replies.PendingActivity) -> Fields:
         fields["pause_time_us"] = activity.pause_us
         fields["pause_identity"] = activity.pause_identity
         fields["pause_reason"] = activity.pause_reason
+    if activity.first_crash_us:
+        fields |= _crashes(activity)
     options = activity.options
     if options is not None:
         fields["options"] = {
@@ -223,12 +226,24 @@ def _pending_activity(activity: replies.PendingActivity) -> Fields:
 def _pending_workflow_task(task: replies.PendingWorkflowTask | None) -> Fields:
     if task is None:
         return None
-    return {
+    fields: Fields = {
         "attempt": task.attempt,
         "scheduled_time_us": task.scheduled_us,
         "started_time_us": task.started_us,
+        "next_attempt_time_us": task.next_attempt_us,
         "worker_identity": task.worker_identity,
         "last_failure": failure_fields(task.last_failure),
+    }
+    if task.first_crash_us:
+        fields |= _crashes(task)
+    return fields
+
+
+def _crashes(task: replies.PendingActivity | replies.PendingWorkflowTask) -> Fields:
+    return {
+        "crashes": task.crashes,
+        "first_crash_time_us": task.first_crash_us,
+        "last_crash": failure_fields(task.last_crash),
     }
 
 

@@ -1,4 +1,4 @@
-"""Messages that are about a whole run, to intents: reset, pause, unpause."""
+"""Messages that are about a whole run, to intents: reset, pause, unpause, resume."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from perdure_engine.core.intents import (
     Reapply,
     ResetType,
     ResetWorkflow,
+    ResumeWorkflow,
     UnpauseWorkflow,
 )
 from perdure_engine.frontend.checks import uuid_bytes, uuid_bytes_or_none
@@ -77,6 +78,18 @@ def pause_workflow(message: pb.PauseWorkflowRequest, namespace_id: bytes) -> Pau
 
 def unpause_workflow(message: pb.UnpauseWorkflowRequest, namespace_id: bytes) -> UnpauseWorkflow:
     return UnpauseWorkflow(
+        namespace_id=namespace_id,
+        workflow_id=message.workflow_id,
+        run_id=uuid_bytes_or_none("run_id", message.run_id),
+        request_id=uuid_bytes("request_id", message.request_id),
+        body_hash=body_hash(message),
+        identity=message.identity,
+        reason=message.reason,
+    )
+
+
+def resume_workflow(message: pb.ResumeWorkflowRequest, namespace_id: bytes) -> ResumeWorkflow:
+    return ResumeWorkflow(
         namespace_id=namespace_id,
         workflow_id=message.workflow_id,
         run_id=uuid_bytes_or_none("run_id", message.run_id),

@@ -1,4 +1,4 @@
-"""`/jobs`: make, list, look, move, end, begin anew."""
+"""`/jobs`: make, list, look, move, end, go on, begin anew."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from perdure_engine.frontend.handlers.list_jobs import (
 )
 from perdure_engine.frontend.handlers.redrive_jobs import RedriveJobs, redrive_jobs
 from perdure_engine.frontend.handlers.reschedule_job import reschedule_job
+from perdure_engine.frontend.handlers.resume_job import resume_job
 from perdure_engine.frontend.job_ids import unknown_job
 from perdure_engine.ports.jobs import JobFilter
 from perdure_engine.transport.grpc.convert import archived
@@ -191,11 +192,7 @@ async def _reschedule(call: Call[Query, bodies.Rescheduling]) -> Answer:
     body, frontend = call.body, call.frontend
     if recurs:
         await _recurring(call, job_id)
-        raise Rejected(
-            Code.FAILED_PRECONDITION,
-            "JOB_RECURS",
-            "a recurring job is a schedule: change it by PUT /schedules/{schedule_id}",
-        )
+        raise _it_recurs()
     due_us = 0
     if body.schedule is not None:
         due_us = date_us(frontend.times, body.schedule, body.timezone)
@@ -204,15 +201,36 @@ async def _reschedule(call: Call[Query, bodies.Rescheduling]) -> Answer:
     return Answer(204)
 
 
+async def _resume(call: Call[Query, bodies.Resuming]) -> Answer:
+    job_id, recurs = _kind(call)
+    body, frontend = call.body, call.frontend
+    if recurs:
+        await _recurring(call, job_id)
+        raise _it_recurs()
+    request_id = uuid_text(call.request_id())
+    status = await resume_job(
+        frontend, call.namespace_id, job_id, request_id, body.reason, body.identity
+    )
+    return Answer(body=bodies.JobResumed(job_id=job_id, status=status.name))
+
+
+def _it_recurs() -> Rejected:
+    return Rejected(
+        Code.FAILED_PRECONDITION,
+        "JOB_RECURS",
+        "a recurring job is a schedule: change it by PUT /schedules/{schedule_id}",
+    )
+
+
 async def _redrive(call: Call[Query, bodies.Redriving]) -> Answer:
     body = call.body
     where = JobFilter(call.namespace_id)
     failure_type = ""
     if body.filter is not None:
-        where = convert.filter_of(body.filter, call.namespace_id)
+        where = convert.filter_of(body.filter, call.namespace_id, body.filter.status)
         failure_type = body.filter.failure_type
     elif not body.job_ids:
-        # All failed jobs there are: not what somebody has left out by mistake.
+        # All dead letters there are: not what somebody has left out by mistake.
         raise invalid("filter", "is required without job_ids; an empty one is all")
     count = await redrive_jobs(
         call.frontend,
@@ -285,7 +303,7 @@ OPERATIONS = (
         method="POST",
         path="/jobs:redrive",
         name="redrive_jobs",
-        summary="Let failed jobs begin anew, with all their attempts.",
+        summary="Let failed, poisoned and suspended jobs begin anew, with all their attempts.",
         perform=_redrive,
         body=bodies.Redriving,
         answers={200: bodies.Redriven},
@@ -313,6 +331,17 @@ OPERATIONS = (
         answers={204: None},
         idempotent=True,
         names=NAMES,
+    ),
+    Operation(
+        method="POST",
+        path="/jobs/{job_id}:resume",
+        name="resume_job",
+        summary="Let a poisoned or suspended job run at once, in the surgical pool.",
+        perform=_resume,
+        body=bodies.Resuming,
+        body_required=False,
+        answers={200: bodies.JobResumed},
+        idempotent=True,
     ),
     Operation(
         method="GET",

@@ -42,9 +42,20 @@ StatusChoice = Literal[
     "FAILED",
     "CANCELLED",
     "SKIPPED",
+    "SUSPENDED",
+    "POISONED",
 ]
+DeadLetter = Literal["FAILED", "POISONED", "SUSPENDED"]
 StatusOfRun = Annotated[str, Meta(extra_json_schema={"enum": [*get_args(StatusChoice)]})]
 Statuses = Annotated[list[StatusChoice], Meta(description="One of these; any without.")]
+Crashes = Annotated[
+    int,
+    Meta(
+        description="How many workers in a row have died with it in hand. From 2 on it runs in a process of its own, "
+        "from 3 on it is poisoned: only the surgical pool gets it."
+    ),
+]
+FirstCrash = Annotated[Instant, Meta(description="Kept until it succeeds.")]
 Key = Annotated[str, Meta(max_length=limits.NAME_BYTES_MAX)]
 Expression = Annotated[str, Meta(min_length=1, max_length=limits.CRON_BYTES_MAX)]
 TimeZone = Annotated[
@@ -191,9 +202,13 @@ class JobInfo(msgspec.Struct, kw_only=True):
     close_time: Instant | UnsetType = UNSET
     unique_key: str
     concurrency_key: str
-    reason: Annotated[str, Meta(description="Why it was skipped or cancelled, or waits.")]
+    reason: Annotated[
+        str, Meta(description="Why it was skipped, cancelled or suspended, or waits.")
+    ]
     failure_type: Annotated[str, Meta(description="Of the last failure, if one has failed.")]
     failure_message: str
+    crashes: Crashes
+    first_crash_time: FirstCrash | UnsetType = UNSET
     archived: Archived
 
 
@@ -213,6 +228,7 @@ class Job(msgspec.Struct, kw_only=True):
     """A job: of a recurring one its definition, of any other its only run.
 
     A recurring one is PENDING while it has a next run, SUSPENDED while it is paused, and COMPLETED after its last run.
+    Any other is SUSPENDED when it has crashed its workers for 24 hours: an operator resumes or redrives it.
     """
 
     job_id: Uuid
@@ -248,6 +264,14 @@ class Job(msgspec.Struct, kw_only=True):
     result: Value | UnsetType = UNSET
     progress: list[Value] = []
     failures: Annotated[list[JobFailure], Meta(description="Oldest first; the last 100.")] = []
+    crashes: Crashes | UnsetType = UNSET
+    first_crash_time: FirstCrash | UnsetType = UNSET
+    last_crash: (
+        Annotated[
+            Failure, Meta(description="Its stack_trace is the report of the process's supervisor.")
+        ]
+        | UnsetType
+    ) = UNSET
     archived: Archived
 
 
@@ -266,9 +290,22 @@ class Rescheduling(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     identity: Label = ""
 
 
+class Resuming(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    reason: Reason = ""
+    identity: Label = ""
+
+
+class JobResumed(msgspec.Struct, kw_only=True):
+    """It has 24 hours before it is suspended (again)."""
+
+    job_id: Uuid
+    status: Status
+
+
 class JobFilter(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """All conditions hold together."""
 
+    status: Annotated[list[DeadLetter], Meta(description="One of these; any without.")] = []
     user_id: Key = ""
     task_id: Key = ""
     queue: Key = ""
@@ -282,7 +319,8 @@ class JobFilter(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Redriving(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The jobs of these ids, or all that the filter finds. Only failed ones begin anew."""
+    """The jobs of these ids, or all that the filter finds. Failed, poisoned and suspended ones begin anew, with no
+    crash counted; others stay as they are."""
 
     job_ids: Annotated[list[Uuid], Meta(max_length=JOBS_MAX)] = []
     filter: JobFilter | None = None

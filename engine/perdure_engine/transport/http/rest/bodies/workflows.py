@@ -156,6 +156,14 @@ class WorkflowList(msgspec.Struct, kw_only=True):
     next_page_token: NextPageToken | UnsetType = UNSET
 
 
+Crashes = Annotated[
+    int,
+    Meta(
+        description="How many workers in a row have died with it in hand; from 3 on it is poisoned."
+    ),
+]
+
+
 class PendingActivity(msgspec.Struct, kw_only=True):
     activity_id: str
     activity_type: str
@@ -170,6 +178,9 @@ class PendingActivity(msgspec.Struct, kw_only=True):
     paused: bool
     heartbeat_details: list[Value] = []
     last_failure: Failure | UnsetType = UNSET
+    crashes: Crashes | UnsetType = UNSET
+    first_crash_time: Instant | UnsetType = UNSET
+    last_crash: Failure | UnsetType = UNSET
 
 
 class PendingTimer(msgspec.Struct, kw_only=True):
@@ -188,8 +199,12 @@ class PendingWorkflowTask(msgspec.Struct, kw_only=True):
     attempt: int
     scheduled_time: Instant | UnsetType = UNSET
     started_time: Instant | UnsetType = UNSET
+    next_attempt_time: Instant | UnsetType = UNSET
     worker_identity: str
     last_failure: Failure | UnsetType = UNSET
+    crashes: Crashes | UnsetType = UNSET
+    first_crash_time: Instant | UnsetType = UNSET
+    last_crash: Failure | UnsetType = UNSET
 
 
 class Relative(msgspec.Struct, kw_only=True):
@@ -223,6 +238,12 @@ class WorkflowDescription(msgspec.Struct, kw_only=True):
     parent: Relative | UnsetType = UNSET
     pause_time: Instant | UnsetType = UNSET
     pause_reason: str | UnsetType = UNSET
+    suspended: Annotated[
+        bool,
+        Meta(
+            description="The engine has paused it: something of it has crashed its workers for 24 hours."
+        ),
+    ] = False
     pending_workflow_task: PendingWorkflowTask | UnsetType = UNSET
     pending_activities: list[PendingActivity]
     pending_timers: list[PendingTimer]

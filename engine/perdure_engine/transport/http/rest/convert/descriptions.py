@@ -81,6 +81,7 @@ def description_body(message: pb.DescribeWorkflowResponse) -> workflows.Workflow
         parent=parent,
         pause_time=instant_or_unset(message.pause_time_us),
         pause_reason=message.pause_reason or UNSET,
+        suspended=message.suspended,
         pending_workflow_task=task,
         pending_activities=[_activity(one) for one in message.pending_activities],
         pending_timers=[
@@ -106,6 +107,9 @@ def _activity(message: pb.PendingActivityInfo) -> workflows.PendingActivity:
         paused=message.paused,
         heartbeat_details=payloads.values_of(message.heartbeat_details),
         last_failure=_last_failure(message),
+        crashes=message.crashes or UNSET,
+        first_crash_time=instant_or_unset(message.first_crash_time_us),
+        last_crash=_last_crash(message),
     )
 
 
@@ -114,8 +118,12 @@ def _workflow_task(message: pb.PendingWorkflowTaskInfo) -> workflows.PendingWork
         attempt=message.attempt,
         scheduled_time=instant_or_unset(message.scheduled_time_us),
         started_time=instant_or_unset(message.started_time_us),
+        next_attempt_time=instant_or_unset(message.next_attempt_time_us),
         worker_identity=message.worker_identity,
         last_failure=_last_failure(message),
+        crashes=message.crashes or UNSET,
+        first_crash_time=instant_or_unset(message.first_crash_time_us),
+        last_crash=_last_crash(message),
     )
 
 
@@ -164,6 +172,12 @@ def _last_failure(
     message: pb.PendingActivityInfo | pb.PendingWorkflowTaskInfo,
 ) -> fields.Failure | UnsetType:
     return failure_of(message.last_failure) if message.HasField("last_failure") else UNSET
+
+
+def _last_crash(
+    message: pb.PendingActivityInfo | pb.PendingWorkflowTaskInfo,
+) -> fields.Failure | UnsetType:
+    return failure_of(message.last_crash) if message.HasField("last_crash") else UNSET
 
 
 def _single(payload: bytes) -> Any:

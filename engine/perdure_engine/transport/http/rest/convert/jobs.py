@@ -135,6 +135,8 @@ def info_body(message: pb.JobInfo) -> jobs.JobInfo:
         reason=message.reason,
         failure_type=message.failure_type,
         failure_message=message.failure_message,
+        crashes=message.crashes,
+        first_crash_time=instant_or_unset(message.first_crash_time_us),
         archived=message.archived,
     )
 
@@ -176,6 +178,9 @@ def job_body(details: pb.JobDetails) -> jobs.Job:
         result=payloads.result_of(details.result) if status is JobStatus.COMPLETED else UNSET,
         progress=payloads.values_of(details.progress),
         failures=[_failure(one) for one in details.failures],
+        crashes=info.crashes,
+        first_crash_time=instant_or_unset(info.first_crash_time_us),
+        last_crash=failure_of(details.last_crash) if details.HasField("last_crash") else UNSET,
         archived=info.archived,
     )
 

@@ -1,0 +1,98 @@
+"""A task has crashed: its worker died with it in hand, or the process that it had to itself.
+
+No attempt is counted, but a crash is (`core.poison`): in the decision that makes the task ready again, so that the
+third one in a row poisons it there and then (invariant 37).
+"""
+
+from __future__ import annotations
+
+from perdure_engine.core import events as ev
+from perdure_engine.core.decide.activity_outcome import end
+from perdure_engine.core.decide.attempts import (
+    activity_failure,
+    activity_of,
+    current_workflow_task,
+    holder,
+    key_of,
+    options_of,
+    stale,
+)
+from perdure_engine.core.decide.crashes import count
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.failures import Failure, RetryState
+from perdure_engine.core.intents import CrashTask
+from perdure_engine.core.poison import crashed, reported
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
+from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
+from perdure_engine.core.tokens import TaskToken
+
+
+def decide(draft: Draft, intent: CrashTask) -> None:
+    """Said again, it is refused as stale: what has died does not come back, and its start is over."""
+    token = intent.token
+    if token.kind is TaskKind.WORKFLOW:
+        record = current_workflow_task(draft, token)
+    else:
+        record = holder(draft, token, TaskKind.ACTIVITY)
+        if record.state is TaskState.ASYNC:
+            raise stale()  # no process has it any more
+    if _is_counted(record, token):
+        _mark_as_its_own(draft, record, intent.failure)
+    elif token.kind is TaskKind.WORKFLOW:
+        crash_workflow_task(draft, b"", intent.failure)
+    else:
+        crash_activity(draft, record, b"", intent.failure, intent.identity)
+    again = draft.state.tasks.get(key_of(token.kind, token.scheduled_event_id))
+    if again is not None:
+        again.start_no = draft.env.new_number()
+
+
+def _is_counted(record: TaskRecord, token: TaskToken) -> bool:
+    """Its worker was thought dead when the lease ended, and has to say now that it was the process only."""
+    crashes = record.crashes
+    put_back = not record.running and record.start_no == token.start_no
+    return put_back and crashes is not None and bool(crashes.worker_ids)
+
+
+def _mark_as_its_own(draft: Draft, record: TaskRecord, failure: Failure) -> None:
+    crashes = record.crashes
+    assert crashes is not None
+    record.set_aside(crashes=reported(crashes, crashes.worker_ids[-1], failure))
+    draft.touch(record)
+
+
+def crash_workflow_task(draft: Draft, worker_id: bytes, failure: Failure) -> None:
+    record = draft.state.tasks[WORKFLOW_TASK_KEY]
+    draft.state.sticky_worker_id = b""
+    count(draft, WORKFLOW_TASK_KEY, crashed(record.crashes, worker_id, failure, draft.env.now_us))
+    draft.number_buffered()
+
+
+def crash_activity(
+    draft: Draft, record: TaskRecord, worker_id: bytes, failure: Failure, identity: str
+) -> None:
+    """One that may run once fails with it. One that was asked to stop has stopped."""
+    key = record.scheduled_event_id
+    activity = activity_of(draft, key)
+    if options_of(activity, record).retry_policy.maximum_attempts == 1:
+        fail_as_lost(draft, record, activity, failure, identity)
+    elif activity.cancel_requested_event_id:
+        end_as_canceled(draft, record, activity, identity)
+    else:
+        count(draft, key, crashed(record.crashes, worker_id, failure, draft.env.now_us))
+
+
+def fail_as_lost(
+    draft: Draft, record: TaskRecord, activity: Activity, cause: Failure, identity: str
+) -> None:
+    retry_state = RetryState.MAXIMUM_ATTEMPTS_REACHED
+    failure = activity_failure(activity, cause, identity, retry_state)
+    now_us, key = draft.env.now_us, record.scheduled_event_id
+    outcome = ev.ActivityTaskFailed(0, now_us, failure, key, 0, identity, retry_state)
+    end(draft, record, identity, outcome)
+
+
+def end_as_canceled(draft: Draft, record: TaskRecord, activity: Activity, identity: str) -> None:
+    request_id, key = activity.cancel_requested_event_id, record.scheduled_event_id
+    outcome = ev.ActivityTaskCanceled(0, draft.env.now_us, b"", request_id, key, 0, identity)
+    end(draft, record, identity, outcome)

@@ -1,0 +1,100 @@
+"""What its crashes mean for a task (`core.poison`): whose polls get it, when, and whether its run is suspended.
+
+A poisoned task waits as one does whose code has failed: BACKOFF, with the timer of that.
+"""
+
+from __future__ import annotations
+
+from perdure_engine.core.decide.suspend_workflow import suspend
+from perdure_engine.core.draft import Draft
+from perdure_engine.core.poison import POISONED_FROM, Crashes, Rung, forgiven
+from perdure_engine.core.state import WORKFLOW_TASK_KEY
+from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
+
+
+def backoff_timer(key: int) -> tuple[TimerKind, int]:
+    if key == WORKFLOW_TASK_KEY:
+        return TimerKind.WORKFLOW_TASK_BACKOFF, 0
+    return TimerKind.ACTIVITY_RETRY, key
+
+
+def count(draft: Draft, key: int, crashes: Crashes) -> None:
+    """The task has crashed (again): it is ready at once, or later if it is poisoned, or its run is suspended."""
+    draft.state.tasks[key].set_aside(crashes=crashes)
+    draft.ready_again(key)
+    note_crash(draft, key, crashes)
+    if not crashes.is_poisoned:
+        return
+    if _ends_in_suspension(draft, draft.state.tasks[key]):
+        suspend(draft, key)
+        return
+    record = draft.state.tasks[key]
+    record.state = TaskState.BACKOFF
+    record.next_attempt_us = crashes.next_us(draft.env.now_us)
+    draft.put_timer(*backoff_timer(key), record.next_attempt_us)
+
+
+def note_crash(draft: Draft, key: int, crashes: Crashes) -> None:
+    kind = draft.state.tasks[key].kind
+    draft.climb(Rung.CRASHED, kind)
+    if crashes.count == POISONED_FROM:
+        draft.climb(Rung.POISONED, kind)
+
+
+def waited(draft: Draft, key: int) -> None:
+    """The back-off of the task is over: of one whose code failed, or of a poisoned one."""
+    draft.ready_again(key)
+    if _ends_in_suspension(draft, draft.state.tasks[key]):
+        suspend(draft, key)
+
+
+def _ends_in_suspension(draft: Draft, record: TaskRecord) -> bool:
+    """Not what an operator holds back: nobody gets it as it is."""
+    crashes = record.crashes
+    return (
+        crashes is not None
+        and crashes.is_over_time(draft.env.now_us)
+        and not record.paused
+        and draft.state.folded.paused is None
+    )
+
+
+def forgive(draft: Draft, key: int) -> None:
+    """An attempt has ended as code does. Whoever calls it says what the task does next."""
+    record = draft.state.tasks[key]
+    if record.crashes is None:
+        return
+    record.set_aside(crashes=forgiven(record.crashes))
+    # its worker was thought dead, and is heard of all the same
+    draft.drop_timer(*backoff_timer(key))
+
+
+def take_back(draft: Draft, key: int, crashes: Crashes | None) -> None:
+    """Some of the task's crashes do not count any more: if it is poisoned no longer, it is ready for all workers."""
+    record = draft.state.tasks[key]
+    was_poisoned = record.crashes is not None and record.crashes.is_poisoned
+    record.set_aside(crashes=crashes)
+    if not was_poisoned or (crashes is not None and crashes.is_poisoned) or record.running:
+        draft.touch(record)
+        return
+    draft.drop_timer(*backoff_timer(key))
+    draft.ready_again(key)
+
+
+def let_go(draft: Draft, key: int, crashes: Crashes) -> None:
+    """A poisoned task is ready at once, for the surgical pool."""
+    record = draft.state.tasks[key]
+    record.set_aside(crashes=crashes)
+    if record.running:
+        draft.touch(record)
+        return
+    draft.drop_timer(*backoff_timer(key))
+    draft.ready_again(key)
+
+
+def poisoned_keys(draft: Draft) -> list[int]:
+    return [
+        key
+        for key, record in draft.state.tasks.items()
+        if record.crashes is not None and record.crashes.is_poisoned
+    ]

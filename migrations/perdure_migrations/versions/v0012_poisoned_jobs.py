@@ -1,0 +1,62 @@
+"""Jobs can be poisoned: open, with a status of their own; and dead letters of a task are more than its failed jobs.
+
+The two rules about a status are replaced as in revision 0007: each comes back under a new name and `not valid` first,
+so that the table is locked for an instant only; its rows are then checked beside the work that goes on.
+"""
+
+from perdure_migrations.steps import Step, run
+
+revision = "0012"
+down_revision = "0011"
+
+OLD_STATUS = "alter table job_runs drop constraint if exists job_runs_status"
+OLD_OPEN = "alter table job_runs drop constraint if exists job_runs_open"
+NO_STATUS = "alter table job_runs drop constraint if exists job_runs_statuses"
+NO_CLOSED = "alter table job_runs drop constraint if exists job_runs_closed"
+STATUS = """
+alter table job_runs add constraint job_runs_statuses check (status between 1 and 9) not valid
+"""
+CLOSED = """
+alter table job_runs add constraint job_runs_closed
+check ((status between 1 and 3 or status in (8, 9)) = (closed_at is null)) not valid
+"""
+CHECK_STATUS = "alter table job_runs validate constraint job_runs_statuses"
+CHECK_CLOSED = "alter table job_runs validate constraint job_runs_closed"
+# Failed, suspended, poisoned.
+JOB_RUNS_DEAD = """
+create index if not exists job_runs_dead
+on job_runs (namespace_id, task_name, status, scheduled_at, job_id) where status in (5, 8, 9)
+"""
+WITHOUT_FAILED = "drop index if exists job_runs_failed"
+JOBS = """
+create or replace view perdure_v1_jobs as
+select n.name as namespace, j.job_id, j.task_name, j.queue,
+  case j.status when 1 then 'Pending' when 2 then 'InProgress' when 3 then 'Retry'
+    when 4 then 'Completed' when 5 then 'Failed' when 6 then 'Cancelled' when 7 then 'Skipped'
+    when 8 then 'Suspended' when 9 then 'Poisoned' end as status,
+  j.attempt, j.priority, j.user_id, j.schedule_id, j.batch_id, j.concurrency_key,
+  j.task_id > 0 as ready, j.created_at, j.scheduled_at, j.closed_at, j.shard_id
+from job_runs as j
+join namespaces as n on n.namespace_id = j.namespace_id
+"""
+
+STEPS = tuple(
+    Step(sql)
+    for sql in (
+        NO_STATUS,
+        NO_CLOSED,
+        STATUS,
+        CLOSED,
+        OLD_STATUS,
+        OLD_OPEN,
+        CHECK_STATUS,
+        CHECK_CLOSED,
+        JOB_RUNS_DEAD,
+        WITHOUT_FAILED,
+        JOBS,
+    )
+)
+
+
+def upgrade() -> None:
+    run(STEPS)

@@ -1,0 +1,694 @@
+"""Jobs that crash their workers: what is counted, what follows from it, and the ways down (invariants 35, 37 to 40)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from tests.unit.core.jobs.bench import (
+    NAMESPACE,
+    SHARD,
+    WORKER,
+    JobBench,
+    as_saved,
+    id_of,
+    new_job,
+)
+
+from perdure_engine.core.audit import Action, Entry
+from perdure_engine.core.errors import Rejected
+from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
+from perdure_engine.core.ids import queue_number, uuid_text
+from perdure_engine.core.jobs import intents as job
+from perdure_engine.core.jobs.draft import JobDraft
+from perdure_engine.core.jobs.model import Concurrency, ConcurrencyPolicy, JobStatus, Unique
+from perdure_engine.core.poison import SURGICAL
+from perdure_engine.core.retry import RetryPolicy
+from perdure_engine.core.tasks import TaskKind
+from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.versions import bucket
+from perdure_engine.history.jobs.rows import job_of_row
+from perdure_engine.store.codec import MsgpackCodec
+
+S = JobStatus
+SEGFAULT = Failure(FailureKind.WORKER_LOST, "killed by signal 11 (SIGSEGV)", "its stacks")
+OTHERS = [bytes([number]) * 16 for number in range(1, 9)]
+DAY_S = 24 * 3600
+NORMAL_NO = queue_number(NAMESPACE, TaskKind.JOB, "mail")
+SURGICAL_NO = queue_number(NAMESPACE, TaskKind.JOB, bucket("mail", "", SURGICAL))
+
+
+class Audited(JobBench):
+    """Keeps what the audit log is told, and what the metrics are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.audit: list[Entry] = []
+        self.counted = [0, 0, 0]  # crashes, poisoned, suspended
+
+    def save(self, draft: JobDraft) -> None:
+        self.audit += draft.audit
+        for index, number in enumerate((draft.crashes, draft.poisoned, draft.suspended)):
+            self.counted[index] += number
+        super().save(draft)
+
+
+def bench_with(**fields: Any) -> Audited:
+    bench = Audited()
+    bench.create(new_job("a", **fields))
+    return bench
+
+
+def poisoned(bench: JobBench, name: str = "a") -> None:
+    for worker_id in OTHERS[:3]:
+        bench.crash(name, worker_id)
+
+
+def suspended(bench: JobBench) -> None:
+    poisoned(bench)
+    bench.pass_time(DAY_S)
+    assert bench.run("a").status is S.SUSPENDED
+
+
+def put_back(bench: JobBench, *, dead: bool, name: str = "a") -> None:
+    """Not counted: a goodbye, an answer that got lost, nobody who claims it after a take-over."""
+    run = bench.run(name)
+    bench.decide(job.PutBackJobs(SHARD, ((run.job_id, run.start_no, dead, False),)))
+
+
+def save_start(bench: JobBench, token: TaskToken) -> None:
+    bench.decide(job.SaveJobStarts(SHARD, ((token.run_id, token.start_no),)))
+
+
+def take_back(bench: JobBench, worker_id: bytes) -> None:
+    bench.decide(job.TakeBackCrashes(SHARD, ((id_of("a"), worker_id),)))
+
+
+def crashes(bench: JobBench) -> int:
+    found = bench.run("a").crashes
+    return 0 if found is None else found.count
+
+
+def live_timers(bench: JobBench) -> list[int]:
+    return sorted((timer.due_us - bench.now_us) // 1_000_000 for timer in bench.timers())
+
+
+# ---- what is counted (35)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_invariant_35_a_lease_that_ends_is_a_crash_and_no_attempt(saved: bool) -> None:
+    bench = bench_with()
+    token = bench.hand_out("a")
+    if saved:
+        save_start(bench, token)
+    bench.crash("a")
+    run = bench.run("a")
+    assert (run.status, run.attempt, run.task_id > 0) == (S.PENDING, 1, True)
+    assert run.crashes is not None
+    assert (run.crashes.count, run.crashes.worker_ids) == (1, (WORKER,))
+    assert run.crashes.first_us == bench.now_us
+    bench.forget()
+    assert crashes(bench) == 1, "it is saved, and outlives its owner"
+    assert bench.counted == [1, 0, 0]
+
+
+@pytest.mark.parametrize("dead", [False, True])
+@pytest.mark.parametrize("saved", [False, True])
+def test_invariant_35_goodbyes_and_take_overs_are_no_crashes(dead: bool, saved: bool) -> None:
+    bench = bench_with()
+    bench.crash("a")
+    for _ in range(4):
+        token = bench.hand_out("a")
+        if saved:
+            save_start(bench, token)
+        put_back(bench, dead=dead)
+    assert crashes(bench) == 1
+    assert bench.run("a").task_id > 0
+
+
+def test_invariant_35_an_end_of_a_lease_is_counted_once() -> None:
+    bench = bench_with()
+    token = bench.hand_out("a")
+    told = job.PutBackJobs(SHARD, ((token.run_id, token.start_no, True, True),))
+    bench.decide(told, told)
+    bench.decide(told)
+    assert crashes(bench) == 1
+
+
+def test_invariant_30_and_35_a_crash_that_is_reported_again_is_counted_once() -> None:
+    """The worker's call was answered, and the answer got lost."""
+    bench = bench_with()
+    token = bench.hand_out("a")
+    assert bench.outcome(job.JobCrashed(token, SEGFAULT)).refused == []
+    run = bench.run("a")
+    assert run.crashes is not None
+    assert (run.crashes.count, run.crashes.worker_ids, run.crashes.last) == (1, (), SEGFAULT)
+    assert (run.status, run.attempt) == (S.PENDING, 1)
+    bench.forget()
+    before = bench.row(id_of("a"))
+    for again in (job.JobCrashed(token, SEGFAULT), job.JobCompleted(token, b"ok")):
+        assert len(bench.outcome(again).refused) == 1
+    assert bench.row(id_of("a")) == before
+
+
+def test_invariant_35_a_worker_thought_dead_reports_the_crash_that_was_counted() -> None:
+    """It is the same one; and since the worker lives, nothing takes it back."""
+    bench = bench_with()
+    token = bench.hand_out("a", OTHERS[0])
+    bench.crash("a")
+    assert bench.outcome(job.JobCrashed(token, SEGFAULT)).refused == []
+    take_back(bench, OTHERS[0])
+    assert crashes(bench) == 1
+    assert len(bench.outcome(job.JobCrashed(token, SEGFAULT)).refused) == 1
+
+
+@pytest.mark.parametrize("how", ["raised", "timeout"])
+def test_invariant_35_a_raised_failure_breaks_the_row_and_keeps_the_first_crash(how: str) -> None:
+    bench = bench_with(retry=RetryPolicy(maximum_attempts=0, initial_interval_ms=0))
+    first_us = bench.now_us
+    for _ in range(3):
+        bench.crash("a")
+        bench.crash("a")
+        bench.now_us += 1_000_000
+        token = bench.hand_out("a")
+        if how == "raised":
+            bench.fail(token)
+        else:
+            kind = TimeoutType.START_TO_CLOSE
+            bench.decide(job.TimeOutJob(SHARD, token.run_id, token.start_no, kind))
+        assert crashes(bench) == 0
+    run = bench.run("a")
+    assert run.crashes is not None
+    assert run.crashes.first_us == first_us
+    assert run.status is S.RETRY
+
+
+@pytest.mark.parametrize(("beat", "left"), [(False, 0), (True, 2)])
+def test_invariant_35_a_checkpoint_breaks_the_row_and_a_heartbeat_does_not(
+    beat: bool, left: int
+) -> None:
+    bench = bench_with()
+    bench.crash("a")
+    bench.crash("a")
+    token = bench.hand_out("a")
+    bench.decide(job.SaveJobProgress(SHARD, token, b"half", 1, beat=beat))
+    assert crashes(bench) == left
+    bench.crash("a")
+    assert (bench.run("a").status is S.POISONED) == beat
+
+
+def test_invariant_35_a_stale_checkpoint_forgives_nothing() -> None:
+    bench = bench_with()
+    bench.crash("a")
+    token = bench.hand_out("a")
+    bench.decide(job.SaveJobProgress(SHARD, token, b"more", 2, beat=True))
+    bench.decide(job.SaveJobProgress(SHARD, token, b"half", 1))
+    assert crashes(bench) == 1
+
+
+def test_invariant_35_success_clears_all_of_it() -> None:
+    bench = bench_with()
+    bench.crash("a")
+    bench.complete(bench.hand_out("a"))
+    assert bench.run("a").crashes is None
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_one_attempt_only_means_one_attempt(reported: bool) -> None:
+    """No ladder: it fails, as one whose worker is lost does."""
+    bench = bench_with(retry=RetryPolicy(maximum_attempts=1))
+    token = bench.hand_out("a")
+    if reported:
+        bench.outcome(job.JobCrashed(token, SEGFAULT))
+    else:
+        bench.crash("a")
+    run = bench.run("a")
+    assert (run.status, run.crashes) == (S.FAILED, None)
+    assert [one.failure.kind for one in run.failures] == [FailureKind.WORKER_LOST]
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_crash_of_what_was_asked_to_stop_is_its_end(reported: bool) -> None:
+    bench = bench_with()
+    token = bench.hand_out("a")
+    bench.operate(job.CancelJob, "a")
+    if reported:
+        bench.outcome(job.JobCrashed(token, SEGFAULT))
+    else:
+        bench.crash("a")
+    assert (bench.run("a").status, crashes(bench)) == (S.CANCELLED, 0)
+
+
+# ---- poisoned (37, 38)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_invariant_37_the_third_crash_poisons_in_the_same_step(saved: bool, attempt: int) -> None:
+    bench = bench_with()
+    if attempt == 2:
+        bench.fail(bench.hand_out("a"))
+        bench.pass_time(2)
+    bench.crash("a", OTHERS[0])
+    bench.crash("a", OTHERS[1])
+    token = bench.hand_out("a", OTHERS[2])
+    if saved:
+        save_start(bench, token)
+    version = bench.row(id_of("a")).version
+    bench.crash("a")
+    row = bench.row(id_of("a"))
+    assert row.version == version + 1, "one step: put back, counted and poisoned"
+    assert (row.status, row.task_id, row.attempt) == (S.POISONED, 0, attempt)
+    assert row.queue_no == SURGICAL_NO
+    run = bench.run("a")
+    assert run.pool == SURGICAL
+    assert "3 times in a row" in run.reason
+    assert bench.counted == [3, 1, 0]
+
+
+def test_invariant_37_the_delays_are_1_5_30_30_minutes_and_never_early() -> None:
+    bench = bench_with()
+    poisoned(bench)
+    for delay_s, worker_id in zip(
+        (60, 300, 1800, 1800, 1800), itertools.cycle(OTHERS), strict=False
+    ):
+        bench.pass_time(delay_s - 0.000_001)
+        assert bench.row(id_of("a")).task_id == 0
+        bench.pass_time(0.000_001)
+        assert bench.row(id_of("a")).task_id > 0
+        assert bench.run("a").ready_us == bench.now_us
+        bench.crash("a", worker_id)
+        assert bench.run("a").status is S.POISONED
+
+
+def test_invariant_38_a_poisoned_job_is_ready_in_the_surgical_pool_alone() -> None:
+    bench = bench_with()
+    assert bench.row(id_of("a")).queue_no == NORMAL_NO
+    poisoned(bench)
+    bench.pass_time(60)
+    row = bench.row(id_of("a"))
+    assert (row.status, row.task_id > 0, row.queue_no) == (S.POISONED, True, SURGICAL_NO)
+    bench.forget()
+    assert bench.run("a").pool == SURGICAL
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_invariant_38_what_comes_back_uncounted_is_ready_there_at_once(saved: bool) -> None:
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(60)
+    token = bench.hand_out("a")
+    if saved:
+        save_start(bench, token)
+        assert bench.row(id_of("a")).status == S.IN_PROGRESS
+    put_back(bench, dead=False)
+    row = bench.row(id_of("a"))
+    assert (row.status, row.task_id > 0, row.queue_no) == (S.POISONED, True, SURGICAL_NO)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_failure_in_the_surgical_pool_follows_the_policy_and_goes_to_the_normal_pool(
+    saved: bool,
+) -> None:
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(60)
+    token = bench.hand_out("a")
+    if saved:
+        save_start(bench, token)
+    bench.fail(token)
+    run = bench.run("a")
+    assert (run.status, run.attempt, run.reason, run.expiry) == (S.RETRY, 2, "", None)
+    bench.pass_time(2)
+    row = bench.row(id_of("a"))
+    assert (row.task_id > 0, row.queue_no) == (True, NORMAL_NO)
+
+
+def test_a_checkpoint_in_the_surgical_pool_is_worth_one_more_crash_in_the_normal_one() -> None:
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(60)
+    token = bench.hand_out("a")
+    bench.decide(job.SaveJobProgress(SHARD, token, b"half", 1))
+    assert bench.row(id_of("a")).status == S.IN_PROGRESS
+    bench.crash("a")
+    row = bench.row(id_of("a"))
+    assert (row.status, row.task_id > 0, row.queue_no) == (S.PENDING, True, NORMAL_NO)
+    assert crashes(bench) == 1
+
+
+def test_success_in_the_surgical_pool_ends_it() -> None:
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(60)
+    bench.complete(bench.hand_out("a"))
+    assert bench.run("a").status is S.COMPLETED
+    assert bench.timers() == []
+
+
+def test_a_job_that_expires_does_not_any_more_once_it_is_poisoned() -> None:
+    """It has started in time."""
+    bench = bench_with(expire_us=JobBench().now_us + 30_000_000)
+    poisoned(bench)
+    bench.pass_time(60)
+    row = bench.row(id_of("a"))
+    assert (row.status, row.task_id > 0) == (S.POISONED, True)
+
+
+# ---- places of concurrency keys (40)
+
+
+def test_invariant_40_a_poisoned_job_leaves_its_place_to_others() -> None:
+    one = Concurrency("k", 1)
+    bench = bench_with(concurrency=one)
+    bench.create(new_job("b", concurrency=one))
+    assert bench.row(id_of("b")).task_id < 0
+    poisoned(bench)
+    assert bench.row(id_of("b")).task_id > 0
+    bench.pass_time(60)
+    row = bench.row(id_of("a"))
+    assert (row.status, row.task_id < 0) == (S.POISONED, True), "it waits behind the other"
+    bench.complete(bench.hand_out("b"))
+    row = bench.row(id_of("a"))
+    assert (row.task_id > 0, row.queue_no) == (True, SURGICAL_NO)
+    assert "3 times in a row" in bench.run("a").reason
+
+
+@pytest.mark.parametrize("policy", list(ConcurrencyPolicy))
+def test_what_was_poisoned_is_not_taken_for_a_new_job_of_its_key(policy: ConcurrencyPolicy) -> None:
+    """Its turn came before: the newest is not it, but the oldest may be."""
+    one = Concurrency("k", 1, policy)
+    bench = bench_with(concurrency=one)
+    poisoned(bench)
+    bench.create(new_job("b", concurrency=one))
+    take_back(bench, OTHERS[0])
+    run = bench.run("a")
+    if policy is ConcurrencyPolicy.CANCEL_RUNNING:
+        assert run.status is S.CANCELLED
+    else:
+        assert (run.status, run.task_id < 0) == (S.PENDING, True)
+
+
+# ---- suspended (39)
+
+
+def test_invariant_39_after_24_hours_it_is_suspended_once_with_an_operators_record() -> None:
+    bench = bench_with()
+    first_us = bench.now_us
+    poisoned(bench)
+    while bench.run("a").status is S.POISONED:
+        assert bench.now_us < first_us + DAY_S * 1_000_000
+        bench.pass_time(1800)
+        if bench.run("a").task_id:
+            bench.crash("a")
+    assert bench.now_us - first_us <= (DAY_S + 1800) * 1_000_000
+    run = bench.run("a")
+    assert (run.status, run.task_id, run.timer, run.expiry) == (S.SUSPENDED, 0, None, None)
+    [entry] = bench.audit
+    assert (entry.action, entry.identity) == (Action.SUSPEND_JOB, "perdure")
+    assert (entry.before, entry.after) == ("POISONED", "SUSPENDED")
+    assert entry.subject == uuid_text(run.job_id)
+    assert entry.reason == run.reason
+    assert "times in a row" in entry.reason
+    bench.pass_time(30 * DAY_S)
+    assert bench.row(id_of("a")).task_id == 0, "nothing gives it to a worker any more"
+    assert len(bench.audit) == bench.counted[2] == 1
+
+
+def test_invariant_39_also_where_no_worker_of_the_surgical_pool_comes_by() -> None:
+    bench = bench_with()
+    first_us = bench.now_us
+    poisoned(bench)
+    bench.forget()
+    bench.pass_time(DAY_S - 1)
+    assert (bench.run("a").status, bench.run("a").task_id > 0) == (S.POISONED, True)
+    bench.pass_time(1)
+    assert bench.run("a").status is S.SUSPENDED
+    assert bench.audit[0].time_us == first_us + DAY_S * 1_000_000
+
+
+def test_invariant_39_also_while_it_waits_for_its_key() -> None:
+    one = Concurrency("k", 1)
+    bench = bench_with(concurrency=one)
+    poisoned(bench)
+    bench.create(new_job("b", concurrency=one))
+    bench.pass_time(DAY_S)
+    assert (bench.run("a").status, bench.run("a").task_id) == (S.SUSPENDED, 0)
+    bench.create(new_job("c", concurrency=one))
+    bench.complete(bench.hand_out("b"))
+    assert bench.row(id_of("c")).task_id > 0, "what is suspended waits for nothing"
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_invariant_39_an_attempt_that_runs_then_is_the_last_one(counted: bool) -> None:
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(60)
+    save_start(bench, bench.hand_out("a"))
+    bench.pass_time(DAY_S)
+    assert bench.run("a").status is S.IN_PROGRESS, "it may succeed"
+    if counted:
+        bench.crash("a")
+    else:
+        put_back(bench, dead=False)
+    assert bench.run("a").status is S.SUSPENDED
+    assert [entry.before for entry in bench.audit] == ["IN_PROGRESS"]
+
+
+def test_invariant_39_the_first_crash_is_remembered_over_failures() -> None:
+    """So a third crash in a row can come a day after it."""
+    bench = bench_with(retry=RetryPolicy(maximum_attempts=0))
+    bench.crash("a")
+    bench.pass_time(DAY_S)
+    bench.fail(bench.hand_out("a"))
+    bench.pass_time(5)
+    bench.crash("a")
+    bench.crash("a")
+    assert bench.run("a").status is S.RETRY
+    bench.crash("a")
+    assert bench.run("a").status is S.SUSPENDED
+    assert bench.counted == [4, 1, 1]
+
+
+# ---- a worker that was thought dead returns
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_invariant_35_a_worker_that_returns_takes_its_marks_back(count: int) -> None:
+    bench = bench_with()
+    for worker_id in OTHERS[:count]:
+        bench.crash("a", worker_id)
+    take_back(bench, OTHERS[0])
+    take_back(bench, OTHERS[0])
+    take_back(bench, OTHERS[7])
+    assert crashes(bench) == count - 1
+    assert (bench.run("a").crashes is None) == (count == 1)
+
+
+@pytest.mark.parametrize("wait_s", [0, 61])
+def test_invariant_35_what_is_not_poisoned_any_more_goes_on_in_the_normal_pool(wait_s: int) -> None:
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(wait_s)
+    bench.forget()
+    take_back(bench, OTHERS[1])
+    row, run = bench.row(id_of("a")), bench.run("a")
+    assert (row.status, row.task_id > 0, row.queue_no) == (S.PENDING, True, NORMAL_NO)
+    assert (run.reason, run.timer, run.expiry, crashes(bench)) == ("", None, None, 2)
+    assert bench.timers() == []
+    bench.crash("a", OTHERS[4])
+    assert bench.run("a").status is S.POISONED
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_marks_taken_back_while_the_surgical_pool_has_it(saved: bool) -> None:
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(60)
+    token = bench.hand_out("a", OTHERS[5])
+    if saved:
+        save_start(bench, token)
+    take_back(bench, OTHERS[0])
+    assert bench.row(id_of("a")).status == S.IN_PROGRESS
+    assert bench.timers() == []
+    put_back(bench, dead=False)
+    row = bench.row(id_of("a"))
+    assert (row.status, row.task_id > 0, row.queue_no) == (S.PENDING, True, NORMAL_NO)
+
+
+def test_a_completion_of_a_worker_thought_dead_counts_while_nobody_else_has_had_the_job() -> None:
+    """Invariant 30: it is the newest start's. What it brings is better than to run it again in a minute."""
+    bench = bench_with()
+    bench.crash("a")
+    bench.crash("a")
+    token = bench.hand_out("a")
+    bench.crash("a")
+    bench.forget()
+    assert bench.complete(token).refused == []
+    assert bench.run("a").status is S.COMPLETED
+    assert bench.timers() == []
+
+
+def test_a_failure_of_a_worker_thought_dead_makes_a_poisoned_job_retry() -> None:
+    bench = bench_with()
+    bench.crash("a")
+    bench.crash("a")
+    token = bench.hand_out("a")
+    bench.crash("a")
+    assert bench.fail(token).refused == []
+    run = bench.run("a")
+    assert (run.status, run.queue_no, crashes(bench)) == (S.RETRY, NORMAL_NO, 0)
+    assert live_timers(bench) == [1]
+
+
+def test_invariant_39_marks_of_a_suspended_job_stay() -> None:
+    """Whether it goes on is an operator's word."""
+    bench = bench_with()
+    suspended(bench)
+    before = as_saved(bench.run("a"))
+    take_back(bench, OTHERS[0])
+    assert as_saved(bench.run("a")) == before
+
+
+# ---- operators
+
+
+@pytest.mark.parametrize("make", [poisoned, suspended])
+def test_resume_makes_it_ready_now_in_the_surgical_pool_with_24_hours_anew(make: Any) -> None:
+    bench = bench_with()
+    make(bench)
+    status = bench.run("a").status
+    bench.pass_time(7)
+    request = b"r" * 16
+    for _ in range(2):
+        assert bench.operate(job.ResumeJob, "a", request, reason="fixed").status is S.POISONED
+    row = bench.row(id_of("a"))
+    assert (row.task_id > 0, row.queue_no) == (True, SURGICAL_NO)
+    assert live_timers(bench) == [DAY_S]
+    entries = [entry for entry in bench.audit if entry.action == Action.RESUME_JOB]
+    [entry] = entries
+    assert (entry.before, entry.after, entry.reason) == (status.name, "POISONED", "fixed")
+    bench.crash("a")
+    assert live_timers(bench) == [300, DAY_S]
+    bench.pass_time(DAY_S)
+    assert bench.run("a").status is S.SUSPENDED
+
+
+def test_resume_of_what_is_ready_there_keeps_its_turn() -> None:
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(60)
+    task_id = bench.row(id_of("a")).task_id
+    bench.operate(job.ResumeJob, "a")
+    assert bench.row(id_of("a")).task_id == task_id
+    assert live_timers(bench) == [DAY_S]
+
+
+@pytest.mark.parametrize("make", [poisoned, suspended])
+def test_redrive_begins_anew_without_crashes_in_the_normal_pool(make: Any) -> None:
+    bench = bench_with(unique=Unique("u"), concurrency=Concurrency("k", 1))
+    make(bench)
+    status = bench.run("a").status
+    request = b"r" * 16
+    for _ in range(2):
+        assert bench.operate(job.RedriveJob, "a", request).status is S.PENDING
+    row, run = bench.row(id_of("a")), bench.run("a")
+    assert (row.status, row.task_id > 0, row.queue_no, row.attempt) == (
+        *(S.PENDING, True, NORMAL_NO),
+        1,
+    )
+    assert (run.crashes, run.reason) == (None, "")
+    assert bench.timers() == []
+    entries = [entry for entry in bench.audit if entry.action == Action.REDRIVE_JOB]
+    assert [(entry.before, entry.after) for entry in entries] == [(status.name, "PENDING")]
+
+
+@pytest.mark.parametrize("make", [poisoned, suspended])
+def test_cancel_ends_it_at_once(make: Any) -> None:
+    bench = bench_with()
+    make(bench)
+    request = b"r" * 16
+    for _ in range(2):
+        assert bench.operate(job.CancelJob, "a", request).status is S.CANCELLED
+    assert bench.timers() == []
+    assert [entry.action for entry in bench.audit if entry.identity != "perdure"] == [
+        Action.CANCEL_JOB
+    ]
+
+
+@pytest.mark.parametrize("operation", [job.ResumeJob, job.RedriveJob])
+def test_what_runs_or_waits_as_ever_is_neither_resumed_nor_redriven(operation: Any) -> None:
+    bench = bench_with()
+    bench.crash("a")
+    states = [bench.run("a").status]
+    with pytest.raises(Rejected):
+        bench.operate(operation, "a")
+    bench.crash("a")
+    bench.crash("a")
+    bench.pass_time(60)
+    token = bench.hand_out("a")
+    for _ in range(2):
+        before = bench.row(id_of("a"))
+        with pytest.raises(Rejected, match="IN_PROGRESS"):
+            bench.operate(operation, "a")
+        assert bench.row(id_of("a")) == before
+        save_start(bench, token)
+    assert states == [S.PENDING]
+    assert bench.audit == []
+
+
+def test_a_batch_waits_for_its_poisoned_jobs() -> None:
+    bench = Audited()
+    callback = new_job("callback")
+    bench.create(new_job("a", batch_id="b"), batch=job.Callback("b", callback, sealed=True))
+    suspended(bench)
+    bench.operate(job.RedriveJob, "a")
+    batch = bench.tables.job_batches.get(SHARD, (NAMESPACE, "b"))
+    assert batch is not None
+    assert (batch.total, batch.open) == (1, 1)
+    bench.complete(bench.hand_out("a"))
+    assert bench.row(id_of("callback")).status == S.PENDING
+
+
+# ---- at rest
+
+
+def test_a_job_without_crashes_takes_not_a_byte_more() -> None:
+    """Thousands of rows a second carry its state: as before the ladder it is an array of 15."""
+    codec = MsgpackCodec()
+    bench = bench_with()
+    plain = bench.row(id_of("a")).state
+    assert plain[:2] == b"\x00\x9f"
+    bench.crash("a")
+    state = codec.decode_job_state(bench.row(id_of("a")).state)
+    assert state.crashes is not None
+    assert codec.decode_job_state(plain).crashes is None
+
+
+def test_timers_of_a_poisoned_job_read_back() -> None:
+    bench = bench_with()
+    poisoned(bench)
+    run, read = bench.run("a"), job_of_row(bench.row(id_of("a")), MsgpackCodec())
+    for mine, stored in ((run.timer, read.timer), (run.expiry, read.expiry)):
+        assert mine is not None
+        assert stored is not None
+        assert (mine.kind, mine.due_us, mine.timer_id) == (
+            *(stored.kind, stored.due_us),
+            stored.timer_id,
+        )
+
+
+def test_what_operators_read_of_a_poisoned_job() -> None:
+    bench = bench_with()
+    for _ in range(3):
+        bench.outcome(job.JobCrashed(bench.hand_out("a"), SEGFAULT))
+    at = "2023-11-14T22:13:20Z"
+    assert bench.run("a").reason == (
+        f"has crashed 3 times in a row, for the first time at {at}: killed by signal 11 (SIGSEGV)"
+    )
+    found = bench.run("a").crashes
+    assert found is not None
+    assert found.last == SEGFAULT
+    assert bench.run("a").failures == (), "no attempt has failed"
