@@ -31,7 +31,10 @@ class JobStatus(IntEnum):
     SKIPPED = 7
     """It expired, or its schedule passed it over."""
     SUSPENDED = 8
-    """No job has it yet: kept for those that crash their workers again and again."""
+    """Poisoned for 24 hours: it waits for an operator, who resumes, redrives or cancels it."""
+    POISONED = 9
+    """It has crashed its workers three times in a row: only the surgical pool gets it, after 1, 5,
+    30, 30, … minutes."""
 
 
 class UniqueScope(IntEnum):

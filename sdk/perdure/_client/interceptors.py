@@ -19,6 +19,7 @@ from perdure._client.job_inputs import (
     ListJobsInput,
     RedriveJobsInput,
     RescheduleJobInput,
+    ResumeJobInput,
 )
 from perdure._client.schedule_inputs import (
     BackfillScheduleInput,
@@ -103,6 +104,7 @@ __all__ = [
     "RedriveJobsInput",
     "ReportCancellationAsyncActivityInput",
     "RescheduleJobInput",
+    "ResumeJobInput",
     "SignalWorkflowInput",
     "StartWorkflowInput",
     "StartWorkflowUpdateInput",
@@ -218,6 +220,9 @@ class OutboundInterceptor:
 
     async def reschedule_job(self, input: RescheduleJobInput) -> None:
         await self.next.reschedule_job(input)
+
+    async def resume_job(self, input: ResumeJobInput) -> JobStatus | None:
+        return await self.next.resume_job(input)
 
     async def create_schedule(self, input: CreateScheduleInput) -> ScheduleHandle:
         return await self.next.create_schedule(input)

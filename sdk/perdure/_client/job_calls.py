@@ -18,6 +18,7 @@ from perdure._client.job_inputs import (
     ListJobsInput,
     RedriveJobsInput,
     RescheduleJobInput,
+    ResumeJobInput,
 )
 from perdure._client.paging import read_pages
 from perdure._failures import failure_to_exception
@@ -71,6 +72,11 @@ async def reschedule(core: ClientCore, asked: RescheduleJobInput) -> None:
     await core.unary(partial(core.job_service.reschedule, act, asked.run_at), asked.rpc_timeout)
 
 
+async def resume(core: ClientCore, asked: ResumeJobInput) -> JobStatus | None:
+    act = _act(core, asked.id)
+    return await core.unary(partial(core.job_service.resume, act, asked.reason), asked.rpc_timeout)
+
+
 def list_jobs(core: ClientCore, asked: ListJobsInput) -> AsyncIterator[JobInfo]:
     page = partial(
         core.job_service.list,
@@ -88,7 +94,7 @@ async def count(core: ClientCore, asked: CountJobsInput) -> JobCount:
 
 
 async def redrive(core: ClientCore, asked: RedriveJobsInput) -> int:
-    wanted = _filter(asked, ())
+    wanted = _filter(asked, asked.status)
     if asked.ids and wanted != JobFilter():
         raise ValueError("give ids or filters, not both")
     redrive = partial(

@@ -12,6 +12,7 @@ from perdure._client.job_inputs import (
     DescribeJobInput,
     GetJobResultInput,
     RescheduleJobInput,
+    ResumeJobInput,
 )
 from perdure._jobs import JobStatus
 from perdure._wire.job_info import JobDescription
@@ -88,3 +89,14 @@ class JobHandle(Generic[R]):
             await job_calls.reschedule(self._core, asked)
         else:
             await outbound.reschedule_job(asked)
+
+    async def resume(
+        self, *, reason: str = "", rpc_timeout: timedelta | None = None
+    ) -> JobStatus | None:
+        """A poisoned or suspended job is ready at once, for the surgical pool, with 24 hours before
+        it is suspended (again): POISONED. FAILED_PRECONDITION: it is neither."""
+        asked = ResumeJobInput(id=self.id, reason=reason, rpc_timeout=rpc_timeout)
+        outbound = self._core.outbound
+        if outbound is None:
+            return await job_calls.resume(self._core, asked)
+        return await outbound.resume_job(asked)

@@ -21,6 +21,7 @@ __all__ = [
     "ListJobsInput",
     "RedriveJobsInput",
     "RescheduleJobInput",
+    "ResumeJobInput",
 ]
 
 
@@ -71,6 +72,13 @@ class RescheduleJobInput:
 
 
 @dataclass(kw_only=True)
+class ResumeJobInput:
+    id: str
+    reason: str
+    rpc_timeout: timedelta | None
+
+
+@dataclass(kw_only=True)
 class DescribeJobBatchInput:
     id: str
     rpc_timeout: timedelta | None
@@ -109,5 +117,6 @@ class RedriveJobsInput(JobsWanted):
     """`ids` or filters, not both."""
 
     ids: Sequence[str]
+    status: JobStatus | Sequence[JobStatus]
     reason: str
     dry_run: bool

@@ -1,4 +1,4 @@
-"""Many jobs at once: lists, counts, and failed ones begun anew."""
+"""Many jobs at once: lists, counts, and dead letters begun anew."""
 
 from __future__ import annotations
 
@@ -98,6 +98,7 @@ class JobLists:
         self,
         ids: Sequence[str] = (),
         *,
+        status: JobStatus | Sequence[JobStatus] = (),
         task_name: str = "",
         queue: str = "",
         user_id: str = "",
@@ -110,13 +111,15 @@ class JobLists:
         dry_run: bool = False,
         rpc_timeout: timedelta | None = None,
     ) -> int:
-        """Failed jobs begin anew, with all their attempts; what failed stays on them.
+        """Failed, poisoned and suspended jobs begin anew, with all their attempts and no crash
+        counted; what failed stays on them.
 
-        These, or all failed ones that fit every filter given. Returns how many; with `dry_run` how
-        many it would be.
+        These, or all that fit every filter given; `status` restricts to some of the three. Returns
+        how many; with `dry_run` how many it would be.
         """
         asked = RedriveJobsInput(
             ids=ids,
+            status=status,
             user_id=user_id,
             task_name=task_name,
             queue=queue,

@@ -230,6 +230,12 @@ class Jobs(JobLists):
         """See `JobHandle.reschedule`."""
         await self.get(id).reschedule(run_at, rpc_timeout=rpc_timeout)
 
+    async def resume(
+        self, id: str, *, reason: str = "", rpc_timeout: timedelta | None = None
+    ) -> JobStatus | None:
+        """See `JobHandle.resume`."""
+        return await self.get(id).resume(reason=reason, rpc_timeout=rpc_timeout)
+
     async def set_queue_limit(
         self,
         queue: str,

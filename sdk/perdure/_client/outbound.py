@@ -252,6 +252,9 @@ class RootOutbound(OutboundInterceptor):
     async def reschedule_job(self, input: interceptors.RescheduleJobInput) -> None:
         await job_calls.reschedule(self._core, input)
 
+    async def resume_job(self, input: interceptors.ResumeJobInput) -> JobStatus | None:
+        return await job_calls.resume(self._core, input)
+
     async def create_schedule(self, input: interceptors.CreateScheduleInput) -> ScheduleHandle:
         return await schedules.create_schedule(self._core, input)
 

@@ -49,11 +49,15 @@ class JobInfo:
     unique_key: str
     concurrency_key: str
     reason: str
-    """Why it was skipped, cancelled or waits."""
+    """Why it was skipped, cancelled or suspended, or waits."""
     failure_type: str
     """Of the last failure: an application failure's type, or the kind's name."""
     failure_message: str
     """Its beginning."""
+    crashes: int = 0
+    """How many workers in a row have died with it in hand; from 3 on it is poisoned."""
+    first_crash_time: datetime | None = None
+    """Kept until it succeeds."""
     archived: bool = False
     """It was over its retention and has left the tables."""
 
@@ -85,6 +89,8 @@ class JobDescription(JobInfo):
     cancel_requested: bool
     expire_time: datetime | None
     concurrency: Concurrency | None
+    last_crash: FailureInfo | None = None
+    """Its `stack_trace` is the report of the supervisor of the process that died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +168,9 @@ def description_from_message(
         cancel_requested=message.cancel_requested,
         expire_time=instant_from_us(message.expire_time_us),
         concurrency=_concurrency(message.concurrency) if message.HasField("concurrency") else None,
+        last_crash=(
+            failure_from_message(message.last_crash) if message.HasField("last_crash") else None
+        ),
     )
 
 
@@ -187,6 +196,8 @@ def _info_fields(message: pb.JobInfo) -> dict[str, Any]:
         "reason": message.reason,
         "failure_type": message.failure_type,
         "failure_message": message.failure_message,
+        "crashes": message.crashes,
+        "first_crash_time": instant_from_us(message.first_crash_time_us),
         "archived": message.archived,
     }
 

@@ -164,6 +164,17 @@ class JobService:
         )
         await sent(self._stub.RescheduleJob, request, timeout_s)
 
+    async def resume(self, act: JobAct, reason: str, timeout_s: float) -> JobStatus | None:
+        request = pb.ResumeJobRequest(
+            namespace=act.namespace,
+            job_id=act.job_id,
+            reason=reason,
+            identity=act.identity,
+            request_id=act.request_id,
+        )
+        answer = await sent(self._stub.ResumeJob, request, timeout_s)
+        return status_from_number(answer.status)
+
     async def redrive(
         self,
         namespace: str,

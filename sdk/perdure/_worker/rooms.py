@@ -61,6 +61,7 @@ class WorkerSettings:
     executor: Executor
     workflow_slots: int
     activity_slots: int
+    polls_normal_pool: bool
     cached_runs_max: int
     surgical: SurgicalPool | None
     edge: PayloadEdge = PLAIN
@@ -95,8 +96,8 @@ class WorkerRooms:
             self._service,
             self._take_in,
             surroundings,
-            workflow_slots=settings.workflow_slots,
-            activity_slots=settings.activity_slots,
+            workflow_slots=settings.workflow_slots if settings.polls_normal_pool else 0,
+            activity_slots=settings.activity_slots if settings.polls_normal_pool else 0,
         )
         self._completions = Completions(self._poller.complete_tasks, surroundings, edge)
         self._decoding = Decoding(edge, self._held)

@@ -270,6 +270,17 @@ class _WorkflowDoor(WorkflowServiceServicer):
             answer.result.CopyFrom(run.result)
         answers.put_nowait(answer)
 
+    async def HeartbeatActivity(
+        self, request: workflow_pb.HeartbeatActivityRequest, context: Any
+    ) -> workflow_pb.HeartbeatActivityResponse:
+        await self._engine.enter("HeartbeatActivity", request, context)
+        attempt = self._runs.started_attempts.get(request.token)
+        if attempt is None:
+            await self._engine.abort(context, status(grpc.StatusCode.NOT_FOUND, "it is over"))
+            raise AssertionError
+        attempt.heartbeat_details = request.details
+        return workflow_pb.HeartbeatActivityResponse()
+
     async def ListWorkflows(
         self, request: workflow_pb.ListWorkflowsRequest, context: Any
     ) -> workflow_pb.ListWorkflowsResponse:

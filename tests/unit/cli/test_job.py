@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -95,7 +96,7 @@ class FakeHandle:
 
     async def describe(self, **options: Any) -> JobDescription:
         self._jobs.asked.append(("describe", self.id))
-        return self._jobs.answer(DESCRIPTION)  # type: ignore[no-any-return]
+        return self._jobs.answer(self._jobs.described)  # type: ignore[no-any-return]
 
 
 class FakeJobs:
@@ -103,6 +104,7 @@ class FakeJobs:
         self.asked: list[Any] = []
         self.error: Exception | None = None
         self.created = True
+        self.described = DESCRIPTION
         self.found = [JobInfo(**{**INFO, "id": f"{JOB_ID[:-1]}{n}"}) for n in range(3)]
 
     def answer(self, value: Any) -> Any:
@@ -132,6 +134,10 @@ class FakeJobs:
     async def cancel(self, id: str, *, reason: str, rpc_timeout: Any) -> JobStatus:
         self.asked.append(("cancel", id, reason))
         return self.answer(JobStatus.CANCELLED)  # type: ignore[no-any-return]
+
+    async def resume(self, id: str, *, reason: str, rpc_timeout: Any) -> JobStatus:
+        self.asked.append(("resume", id, reason))
+        return self.answer(JobStatus.POISONED)  # type: ignore[no-any-return]
 
     async def reschedule(self, id: str, run_at: datetime | None, *, rpc_timeout: Any) -> None:
         self.asked.append(("reschedule", id, run_at))
@@ -279,11 +285,13 @@ def test_a_list_as_a_table_and_as_json(jobs: FakeJobs) -> None:
     assert [json.loads(line)["status"] for line in lines] == ["FAILED"] * 3
 
 
-def test_a_status_that_no_job_has_is_not_offered() -> None:
-    refused = CliRunner().invoke(app, ["job", "list", "--status", "suspended"])
+def test_every_status_that_jobs_have_is_offered(jobs: FakeJobs) -> None:
+    for status in JobStatus:
+        run("job", "list", "--status", status.name.lower().replace("_", "-"))
+    refused = CliRunner().invoke(app, ["job", "list", "--status", "done"])
 
+    assert jobs.asked == [("list", {"status": [status]}) for status in JobStatus]
     assert refused.exit_code == 2
-    assert "suspended" not in CliRunner().invoke(app, ["job", "list", "--help"]).stdout
 
 
 def test_every_filter(jobs: FakeJobs) -> None:
@@ -324,10 +332,24 @@ def test_counts(jobs: FakeJobs) -> None:
 def test_dead_letters_say_why_and_obey_no_control_characters(jobs: FakeJobs) -> None:
     found = run("job", "dead-letters")
 
-    assert jobs.asked == [("list", {"status": JobStatus.FAILED})]
+    dead = [JobStatus.FAILED, JobStatus.POISONED, JobStatus.SUSPENDED]
+    assert jobs.asked == [("list", {"status": dead})]
     assert "Gone" in found.stdout
     assert "mail-1" in found.stdout
     assert "\x1b" not in found.stdout
+
+
+def test_dead_letters_that_crash_their_workers_say_so(jobs: FakeJobs) -> None:
+    told = "has crashed 3 times in a row"
+    crashed = {"status": JobStatus.POISONED, "close_time": None, "failure_type": "", "reason": told}
+    jobs.found = [JobInfo(**{**INFO, **crashed, "crashes": 3, "first_crash_time": NOON})]
+    (line,) = run("job", "dead-letters", "--status", "poisoned").stdout.splitlines()[1:]
+    (group,) = run("job", "dead-letters", "--summary", "-o", "json").stdout.splitlines()
+
+    assert jobs.asked[0] == ("list", {"status": [JobStatus.POISONED]})
+    assert ("POISONED" in line, told in line, "12:00" in line) == (True, True, True)
+    told_as_json = json.loads(group)
+    assert (told_as_json["status"], told_as_json["failure_message"]) == ("POISONED", told)
 
 
 def test_dead_letters_by_function_and_failure(jobs: FakeJobs) -> None:
@@ -337,9 +359,9 @@ def test_dead_letters_by_function_and_failure(jobs: FakeJobs) -> None:
 
     counts = [(one["failure_type"], one["count"]) for one in map(json.loads, lines)]
     assert counts == [("Gone", 3), ("TIMEOUT", 1)]
-    assert [line.split()[:3] for line in table[1:]] == [
-        ["mail", "Gone", "3"],
-        ["mail", "TIMEOUT", "1"],
+    assert [line.split()[:4] for line in table[1:]] == [
+        ["mail", "FAILED", "Gone", "3"],
+        ["mail", "FAILED", "TIMEOUT", "1"],
     ]
 
 
@@ -354,6 +376,17 @@ def test_a_description(jobs: FakeJobs) -> None:
     assert "disk full" in table
     assert "attempt 1 failed" in table
     assert "batch id" not in table
+    assert "crash" not in table
+
+
+def test_a_description_of_what_crashes_its_workers(jobs: FakeJobs) -> None:
+    report = FailureInfo(message="killed by signal 11", stack_trace="its stacks")
+    jobs.described = dataclasses.replace(DESCRIPTION, crashes=2, last_crash=report)
+    lines = [line.split() for line in run("job", "describe", JOB_ID).stdout.splitlines()]
+
+    assert ["crashes", "2"] in lines
+    assert ["last", "crash", "killed", "by", "signal", "11"] in lines
+    assert ["crash", "report", "its", "stacks"] in lines
 
 
 def test_a_result(jobs: FakeJobs) -> None:
@@ -395,6 +428,15 @@ def test_cancelling(jobs: FakeJobs) -> None:
     assert run("job", "cancel", JOB_ID).exit_code == 1
 
 
+def test_resuming(jobs: FakeJobs) -> None:
+    found = run("job", "resume", JOB_ID, "--reason", "mended")
+
+    assert jobs.asked == [("resume", JOB_ID, "mended")]
+    assert "surgical pool" in found.stderr
+    jobs.error = RPCError("it is not poisoned", RPCStatusCode.FAILED_PRECONDITION)
+    assert run("job", "resume", JOB_ID).exit_code == 1
+
+
 def test_another_time(jobs: FakeJobs) -> None:
     assert run("job", "reschedule", JOB_ID, "--at", "2026-11-30T12:00:00").exit_code == 0
     assert run("job", "reschedule", JOB_ID, "--now").exit_code == 0
@@ -423,10 +465,12 @@ def test_redriving_without_a_question(jobs: FakeJobs) -> None:
     assert json.loads(run("job", "redrive", JOB_ID, "-o", "json").stdout) == {"count": 4}
     assert json.loads(run("job", "redrive", "--all", "--dry-run").stdout) == 4
     run("job", "redrive", "--all", "--yes")
+    run("job", "redrive", "--status", "suspended", "--yes")
     assert jobs.asked == [
         ("redrive", [JOB_ID], {"reason": ""}),
         ("redrive", [], {"dry_run": True}),
         ("redrive", [], {"reason": ""}),
+        ("redrive", [], {"status": [JobStatus.SUSPENDED], "reason": ""}),
     ]
 
 

@@ -65,15 +65,19 @@ class Launcher:
         child = Child(heard, limits)
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self._launch, child, method)
+            if method == FORK:  # from here: in another thread's copy our own frames would dangle
+                self._launch(child, method)
+            else:
+                await loop.run_in_executor(self._thread, self._launch, child, method)
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
             raise ProcessNotStartedError(f"start method {method!r}: {what}") from error
         child.ended.add_done_callback(lambda _: self._children.discard(child))
         if not await child.ready:
             seen = await child.ended
+            stacks = f"\n{seen.stacks}" if seen.stacks else ""
             raise ProcessNotStartedError(
-                f"start method {method!r}: it ended before it was ready ({seen.message})"
+                f"start method {method!r}: it ended before it was ready ({seen.message}){stacks}"
             )
         return child
 

@@ -1,4 +1,4 @@
-"""`cancel`, `reschedule` and `redrive`: what changes jobs."""
+"""`cancel`, `reschedule`, `resume` and `redrive`: what changes jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from perdure.cli.durations import parse_time
 from perdure.cli.errors import UsageError
 from perdure.cli.job.group import (
     Batch,
+    DeadLetters,
     FailureType,
     JobId,
     Queue,
@@ -20,7 +21,7 @@ from perdure.cli.job.group import (
     User,
     app,
 )
-from perdure.cli.job.listing import filter_of
+from perdure.cli.job.listing import filter_of, statuses_of
 from perdure.cli.session import Session, connected
 
 
@@ -57,12 +58,25 @@ async def reschedule(
     session.out.note(f"{job_id} has another time.")
 
 
+@connected(app, "resume")
+async def resume(
+    session: Session,
+    job_id: JobId,
+    reason: Annotated[str, typer.Option(help="Kept in the audit log.")] = "",
+) -> None:
+    """Let a poisoned or suspended job run at once, in the surgical pool."""
+    client = await session.connect()
+    await client.jobs.resume(job_id, reason=reason, rpc_timeout=session.call_timeout)
+    session.out.note(f"{job_id} is ready in the surgical pool.")
+
+
 @connected(app, "redrive")
 async def redrive(
     session: Session,
     job_ids: Annotated[
         list[str] | None, typer.Argument(metavar="[JOB_ID]...", help="These jobs.")
     ] = None,
+    status: DeadLetters = None,
     task: Task = "",
     queue: Queue = "",
     user: User = "",
@@ -71,13 +85,14 @@ async def redrive(
     failure_type: FailureType = "",
     since: Since = None,
     until: Until = None,
-    every: Annotated[bool, typer.Option("--all", help="Every failed job.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every one.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     reason: Annotated[str, typer.Option(help="Shown by describe.")] = "",
 ) -> None:
-    """Begin failed jobs anew: these, or all that fit. What failed stays on them."""
+    """Begin failed, poisoned and suspended jobs anew: these, or all that fit. What failed stays on them."""
     wanted = filter_of(task, queue, user, schedule, batch, failure_type, since, until)
+    wanted["status"] = statuses_of(status)
     filters = {name: value for name, value in wanted.items() if value}
     ids = job_ids or []
     if bool(ids) + bool(filters) + every != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -20,6 +21,18 @@ Schedule = Annotated[str, typer.Option("--schedule", help="Only of this schedule
 Batch = Annotated[str, typer.Option("--batch", help="Only of this batch.")]
 FailureType = Annotated[
     str, typer.Option("--failure-type", help="Only those whose last failure is of this type.")
+]
+
+
+class DeadLetter(StrEnum):
+    FAILED = "failed"
+    POISONED = "poisoned"
+    SUSPENDED = "suspended"
+
+
+DeadLetters = Annotated[
+    list[DeadLetter] | None,
+    typer.Option("--status", help="Only these; again for more. All three unless given."),
 ]
 Since = Annotated[
     str | None, typer.Option(help="Scheduled at or after: a time, or 2h ago.", metavar="TIME")

@@ -12,6 +12,8 @@ import typer
 from perdure.cli.durations import parse_instant
 from perdure.cli.job.group import (
     Batch,
+    DeadLetter,
+    DeadLetters,
     FailureType,
     Queue,
     Schedule,
@@ -38,6 +40,8 @@ class Status(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     SKIPPED = "skipped"
+    SUSPENDED = "suspended"
+    POISONED = "poisoned"
 
 
 Statuses = Annotated[
@@ -70,7 +74,7 @@ async def list_(
     """List jobs, the newest scheduled time first. Lists are never stale."""
     wanted = {
         **filter_of(task, queue, user, schedule, batch, failure_type, since, until),
-        "status": _statuses(status),
+        "status": statuses_of(status),
         "oldest_first": oldest_first,
         "archived": archived,
     }
@@ -81,6 +85,7 @@ async def list_(
 @connected(app, "dead-letters")
 async def dead_letters(
     session: Session,
+    status: DeadLetters = None,
     task: Task = "",
     queue: Queue = "",
     user: User = "",
@@ -90,22 +95,23 @@ async def dead_letters(
     since: Since = None,
     until: Until = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="How many of each function and failure type.")
+        bool, typer.Option("--summary", help="How many of each function, status and failure type.")
     ] = False,
     limit: Limit = LIMIT_DEFAULT,
 ) -> None:
-    """List jobs whose last attempt failed, with why; `perdure job redrive` begins them anew."""
-    from perdure.job import JobStatus
+    """List jobs that have failed, are poisoned or suspended, with why.
 
+    `perdure job redrive` begins them anew; `perdure job resume` lets a poisoned or suspended one go on.
+    """
     wanted = {
         **filter_of(task, queue, user, schedule, batch, failure_type, since, until),
-        "status": JobStatus.FAILED,
+        "status": statuses_of(status or list(DeadLetter)),
     }
     if summary:
         await _print_summary(session, wanted)
         return
-    columns = ("JOB", "TASK", "ATTEMPTS", "FAILED", "FAILURE TYPE", "MESSAGE")
-    await _print(session, wanted, limit, columns, _failed_row)
+    columns = ("JOB", "TASK", "STATUS", "ATTEMPTS", "SINCE", "FAILURE TYPE", "MESSAGE")
+    await _print(session, wanted, limit, columns, _dead_row)
 
 
 @connected(app, "count")
@@ -125,7 +131,7 @@ async def count(
     wanted = filter_of(task, queue, user, schedule, batch, failure_type, since, until)
     client = await session.connect()
     found = await client.jobs.count(
-        **wanted, status=_statuses(status), rpc_timeout=session.call_timeout
+        **wanted, status=statuses_of(status), rpc_timeout=session.call_timeout
     )
     by_status = {one.name: count for one, count in found.by_status.items()}
     if session.out.is_json:
@@ -157,33 +163,37 @@ def _row(one: JobInfo) -> Sequence[Any]:
     return one.id, one.task_name, status, one.attempt, one.scheduled_time, one.queue
 
 
-def _failed_row(one: JobInfo) -> Sequence[Any]:
+def _dead_row(one: JobInfo) -> Sequence[Any]:
     return (
         one.id,
         one.task_name,
+        None if one.status is None else one.status.name,
         one.attempt,
-        one.close_time,
+        one.close_time or one.first_crash_time,
         one.failure_type,
-        one.failure_message,
+        _why(one),
     )
+
+
+def _why(one: JobInfo) -> str:
+    """One that is open has crashed its workers, which its reason says."""
+    return one.reason if one.close_time is None else one.failure_message
 
 
 async def _print_summary(session: Session, wanted: dict[str, Any]) -> None:
     client = await session.connect()
-    groups: dict[tuple[str, str], list[JobInfo]] = {}
+    groups: dict[tuple[str, str, str], list[JobInfo]] = {}
     async for one in client.jobs.list(**wanted, rpc_timeout=session.call_timeout):
-        groups.setdefault((one.task_name, one.failure_type), []).append(one)
+        status = "" if one.status is None else one.status.name
+        groups.setdefault((one.task_name, status, one.failure_type), []).append(one)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     if session.out.is_json:
-        for (task, failure_type), jobs in ordered:
-            line = {"task_name": task, "failure_type": failure_type, "count": len(jobs)}
-            session.out.json_line({**line, "failure_message": jobs[0].failure_message})
+        for (task, status, failure_type), jobs in ordered:
+            line = {"task_name": task, "status": status, "failure_type": failure_type}
+            session.out.json_line({**line, "count": len(jobs), "failure_message": _why(jobs[0])})
         return
-    rows = [
-        (task, failure_type, len(jobs), jobs[0].failure_message)
-        for (task, failure_type), jobs in ordered
-    ]
-    session.out.table(("TASK", "FAILURE TYPE", "COUNT", "FOR EXAMPLE"), rows)
+    rows = [(*group, len(jobs), _why(jobs[0])) for group, jobs in ordered]
+    session.out.table(("TASK", "STATUS", "FAILURE TYPE", "COUNT", "FOR EXAMPLE"), rows)
 
 
 def filter_of(
@@ -210,7 +220,7 @@ def filter_of(
     }
 
 
-def _statuses(given: list[Status] | None) -> Sequence[JobStatus]:
+def statuses_of(given: Sequence[Status | DeadLetter] | None) -> Sequence[JobStatus]:
     from perdure.job import JobStatus
 
     return [JobStatus[one.name] for one in given or ()]

@@ -26,6 +26,9 @@ async def describe(session: Session, job_id: JobId) -> None:
         if name == "failures":
             for failed in found.failures:
                 lines[f"attempt {failed.attempt} failed"] = failed.failure.message
+        elif found.last_crash is not None and name == "last_crash":
+            lines[title] = found.last_crash.message
+            lines["crash report"] = found.last_crash.stack_trace
         elif value not in (None, "", [], False):
             lines[title] = value
     session.out.fields(lines)
