@@ -199,12 +199,15 @@ async def test_a_process_that_cannot_be_started_is_no_crash(
         raise AssertionError(client)
 
     def free() -> bool:
-        return any(not one.held for one in engine.requests["Heartbeat"])
+        told = any("cannot run alone" in one for one in caplog.messages)
+        return told and not engine.requests["Heartbeat"][-1].held
 
     async with worker(client, closure):
         await client.start_workflow("CallOne", args=["closure", 1], id="w", task_queue=QUEUE)
-        await engine.until(lambda: bool(engine.runs.started_attempts) and free())
-    assert any("cannot run alone" in one for one in caplog.messages)
+        await engine.until(free)
+        (token,) = engine.runs.started_attempts
+    assert list(engine.requests["Goodbye"][0].released_tokens) == []
+    assert token
     assert not engine.completions("task_crash")
     assert not engine.completions("activity_failure")
 
