@@ -9,6 +9,9 @@ from tests.fixtures_postgres import database_dsn, postgres_server, scratch_dir, 
 
 __all__ = ["database_dsn", "postgres_server", "scratch_dir", "template_database"]
 
+# Before any test imports gRPC: as the SDK does, for processes that are forked.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 # The suite says the same of the same code each time, and soon: a failing example is not shrunk, which takes longer than
 # a test may. PERDURE_HYPOTHESIS=hunt looks for new examples instead, and for the shortest one.
 settings.register_profile(

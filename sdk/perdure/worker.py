@@ -165,6 +165,10 @@ class Worker:
 
     made_of: WorkerConfig
     """For this package: what `config` returns. Set by `configured_worker`."""
+    _rooms: WorkerRooms | None = None
+    _started = False
+    _background: asyncio.Task[None] | None = None
+    _body: asyncio.Task[Any] | None = None
 
     @configured_worker
     def __init__(
@@ -199,11 +203,11 @@ class Worker:
         if not workflows and not activities:
             raise ValueError("a worker needs a workflow or an activity")
         _check_places(
-            max_concurrent_workflow_tasks, max_concurrent_local_activities, max_concurrent_activities
+            max_concurrent_workflow_tasks,
+            max_concurrent_local_activities,
+            max_concurrent_activities,
         )
-        is_normal = _is_normal(pool, surgical)
-        self._plugins = plugins
-        self._client = client
+        self._plugins, self._client, self._on_fatal_error = plugins, client, on_fatal_error
         code = Code(
             Recipe(
                 task_queue=task_queue,
@@ -220,26 +224,23 @@ class Worker:
                 watches_deadlocks=not (debug_mode or os.environ.get("PERDURE_DEBUG")),
             )
         )
-        self._on_fatal_error = on_fatal_error
         if isinstance(activity_executor, ProcessPoolExecutor):
-            check_picklable(code.activities.all, client.data_converter.payload_converter)
+            check_picklable(code.activities.all, code.recipe.converter)
         executor = activity_executor or _threads(max_concurrent_activities)
         self._own_executor = executor if activity_executor is None else None
         self._settings = WorkerSettings(
             code=code,
             surgical=surgical,
             executor=executor,
-            workflow_slots=max_concurrent_workflow_tasks if workflows and is_normal else 0,
-            activity_slots=max_concurrent_activities if activities and is_normal else 0,
+            workflow_slots=max_concurrent_workflow_tasks if workflows else 0,
+            activity_slots=max_concurrent_activities if activities else 0,
+            polls_normal_pool=_is_normal(pool, surgical),
             cached_runs_max=max_cached_workflows,
             edge=client.core.edge,
             graceful_shutdown_timeout=graceful_shutdown_timeout,
         )
         guard_workflows(workflows)
-        self._rooms: WorkerRooms | None = None
-        self._started, self._stop_requested, self._stopped = False, asyncio.Event(), asyncio.Event()
-        self._background: asyncio.Task[None] | None = None
-        self._body: asyncio.Task[Any] | None = None
+        self._stop_requested, self._stopped = asyncio.Event(), asyncio.Event()
 
     @property
     def task_queue(self) -> str:

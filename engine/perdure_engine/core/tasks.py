@@ -159,6 +159,12 @@ class TaskRecord(msgspec.Struct, eq=False, gc=False):
         return self.aside.crashes if self.aside is not None else None
 
     @property
+    def crash_count(self) -> int:
+        """In a row."""
+        crashes = self.crashes
+        return crashes.count if crashes is not None else 0
+
+    @property
     def isolated(self) -> bool:
         """Whether a worker runs it in a process of its own."""
         crashes = self.crashes

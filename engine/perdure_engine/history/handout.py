@@ -223,7 +223,7 @@ def _start_activity(
         record.progress_version,
         # after a reset it keeps its key: it may have done its work in the run that scheduled it
         writer_of(started, scheduled.event_id) if started.lineage else b"",
-        0 if record.crashes is None else record.crashes.count,
+        record.crash_count if record.aside is not None else 0,
     )
     if scheduled.retry_policy.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))
@@ -256,7 +256,7 @@ def _start_workflow_task(
     sticky = (
         worker.worker_id == state.sticky_worker_id
         and record.scheduled_event_id != 0
-        and not record.isolated
+        and (record.aside is None or not record.isolated)
     )
     events = run.events_past(folded.previous_started_id if sticky else 0)
     if events is None and sticky:
@@ -347,7 +347,7 @@ def _workflow_task(
         history_bytes=run.state.history_bytes,
         suggest_continue_as_new=suggest,
         updates=updates,
-        crashes=0 if record.crashes is None else record.crashes.count,
+        crashes=record.crash_count if record.aside is not None else 0,
     )
 
 

@@ -68,7 +68,7 @@ class QueueBooks(Offering[TaskRow]):
         folded = run.state.folded
         started = folded.started
         sticky = b""
-        if record.kind is TaskKind.WORKFLOW and not record.isolated:
+        if record.kind is TaskKind.WORKFLOW and (record.aside is None or not record.isolated):
             sticky = run.state.sticky_worker_id
         version = ""
         if record.pinned or self._shard.rooms.routing.active:

@@ -43,6 +43,7 @@ class FakeEngine:
         self.faults: dict[str, list[Fault]] = defaultdict(list)
         self.call_faults: list[status_pb2.Status] = []
         self.notices: dict[bytes, int] = {}
+        self.refused_outcomes: dict[str, status_pb2.Status] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.page_events = 1_000
         self.polls_are_empty = 0
@@ -269,6 +270,17 @@ class _WorkflowDoor(WorkflowServiceServicer):
             assert run.result is not None
             answer.result.CopyFrom(run.result)
         answers.put_nowait(answer)
+
+    async def HeartbeatActivity(
+        self, request: workflow_pb.HeartbeatActivityRequest, context: Any
+    ) -> workflow_pb.HeartbeatActivityResponse:
+        await self._engine.enter("HeartbeatActivity", request, context)
+        attempt = self._runs.started_attempts.get(request.token)
+        if attempt is None:
+            await self._engine.abort(context, status(grpc.StatusCode.NOT_FOUND, "it is over"))
+            raise AssertionError
+        attempt.heartbeat_details = request.details
+        return workflow_pb.HeartbeatActivityResponse()
 
     async def ListWorkflows(
         self, request: workflow_pb.ListWorkflowsRequest, context: Any

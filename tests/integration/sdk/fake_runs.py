@@ -45,6 +45,7 @@ class Run:
     buffered: list[dict[str, object]] = field(default_factory=list)
     sticky_worker: bytes = b""
     crashes: int = 0  # of its workflow task
+    updates: list[worker_pb.TaskUpdate] = field(default_factory=list)  # with its first one
     queries: list[tuple[worker_pb.TaskQuery, asyncio.Future[worker_pb.QueryResult]]] = field(
         default_factory=list
     )
@@ -158,6 +159,7 @@ class Runs:
             events=run.events[first:],
             queries=[query for query, _ in run.queries],
             crashes=run.crashes,
+            updates=run.updates,
         )
 
     def _query_task(self, run: Run) -> worker_pb.WorkflowTask:

@@ -85,6 +85,10 @@ class FakeHandle:
         self._client.asked.append(("unpause", self.id, reason))
         self._client.answer()
 
+    async def resume(self, *, reason: str, rpc_timeout: timedelta) -> None:
+        self._client.asked.append(("resume", self.id, reason))
+        self._client.answer()
+
     async def execute_update(self, name: str, **options: Any) -> Any:
         self._client.asked.append(("execute update", self.id, name, options))
         return self._client.answer()

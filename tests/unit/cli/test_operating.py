@@ -1,4 +1,4 @@
-"""`perdure workflow reset`, `pause` and `unpause`, against a client that remembers what it was asked."""
+"""`perdure workflow reset`, `pause`, `unpause` and `resume`, against a client that remembers what it was asked."""
 
 from __future__ import annotations
 
@@ -79,8 +79,11 @@ def test_a_reset_that_does_not_say_where_to_is_a_mistake(client: FakeClient) -> 
     assert "--event-id" in found.stderr
 
 
-@pytest.mark.parametrize(("command", "said"), [("pause", "is paused"), ("unpause", "goes on")])
-def test_pause_and_unpause(client: FakeClient, command: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [("pause", "is paused"), ("unpause", "goes on"), ("resume", "workers of the surgical pool")],
+)
+def test_pause_unpause_and_resume(client: FakeClient, command: str, said: str) -> None:
     found = run("workflow", command, "order-1", "--reason", "provider is down")
 
     assert (found.exit_code, found.stdout) == (0, "")

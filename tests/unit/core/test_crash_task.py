@@ -88,7 +88,7 @@ def in_pool(run: Scenario, record: TaskRecord, pool: str) -> bool:
 
 
 @both
-def test_invariant_36_three_dead_workers_in_a_row_poison_it_in_the_same_decision(name: str) -> None:
+def test_invariant_37_three_dead_workers_in_a_row_poison_it_in_the_same_decision(name: str) -> None:
     """The third one puts it aside; the first two are tried again at once, and use no attempt."""
     run = given(name)
     for number in (1, 2):
@@ -224,7 +224,7 @@ def test_an_activity_that_was_handed_over_has_no_process() -> None:
     assert run.when(crashed(token)) == STALE
 
 
-def test_a_deadlock_is_a_failure_and_a_crash() -> None:
+def test_invariant_35_a_deadlock_is_a_failure_and_a_crash() -> None:
     """Of a worker that lives: its mark is nobody's."""
     run = Scenario(start())
     for number in (1, 2):
@@ -247,7 +247,7 @@ def test_a_deadlock_is_a_failure_and_a_crash() -> None:
 
 
 @pytest.mark.parametrize("poisoned", [False, True], ids=["crashed twice", "poisoned"])
-def test_invariant_36_a_raised_failure_breaks_the_row(poisoned: bool) -> None:
+def test_invariant_35_a_raised_failure_breaks_the_row(poisoned: bool) -> None:
     """It follows its policy, in the normal pool; when it began to crash is remembered until it succeeds."""
     run = with_activity()
     run.when(died(run.hand_out("a")))
@@ -268,7 +268,7 @@ def test_invariant_36_a_raised_failure_breaks_the_row(poisoned: bool) -> None:
     assert (count(run), run.task("a").pool) == (1, "")
 
 
-def test_invariant_36_a_timeout_breaks_the_row() -> None:
+def test_invariant_35_a_timeout_breaks_the_row() -> None:
     run = with_activity()
     run.when(died(run.hand_out("a")))
     run.when(timed_out(run.hand_out("a")))
@@ -280,7 +280,7 @@ def test_invariant_36_a_timeout_breaks_the_row() -> None:
     assert count(run, "") == 0
 
 
-def test_invariant_36_a_workflow_task_that_fails_breaks_its_row() -> None:
+def test_invariant_35_a_workflow_task_that_fails_breaks_its_row() -> None:
     run = Scenario(start())
     poison(run, "")
     run.fire(TimerKind.WORKFLOW_TASK_BACKOFF)
@@ -291,7 +291,7 @@ def test_invariant_36_a_workflow_task_that_fails_breaks_its_row() -> None:
     assert in_pool(run, run.task(), "")
 
 
-def test_a_checkpoint_breaks_the_row_and_plain_progress_does_not() -> None:
+def test_invariant_35_a_checkpoint_breaks_the_row_and_plain_progress_does_not() -> None:
     run = with_activity()
     poison(run)
     run.fire(TimerKind.ACTIVITY_RETRY, 5)
@@ -307,7 +307,7 @@ def test_a_checkpoint_breaks_the_row_and_plain_progress_does_not() -> None:
     assert in_pool(run, run.task("a"), "")
 
 
-def test_success_ends_all_of_it() -> None:
+def test_invariant_35_success_ends_all_of_it() -> None:
     run = Scenario(start())
     poison(run, "")
     run.fire(TimerKind.WORKFLOW_TASK_BACKOFF)

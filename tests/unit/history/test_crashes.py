@@ -79,7 +79,7 @@ def resume(node: Node, workflow_id: str, **options: Any) -> asyncio.Future[Any]:
 
 
 @in_room(window_s=CENTURIES_S)
-async def test_invariant_36_the_third_dead_worker_poisons_in_the_transaction_that_counts_it(
+async def test_invariant_37_the_third_dead_worker_poisons_in_the_transaction_that_counts_it(
     room: Room,
 ) -> None:
     """Until it is saved it is neither; then it waits, with the timer that ends that."""

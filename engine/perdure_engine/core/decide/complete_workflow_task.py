@@ -71,7 +71,7 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
     if folded.versioning is not ran_on and folded.versioning != ran_on:
         draft.listed = True
     drop_workflow_task(draft, record)
-    sticky = intent.cached and not record.isolated
+    sticky = intent.cached and (record.aside is None or not record.isolated)
     draft.state.sticky_worker_id = intent.worker_id if sticky else b""
     for command in intent.commands:
         _PERFORM[type(command)](draft, command, completed_id, intent)

@@ -65,15 +65,19 @@ class Launcher:
         child = Child(heard, limits)
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self._launch, child, method)
+            if method == FORK:  # from here: in another thread's copy our own frames would dangle
+                self._launch(child, method)
+            else:
+                await loop.run_in_executor(self._thread, self._launch, child, method)
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
             raise ProcessNotStartedError(f"start method {method!r}: {what}") from error
         child.ended.add_done_callback(lambda _: self._children.discard(child))
         if not await child.ready:
             seen = await child.ended
+            stacks = f"\n{seen.stacks}" if seen.stacks else ""
             raise ProcessNotStartedError(
-                f"start method {method!r}: it ended before it was ready ({seen.message})"
+                f"start method {method!r}: it ended before it was ready ({seen.message}){stacks}"
             )
         return child
 
@@ -83,9 +87,11 @@ class Launcher:
         child.start(method, self._recipe.without_edge())
         self._children.add(child)
 
-    def close(self) -> None:
-        """Blocks, for a thread other than the loop's."""
+    async def close(self) -> None:
         self._closed = True
+        await asyncio.to_thread(self._end_all)
+
+    def _end_all(self) -> None:
         children = list(self._children)
         for child in children:
             child.kill()
