@@ -38,7 +38,6 @@ from perdure._worker.polling import Poller
 from perdure._worker.progress import ProgressDoor
 from perdure._worker.recipe import Code
 from perdure._worker.sealing import Sealing
-from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import WorkflowTasks
 from perdure.errors import RPCError
 
@@ -278,21 +277,24 @@ class WorkerRooms:
             return
         for workflow_task in polled.workflow_tasks:
             take = self._taker_of_workflow_task(workflow_task)
-            self._take_one(take, workflow_task, self._poller.workflow_slots)
+            self._take_one(take, workflow_task, self._poller.workflow_slots.release)
+        release = self._poller.activity_slots.release
         for activity_task in polled.activity_tasks:
             alone = activity_task.crashes >= ALONE_FROM_CRASHES
             taker = self._take_attempt_alone if alone else self._activities.take
-            self._take_one(taker, activity_task, self._poller.activity_slots)
+            self._take_one(taker, activity_task, release)
 
     def _decode_and_take_in(self, polled: PolledTasks) -> None:
         for workflow_task in polled.workflow_tasks:
             taker = self._taker_of_workflow_task(workflow_task)
-            take = partial(self._take_one, taker, slots=self._poller.workflow_slots)
+            take = partial(self._take_one, taker, release=self._poller.workflow_slots.release)
             self._decoding.begin(workflow_task, take, self._workflow_tasks.refuse)
         for activity_task in polled.activity_tasks:
             alone = activity_task.crashes >= ALONE_FROM_CRASHES
             attempt_taker = self._take_attempt_alone if alone else self._activities.take
-            take = partial(self._take_one, attempt_taker, slots=self._poller.activity_slots)
+            take = partial(
+                self._take_one, attempt_taker, release=self._poller.activity_slots.release
+            )
             self._decoding.begin(activity_task, take, self._activities.refuse)
 
     def _taker_of_workflow_task(
@@ -311,7 +313,8 @@ class WorkerRooms:
     def _take_in_surgical(self, polled: PolledTasks) -> None:
         assert self._surgical is not None
         release = self._surgical.release
-        take = partial(self._wards.take, release=release, limits=self._limits)
+        taker = partial(self._wards.take, release=release, limits=self._limits)
+        take = partial(self._take_one, taker, release=release)
         for task in (*polled.workflow_tasks, *polled.activity_tasks):
             if self._edge.is_plain:
                 take(task)
@@ -319,12 +322,12 @@ class WorkerRooms:
                 self._decoding.begin(task, take, partial(self._wards.refuse, release=release))
 
     @staticmethod
-    def _take_one(take: Callable[[T], None], task: T, slots: Slots) -> None:
+    def _take_one(take: Callable[[T], None], task: T, release: Callable[[], None]) -> None:
         try:
             take(task)
         except Exception:  # a defect of ours: it must not cost the tasks that came with this one
             logger.exception("a task could not be taken in; the engine will hand it out again")
-            slots.release()
+            release()
 
     def _report_deadlock(self, task: PolledWorkflowTask, stack: str) -> None:
         if task.token:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -18,6 +19,11 @@ from perdure.common import RetryPolicy
 
 SHORT = timedelta(seconds=10)
 ONCE = RetryPolicy(maximum_attempts=1)
+
+
+def say(place: str, pid: int) -> None:
+    """Returns when somebody reads it."""
+    Path(place).write_text(str(pid))
 
 
 @workflow.defn
@@ -97,11 +103,9 @@ async def report(path: str) -> str:
     """Says everything that an attempt can say, and waits for what it can be told."""
     activity.heartbeat("first")
     await activity.checkpoint("saved")
-    Path(path).write_text(str(os.getpid()))
-    try:
+    say(path, os.getpid())
+    with contextlib.suppress(asyncio.CancelledError):
         await activity.wait_for_cancelled()
-    except asyncio.CancelledError:
-        pass
     details = activity.cancellation_details()
     assert details is not None
     if details.cancel_requested:
@@ -121,26 +125,24 @@ def beat(unused: object) -> None:
 @activity.defn(no_thread_cancel_exception=True)
 def report_in_thread(path: str) -> str:
     activity.checkpoint_sync("saved")
-    Path(path).write_text(str(os.getpid()))
+    say(path, os.getpid())
     activity.wait_for_cancelled_sync(20)
     return f"cancelled {activity.is_cancelled()}"
 
 
 @activity.defn
 async def stubborn(path: str) -> None:
-    Path(path).write_text(str(os.getpid()))
+    say(path, os.getpid())
     while True:
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            pass
 
 
 @activity.defn
 def with_a_process_of_its_own(path: str) -> None:
     """Which holds the pipe open, and outlives it unless it is ended with it."""
     grandchild = subprocess.Popen(["sleep", "600"], close_fds=False)
-    Path(path).write_text(str(grandchild.pid))
+    say(path, grandchild.pid)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

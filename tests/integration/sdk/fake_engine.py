@@ -43,6 +43,7 @@ class FakeEngine:
         self.faults: dict[str, list[Fault]] = defaultdict(list)
         self.call_faults: list[status_pb2.Status] = []
         self.notices: dict[bytes, int] = {}
+        self.refused_outcomes: dict[str, status_pb2.Status] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.page_events = 1_000
         self.polls_are_empty = 0

@@ -74,7 +74,10 @@ class WorkerDoor(WorkerServiceServicer):
         fault = await self._engine.enter("CompleteTasks", request, context)
         response = worker_pb.CompleteTasksResponse()
         for index, completion in enumerate(request.completions):
-            if not self._runs.complete(completion, request.worker_id):
+            refusal = self._engine.refused_outcomes.get(completion.WhichOneof("outcome") or "")
+            if refusal is not None:
+                response.failures.add(index=index, error=refusal.SerializeToString())
+            elif not self._runs.complete(completion, request.worker_id):
                 error = status(grpc.StatusCode.NOT_FOUND, "too late")
                 response.failures.add(index=index, error=error.SerializeToString())
         if self._engine.completions_bring_tasks:

@@ -81,7 +81,7 @@ def program(tmp_path: Path, engine: FakeEngine) -> Iterator[Program]:
 
 async def call(client: Client, name: str, arg: object = None) -> list[int]:
     found: list[int] = await client.execute_workflow(
-        code.CallOne.run, args=[name, arg], id=name, task_queue=QUEUE
+        "CallOne", args=[name, arg], id=name, task_queue=QUEUE
     )
     return found
 

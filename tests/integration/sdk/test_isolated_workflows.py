@@ -47,6 +47,10 @@ def workflow_value(value: str) -> bytes:
     return payloads_to_bytes(PayloadConverter().to_payloads([value]))
 
 
+async def until_successes(engine: FakeEngine, count: int) -> None:
+    await engine.until(lambda: len(engine.completions("workflow_task_success")) == count)
+
+
 async def until_crash(engine: FakeEngine) -> worker_pb.TaskCrash:
     await engine.until(lambda: bool(engine.completions("task_crash")))
     crash: worker_pb.TaskCrash = engine.completions("task_crash")[0].task_crash
@@ -68,9 +72,7 @@ async def test_each_task_alone_replays_a_history_that_comes_in_pages(
     async with worker(client):
         handle = await start(client, code.Alone.run, 3)
         for count in range(1, 4):
-            await engine.until(
-                lambda count=count: len(engine.completions("workflow_task_success")) == count
-            )
+            await until_successes(engine, count)
             await handle.signal(code.Alone.add, str(count))
         pid, *got = await handle.result()
     assert got == ["1", "2", "3"]

@@ -20,7 +20,7 @@ from types import FrameType
 
 PROCESS_NAME = "perdure-alone"
 # Asks for the stacks of all threads. A real-time signal where there are any: no program uses the last.
-DUMP_SIGNAL: int = getattr(signal, "SIGRTMAX", signal.SIGUSR2)
+DUMP_SIGNAL: int = getattr(signal, "SIGRTMAX", getattr(signal, "SIGUSR2", 0))
 
 # The worker's ends of all pipes. A forked process has copies, which would keep its neighbours from
 # noticing that their worker has gone. Guarded by `starting`, as is everything between the making of
@@ -53,9 +53,9 @@ def main_script_can_be_imported() -> bool:
         return False
 
 
-def prepare(worker_pid: int, stacks_path: str, *, dumps: bool) -> None:
-    """In the process, first of all. `stacks_path`: where its last words go when it crashes; `dumps`:
-    and whenever DUMP_SIGNAL comes."""
+def prepare(worker_pid: int, stacks_path: str) -> None:
+    """In the process, first of all. `stacks_path`: where its stacks go when it crashes, and whenever
+    DUMP_SIGNAL comes."""
     global _is_ready
     _leave_the_workers_signals()
     for end in worker_ends:
@@ -69,8 +69,7 @@ def prepare(worker_pid: int, stacks_path: str, *, dumps: bool) -> None:
     _die_with(worker_pid)
     descriptor = os.open(stacks_path, os.O_WRONLY | os.O_APPEND)
     faulthandler.enable(file=descriptor, all_threads=True)
-    if dumps:
-        faulthandler.register(DUMP_SIGNAL, file=descriptor, all_threads=True)
+    faulthandler.register(DUMP_SIGNAL, file=descriptor, all_threads=True)
     _is_ready = True
 
 

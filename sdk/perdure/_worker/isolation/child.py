@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,6 +32,9 @@ from perdure._worker.isolation.room import Order, run_alone
 from perdure._worker.isolation.stacks import Stacks
 from perdure._worker.isolation.vitals import SAMPLE_AFTER_S, Limits, Vitals, usage_of
 from perdure._worker.recipe import Recipe
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkContext, SpawnContext
 
 logger = logging.getLogger(__name__)
 
@@ -127,15 +131,16 @@ class Child:
         self._thread.start()
 
     def _start_process(self, order: Order) -> None:
-        context = multiprocessing.get_context(self._method)
+        context: ForkContext | SpawnContext = multiprocessing.get_context("spawn")
         if self._method == "fork":
+            context = multiprocessing.get_context("fork")
+            # Python says it of its own; why it can be done is said in `launcher.py`.
             warnings.filterwarnings("ignore", message=".*multi-threaded.*fork.*")
         with bootstrap.starting:
             ours, its = context.Pipe()
             bootstrap.worker_ends.add(ours)
             try:
-                make = context.Process  # type: ignore[attr-defined]  # of every start method
-                self._process = make(
+                self._process = context.Process(
                     target=run_alone, args=(its, order), name=bootstrap.PROCESS_NAME, daemon=False
                 )
                 self._process.start()
@@ -280,6 +285,7 @@ class Child:
             steps=list(self._steps),
         )
         self._stacks.close()
+        self._process.close()
         bootstrap.worker_ends.discard(self._connection)
         with self._sending:
             self._connection.close()

@@ -87,9 +87,11 @@ class Launcher:
         child.start(method, self._recipe.without_edge())
         self._children.add(child)
 
-    def close(self) -> None:
-        """Blocks, for a thread other than the loop's."""
+    async def close(self) -> None:
         self._closed = True
+        await asyncio.to_thread(self._end_all)
+
+    def _end_all(self) -> None:
         children = list(self._children)
         for child in children:
             child.kill()

@@ -47,7 +47,7 @@ class Order:
 
 def run_alone(connection: Connection, order: Order) -> None:
     """One task, from its coming to its end."""
-    prepare(order.worker_pid, order.stacks_path, dumps=order.is_traced)
+    prepare(order.worker_pid, order.stacks_path)
     guard_workflows(order.recipe.workflows)
     with asyncio.Runner() as runner:
         try:

@@ -145,7 +145,7 @@ class Ward:
             return
         self._log_start()
         try:
-            await self._fetch_history()
+            await self._make_ready()
         except Exception as error:
             self._fail(error)
             return
@@ -171,7 +171,7 @@ class Ward:
     def _given(self) -> messages.Given:
         return messages.Given(self._polled.kind, task_to_bytes(self._polled))
 
-    async def _fetch_history(self) -> None:
+    async def _make_ready(self) -> None:
         polled = self._polled
         if not isinstance(polled, PolledWorkflowTask):
             timeout_ms = polled.heartbeat_timeout_ms

@@ -75,8 +75,9 @@ class Wards:
         self._given_up = True
         for ward in list(self._wards):
             ward.give_up()
-            if not ward.has_process:  # it waits for its turn
-                self._tasks[ward].cancel()
+            task = self._tasks.get(ward)
+            if task is not None and not ward.has_process:  # it waits for its turn
+                task.cancel()
 
     async def wait_ended(self) -> None:
         """Returns when no task runs that is not settled."""
@@ -85,7 +86,7 @@ class Wards:
     async def close(self) -> None:
         """Ends all processes. Closing twice is fine."""
         self.give_up()
-        await asyncio.to_thread(self._room.launcher.close)
+        await self._room.launcher.close()
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
