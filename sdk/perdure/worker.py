@@ -328,8 +328,9 @@ class Worker:
     async def __aenter__(self) -> Self:
         """Runs in the background; the body is cancelled should the worker fail."""
         self._claim()
-        if program.summons is not None:  # the body is for the process of the whole worker
-            await self._run_inside_plugins()
+        summons = program.summons
+        if summons is not None and summons.wanted.is_met_by(self._settings.code):
+            await self._run_inside_plugins()  # the body is for the process of the whole worker
         self._body = asyncio.current_task()
         self._background = asyncio.create_task(self._run_inside_plugins())
         self._background.add_done_callback(self._cancel_body_of_failed)

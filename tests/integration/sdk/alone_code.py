@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ class Dies:
         return how
 
 
-ACTIVITIES = [
+ACTIVITIES: list[Callable[..., Any]] = [
     where_async,
     where_sync,
     fail,
