@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from perdure import activity, workflow
 from perdure.common import RetryPolicy
 
 SHORT = timedelta(seconds=10)
-ONCE = RetryPolicy(maximum_attempts=1)
 
 
 def say(place: str, pid: int) -> None:
@@ -31,9 +31,10 @@ class CallOne:
     """Runs the activity of that name."""
 
     @workflow.run
-    async def run(self, name: str, arg: object) -> object:
+    async def run(self, name: str, arg: object, attempts: int = 1) -> object:
+        policy = RetryPolicy(maximum_attempts=attempts)
         return await workflow.execute_activity(
-            name, arg, start_to_close_timeout=SHORT, retry_policy=ONCE
+            name, arg, start_to_close_timeout=SHORT, retry_policy=policy
         )
 
 
@@ -52,7 +53,7 @@ def where_sync(marks: str) -> int:
 @activity.defn
 async def fail(message: str) -> None:
     activity.heartbeat("so far")
-    raise ValueError(message)
+    raise ValueError(f"{message} in {os.getpid()}")
 
 
 @activity.defn
@@ -206,7 +207,7 @@ class Dies:
         return how
 
 
-ACTIVITIES = [
+ACTIVITIES: list[Callable[..., Any]] = [
     where_async,
     where_sync,
     fail,

@@ -1,4 +1,4 @@
-"""Whole programs with tasks that run alone: how they are started, and how they end."""
+"""Whole programs with tasks that run alone: what is started again, and how it ends."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.sdk import alone_code as code
 from tests.integration.sdk.fake_engine import PATIENCE_S, FakeEngine
 
+from perdure._wire.tasks import PolledActivityTask
+from perdure._worker.isolation import launcher
+from perdure._worker.isolation.launcher import Launcher, ProcessNotStartedError
+from perdure._worker.isolation.program import VARIABLE, command_of, taken_from
+from perdure._worker.recipe import Recipe
 from perdure.client import Client
+from perdure.worker import SurgicalPool, Worker
+from perdure_api.v1 import worker_service_pb2 as pb
 
 QUEUE = "queue"
 ROOT = Path(__file__).parents[3]
@@ -31,18 +39,35 @@ from perdure.worker import Worker
 with open({log!r}, "a") as log:
     print("begins", file=log)
 
+made_by_main = None
+
 @activity.defn
-async def of_the_script(unused: object) -> list[int]:
-    return [os.getpid(), os.getppid()]
+async def of_the_script(unused: object) -> list[object]:
+    return [os.getpid(), os.getppid(), made_by_main, os.environ.get({variable!r}, "")]
 
 async def main() -> None:
+    global made_by_main
+    made_by_main = "a pool"
+    beside = object()
+
+    @activity.defn
+    async def closure(unused: object) -> list[object]:
+        return [os.getpid(), type(beside).__name__]
+
     async with await Client.connect({address!r}) as client:
-        await Worker(
-            client, task_queue={queue!r}, workflows=[code.CallOne],
-            activities=[*code.ACTIVITIES, of_the_script],
-        ).run()
+        {enter}
 
 """
+ONE = """await Worker(
+            client, task_queue={queue!r}, workflows=[code.CallOne],
+            activities=[*code.ACTIVITIES, of_the_script, closure],
+        ).run()"""
+TWO = """async with Worker(client, task_queue={queue!r}, workflows=[code.CallOne]), Worker(
+            client, task_queue={queue!r}, activities=[of_the_script]
+        ):
+            with open({log!r}, "a") as log:
+                print("body", file=log)
+            await asyncio.Event().wait()"""
 GUARDED = 'if __name__ == "__main__":\n    asyncio.run(main())\n'
 UNGUARDED = "asyncio.run(main())\n"
 
@@ -50,25 +75,30 @@ UNGUARDED = "asyncio.run(main())\n"
 class Program:
     def __init__(self, folder: Path, address: str) -> None:
         self.log = folder / "log"
-        self._script = folder / "program.py"
-        self._text = PROGRAM.format(log=str(self.log), address=address, queue=QUEUE)
+        self.script = folder / "program.py"
+        self._address = address
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, end: str) -> None:
-        self._script.write_text(self._text + end)
-        path = os.pathsep.join([str(ROOT), *(one for one in sys.path if one)])
-        self.process = subprocess.Popen(
-            [sys.executable, str(self._script)], env={**os.environ, "PYTHONPATH": path}
+    def start(self, end: str = UNGUARDED, enter: str = ONE) -> None:
+        fields = {"log": str(self.log), "queue": QUEUE}
+        text = PROGRAM.format(
+            address=self._address, enter=enter.format(**fields), variable=VARIABLE, **fields
         )
+        self.script.write_text(text + end)
+        self.process = subprocess.Popen([sys.executable, str(self.script)], env=environment())
 
-    @property
-    def beginnings(self) -> int:
-        return self.log.read_text().count("begins")
+    def said(self, word: str) -> int:
+        return self.log.read_text().split().count(word)
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), *(one for one in sys.path if one)])
+    return {**os.environ, "PYTHONPATH": path}
 
 
 @pytest.fixture
@@ -79,43 +109,155 @@ def program(tmp_path: Path, engine: FakeEngine) -> Iterator[Program]:
     program.stop()
 
 
-async def call(client: Client, name: str, arg: object = None) -> list[int]:
-    found: list[int] = await client.execute_workflow(
+async def call(client: Client, name: str, arg: object = None) -> list[Any]:
+    found: list[Any] = await client.execute_workflow(
         "CallOne", args=[name, arg], id=name, task_queue=QUEUE
     )
     return found
 
 
-async def test_a_guarded_script_is_imported_again(
-    program: Program, engine: FakeEngine, client: Client
-) -> None:
-    program.start(GUARDED)
-    assert program.process is not None
-    pid, parent = await call(client, "of_the_script")
-    assert pid != parent == program.process.pid
-    assert program.beginnings == 2
+# --- what is started again ------------------------------------------------------------------------
 
 
-async def test_a_script_without_a_guard_is_not_run_again(
-    program: Program, engine: FakeEngine, client: Client
+@pytest.mark.parametrize("end", [GUARDED, UNGUARDED], ids=["guarded", "unguarded"])
+async def test_a_task_finds_what_its_program_has_made(
+    program: Program, engine: FakeEngine, client: Client, end: str
 ) -> None:
-    """It would start a second worker: it is forked instead."""
-    program.start(UNGUARDED)
+    """Innocent work that only was beside a crash must not fail because it runs alone."""
+    program.start(end)
     assert program.process is not None
-    pid, parent = await call(client, "of_the_script")
+    pid, parent, made, variable = await call(client, "of_the_script")
     assert pid != parent == program.process.pid
-    assert program.beginnings == 1
+    assert made == "a pool"
+    assert variable == ""  # what the task starts itself is no process for one task
+    assert program.said("begins") == 2
     workers = {request.worker_id for request in engine.requests["PollTasks"]}
     assert len(workers) == 1
 
 
-@pytest.mark.parametrize("end", [GUARDED, UNGUARDED], ids=["spawn", "fork"])
+async def test_a_closure_runs_alone_too(
+    program: Program, engine: FakeEngine, client: Client
+) -> None:
+    program.start()
+    assert program.process is not None
+    pid, beside = await call(client, "closure")
+    assert pid != program.process.pid
+    assert beside == "object"
+
+
+async def test_of_two_workers_the_one_that_knows_the_task_runs_it(
+    program: Program, engine: FakeEngine, client: Client
+) -> None:
+    """And nothing of what the program does beside them is done again."""
+    program.start(enter=TWO)
+    assert program.process is not None
+    pid, parent, *_ = await call(client, "of_the_script")
+    assert pid != parent == program.process.pid
+    assert (program.said("begins"), program.said("body")) == (2, 1)
+
+
+async def test_a_worker_can_be_told_its_program(
+    program: Program, engine: FakeEngine, client: Client
+) -> None:
+    """Which then is started though this process is a run of tests. It knows other code than we do."""
+    program.start()
+    program.stop()
+    command = ["env", f"PYTHONPATH={environment()['PYTHONPATH']}", sys.executable]
+    pool = SurgicalPool(program=[*command, str(program.script)])
+
+    async with Worker(
+        client,
+        task_queue=QUEUE,
+        workflows=[code.CallOne],
+        activities=code.ACTIVITIES,
+        surgical=pool,
+    ):
+        found = await call(client, "where_async")
+    assert isinstance(found, dict)
+    assert found["pid"] != os.getpid()
+    assert not engine.completions("task_crash")
+
+
+async def test_invariant_36_a_program_that_dies_of_its_task_has_crashed(
+    program: Program, engine: FakeEngine, client: Client
+) -> None:
+    program.start()
+    assert program.process is not None
+    for how, told in (("sys.exit", "exit code 7"), ("SIGSEGV", "SIGSEGV"), ("os._exit", "code 3")):
+        await client.start_workflow(code.CallOne.run, args=["die", how], id=how, task_queue=QUEUE)
+        await engine.until(
+            lambda told=told: any(  # type: ignore[misc]  # of this turn
+                told in one.task_crash.message for one in engine.completions("task_crash")
+            )
+        )
+    assert program.process.poll() is None
+
+
+# --- what cannot be started again -----------------------------------------------------------------
+
+
+def recipe(client: Client) -> Recipe:
+    worker = Worker(client, task_queue=QUEUE, activities=code.ACTIVITIES)
+    return worker._settings.code.recipe
+
+
+async def test_a_program_may_have_a_bad_moment_but_not_for_ever(
+    client: Client, engine: FakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends before it enters its worker: of no fault of the task's."""
+    engine.runs.attempts_have_crashed = 2
+    leaves = Launcher(recipe(client), [sys.executable, "-c", "raise SystemExit(3)"])
+    polled = PolledActivityTask(pb.ActivityTask(token=b"t", activity_type="where_async"))
+    try:
+        for _ in range(launcher._FAILURES_MAX[launcher.PROGRAM]):
+            assert leaves.is_able
+            with pytest.raises(ProcessNotStartedError, match="exit code 3"):
+                await leaves.start(polled, lambda message: None, None)
+        assert not leaves.is_able
+    finally:
+        await leaves.close()
+    assert any("runs in this one from now on" in one for one in caplog.messages)
+
+
+def test_a_run_of_tests_is_no_program() -> None:
+    assert command_of(None) == []
+    assert command_of(["python", "-m", "worker"]) == ["python", "-m", "worker"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "again"),
+    [
+        (["-m", "shop.worker", "--queue", "orders"], True),
+        (["worker.py"], True),
+        (["-c", "run()"], True),
+        ([], False),
+        (["-"], False),
+    ],
+)
+def test_a_program_is_what_this_process_was_started_with(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], again: bool
+) -> None:
+    monkeypatch.delitem(sys.modules, "pytest")
+    monkeypatch.delitem(sys.modules, "unittest.main", raising=False)
+    monkeypatch.setattr(sys, "orig_argv", ["python", *arguments])
+    assert command_of(None) == ([sys.executable, *arguments] if again else [])
+
+
+def test_an_ordinary_process_is_there_for_no_task() -> None:
+    others = {"HOME": "/"}
+    assert taken_from(others) is None
+    assert others == {"HOME": "/"}
+
+
+# --- how it ends ----------------------------------------------------------------------------------
+
+
 async def test_nothing_outlives_a_worker_that_is_killed(
-    program: Program, engine: FakeEngine, client: Client, tmp_path: Path, end: str
+    program: Program, engine: FakeEngine, client: Client, tmp_path: Path
 ) -> None:
     place = tmp_path / "place"
     os.mkfifo(place)
-    program.start(end)
+    program.start()
     assert program.process is not None
     await client.start_workflow(
         code.CallOne.run, args=["stubborn", str(place)], id="stubborn", task_queue=QUEUE

@@ -779,4 +779,4 @@ async def test_a_plugin_sees_all_that_a_worker_can_be_given() -> None:
 
     assert set(inspect.signature(Worker).parameters) == {*seen, "plugins", "tuning"}
     assert made._settings.cached_runs_max == 7
-    assert [*made._settings.activities] == ["fetch"]
+    assert [*made._settings.code.activities.newest] == ["fetch"]
