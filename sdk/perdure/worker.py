@@ -157,10 +157,11 @@ class Worker:
     A task that has taken two workers down in a row runs in a process of its own, in which activities
     are threads whatever `activity_executor` is; after the third it is poisoned, and only the surgical
     pool gets it. `surgical` is what this worker has for it besides its other tasks, by default one
-    place with 1 GiB of memory (None: nothing); with `pool="surgical"` it has nothing else. The
-    processes are started by "spawn" where all that the worker runs can be pickled, and otherwise by
-    "fork"; a main script needs the usual `if __name__ == "__main__"` for the former. Interceptors
-    and converters work in those processes, codecs do not.
+    place with 1 GiB of memory (None: nothing); with `pool="surgical"` it has nothing else.
+    Those processes are started by "spawn" where all that the worker runs can be pickled: they import
+    its modules anew, and do not have what the program's main function has made since. Otherwise, and
+    for a main script without the usual `if __name__ == "__main__"`, they are forks of the worker.
+    Interceptors and converters work in them, codecs stay with the worker.
     """
 
     made_of: WorkerConfig
