@@ -56,6 +56,7 @@ from perdure._worker.compatible import (
     check_options,
 )
 from perdure._worker.grpc_poller import use_earlier_poller
+from perdure._worker.isolation import program, room
 from perdure._worker.isolation.bootstrap import refuse_worker_in_bootstrap
 from perdure._worker.isolation.surgical import SurgicalPool
 from perdure._worker.processes import check_picklable
@@ -158,10 +159,10 @@ class Worker:
     are threads whatever `activity_executor` is; after the third it is poisoned, and only the surgical
     pool gets it. `surgical` is what this worker has for it besides its other tasks, by default one
     place with 1 GiB of memory (None: nothing); with `pool="surgical"` it has nothing else.
-    Those processes are started by "spawn" where all that the worker runs can be pickled: they import
-    its modules anew, and do not have what the program's main function has made since. Otherwise, and
-    for a main script without the usual `if __name__ == "__main__"`, they are forks of the worker.
-    Interceptors and converters work in them, codecs stay with the worker.
+    For such a task the program is started again, as a service manager does after a crash: everything
+    runs that it does before the worker is entered, and nothing of what comes then. Where there is no
+    program (a session, a run of tests), what can be pickled is imported in a new process instead.
+    Interceptors and converters work in those processes, codecs do not.
     """
 
     made_of: WorkerConfig
@@ -293,6 +294,8 @@ class Worker:
             self._stopped.set()  # also when a plug-in has kept it from running
 
     async def _run(self) -> None:
+        if program.summons is not None:
+            await room.answer(program.summons, self._settings.code)
         core = self._client.core
         rooms = self._rooms = WorkerRooms(core.connection, self._settings, core.surroundings)
         polling = asyncio.ensure_future(rooms.poll())
@@ -325,6 +328,8 @@ class Worker:
     async def __aenter__(self) -> Self:
         """Runs in the background; the body is cancelled should the worker fail."""
         self._claim()
+        if program.summons is not None:  # the body is for the process of the whole worker
+            await self._run_inside_plugins()
         self._body = asyncio.current_task()
         self._background = asyncio.create_task(self._run_inside_plugins())
         self._background.add_done_callback(self._cancel_body_of_failed)

@@ -95,10 +95,13 @@ async def handles(client: Client) -> None:
     assert_type(await handle.describe(), JobDescription)
     assert_type(await handle.cancel(reason="why"), JobStatus | None)
     await handle.reschedule(NOON)
+    assert_type(await handle.resume(reason="mended"), JobStatus | None)
+    assert_type(await client.jobs.resume("id"), JobStatus | None)
     async for one in client.jobs.list(status=JobStatus.FAILED, user_id="ada"):
         assert_type(one, JobInfo)
     assert_type(await client.jobs.count(status=[JobStatus.FAILED]), JobCount)
     assert_type(await client.jobs.redrive(task_name="charge", dry_run=True), int)
+    assert_type(await client.jobs.redrive(status=JobStatus.POISONED), int)
 
 
 async def wrong_calls(client: Client) -> None:

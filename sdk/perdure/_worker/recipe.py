@@ -14,6 +14,7 @@ from perdure._replay.messages import Task
 from perdure._versioning import VersioningBehavior
 from perdure._wire.worker_service import WorkerIdentity
 from perdure.converter import DataConverter, PayloadConverter
+from perdure.errors import UnknownWorkflowTypeError
 from perdure.workflow._outbound import RootOutbound
 
 
@@ -57,6 +58,17 @@ class Code:
         self._workflows = WorkflowRegistry(recipe.workflows)
         self.activities = ActivityRegistry(recipe.activities)
         self._interception = Interception.of(recipe.interceptors, RootOutbound)
+
+    def knows(self, type_name: str, *, is_workflow: bool) -> bool:
+        """A dynamic one knows every name."""
+        if not is_workflow:
+            newest = self.activities.newest
+            return type_name in newest or "" in newest
+        try:
+            self._workflows.find(type_name)
+        except UnknownWorkflowTypeError:
+            return False
+        return True
 
     def make_instance(self, task: Task) -> WorkflowInstance:
         """Raises UnknownWorkflowTypeError."""

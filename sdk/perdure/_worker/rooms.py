@@ -17,7 +17,13 @@ from perdure._replay.messages import Event
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.surroundings import Surroundings
-from perdure._wire.tasks import EventMessage, PolledAttempt, PolledTasks, PolledWorkflowTask
+from perdure._wire.tasks import (
+    EventMessage,
+    PolledAttempt,
+    PolledTask,
+    PolledTasks,
+    PolledWorkflowTask,
+)
 from perdure._wire.worker_service import BlockingWorkerService, WorkerService
 from perdure._wire.workflow_service import WorkflowService
 from perdure._worker.activities import Activities
@@ -186,7 +192,7 @@ class WorkerRooms:
         history: TaskHistory[EventMessage],
     ) -> None:
         room = WardRoom(
-            launcher=Launcher(self._recipe),
+            launcher=Launcher(self._recipe, pool.program if pool is not None else None),
             held=self._held,
             completions=self._completions,
             save_progress=self._save_progress,
@@ -194,6 +200,7 @@ class WorkerRooms:
             history=history,
             converter=self._recipe.converter,
             hides_reports=self._recipe.hides_messages,
+            run_here=self._run_here,
         )
         self._wards = Wards(room)
         self._surgical: SurgicalPoller | None = None
@@ -207,6 +214,12 @@ class WorkerRooms:
                 workflows=bool(self._recipe.workflows),
                 activities=bool(self._recipe.activities),
             )
+
+    def _run_here(self, task: PolledTask) -> None:
+        if isinstance(task, PolledWorkflowTask):
+            self._take_one(self._workflow_tasks.take, task, self._poller.workflow_slots.release)
+        else:
+            self._take_one(self._activities.take, task, self._poller.activity_slots.release)
 
     def usage(self) -> WorkerUsage:
         return WorkerUsage(

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import grpc
+import msgspec
 import psycopg
 import pytest
 from tests.engine_node import running_node
@@ -23,10 +24,13 @@ from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_api.v1.worker_service_pb2_grpc import WorkerServiceStub
 from perdure_api.v1.workflow_service_pb2_grpc import WorkflowServiceStub
 from perdure_engine.core.poison import SURGICAL
-from perdure_engine.core.tasks import TaskState
+from perdure_engine.core.tasks import TaskState, TimerKind
+from perdure_engine.ports.rows import TaskRow
+from perdure_engine.store.codec import MsgpackCodec
 
 QUEUE = "fragile"
 SETTINGS = {"history.lease_s": 1, "history.judge_every_s": 0.1}
+DAY_US = 24 * 3_600 * 1_000_000
 ANSWERS_MAX = 40  # polls of 500 ms that may find nothing before what is to come has come
 _numbers = itertools.count(1)
 
@@ -99,8 +103,10 @@ async def ward(dsn: str) -> AsyncIterator[tuple[Client, Doctor]]:
         yield client, Doctor(channel)
 
 
-async def begin(client: Client, workflow_id: str = "order") -> WorkflowHandle[Any, Any]:
-    return await client.start_workflow("Order", id=workflow_id, task_queue=QUEUE)
+async def begin(
+    client: Client, workflow_id: str = "order", **options: Any
+) -> WorkflowHandle[Any, Any]:
+    return await client.start_workflow("Order", id=workflow_id, task_queue=QUEUE, **options)
 
 
 async def crashes_of(handle: WorkflowHandle[Any, Any]) -> int:
@@ -213,6 +219,78 @@ async def test_what_a_worker_says_of_a_process_is_counted_once_and_forgotten_wit
         )
         normal = await doctor.take()
         assert (normal.crashes, normal.attempt) == (0, 2)
+
+
+def a_day_earlier(dsn: str) -> None:
+    """As if the first crash of the one task that there is had been 24 hours before."""
+    codec = MsgpackCodec()
+    with psycopg.connect(dsn) as connection:
+        ((task_id, payload),) = connection.execute(
+            "select task_id, payload from tasks where state <> 9"
+        ).fetchall()
+        row = TaskRow(0, 0, task_id, b"", TaskState.READY, 0, 0, 0, payload, 0)
+        record = codec.decode_task(row)
+        assert record.crashes is not None
+        first_us = record.crashes.first_us - DAY_US
+        record.set_aside(crashes=msgspec.structs.replace(record.crashes, first_us=first_us))
+        older = codec.encode_task(record, codec.namespace_of_task(row))
+        connection.execute("update tasks set payload = %s where task_id = %s", (older, task_id))
+
+
+def due_of_timers(dsn: str) -> list[tuple[int, float]]:
+    """Kind, and in how many seconds it is due."""
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(
+            "select kind, extract(epoch from due_at - now())::float8 from timers where state <> 9"
+        ).fetchall()
+
+
+async def test_invariant_39_after_24_hours_it_is_suspended_once_with_one_row_in_the_audit_log(
+    database_dsn: str,
+) -> None:
+    """Nobody gets it, and its timeouts stand still, until an operator says so: over restarts of the engine."""
+    async with ward(database_dsn) as (client, doctor):
+        handle = await begin(
+            client, run_timeout=timedelta(hours=5), execution_timeout=timedelta(hours=9)
+        )
+        for _ in range(3):
+            assert await doctor.crash(await doctor.take())
+        await handle.resume()
+    a_day_earlier(database_dsn)
+    async with ward(database_dsn) as (client, doctor):
+        handle = client.get_workflow_handle("order")
+        task = await doctor.take(pool=SURGICAL)
+        assert await doctor.crash(task)
+        assert not await doctor.crash(task)
+        described = await handle.describe()
+        assert (described.status, described.suspended) == (WorkflowStatus.PAUSED, True)
+        assert described.pause_identity == "perdure"
+        assert "has crashed 4 times in a row" in described.pause_reason
+        listed = [one.id async for one in client.list_workflows("ExecutionStatus = 'Paused'")]
+        assert listed == ["order"]
+        assert rows(database_dsn) == [(TaskState.PAUSED, 0)]
+        paused, poisoned = await handle.explain()
+        assert (paused.kind, paused.until) == (WaitKind.PAUSED, None)
+        assert (poisoned.kind, poisoned.until) == (WaitKind.POISONED, None)
+        assert not await doctor.poll(pool=SURGICAL)
+    async with ward(database_dsn) as (client, doctor):
+        handle = client.get_workflow_handle("order")
+        assert not await doctor.poll(pool=SURGICAL)
+        events = (await handle.fetch_history()).events
+        assert [e.attributes["suspended"] for e in events if "Paused" in e.event_type] == [True]
+        await handle.unpause(reason="mended")
+        assert dict(due_of_timers(database_dsn)) == {
+            TimerKind.RUN_TIMEOUT: pytest.approx(5 * 3_600, abs=60),
+            TimerKind.EXECUTION_TIMEOUT: pytest.approx(9 * 3_600, abs=60),
+        }
+        assert await doctor.complete(await doctor.take(pool=SURGICAL))
+        entries = [entry async for entry in client.operator.list_audit(workflow_id="order")]
+        told = [(entry.action, entry.identity, entry.reason) for entry in reversed(entries)][1:]
+        assert told == [
+            ("workflow.suspend", "perdure", described.pause_reason),
+            ("workflow.unpause", client.identity, "mended"),
+        ]
+        assert not (await client.operator.verify_audit()).broken
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

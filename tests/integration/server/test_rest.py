@@ -237,6 +237,7 @@ async def test_a_job_that_is_not_there_is_not_found(api: Api) -> None:
             ("DELETE", f"/jobs/{job_id}"),
             ("GET", f"/jobs/{job_id}/runs"),
             ("POST", f"/jobs/{job_id}:reschedule"),
+            ("POST", f"/jobs/{job_id}:resume"),
         ):
             response = await api.http.request(method, path)
             assert (response.status_code, response.json()["reason"]) == (404, "JOB_NOT_FOUND")

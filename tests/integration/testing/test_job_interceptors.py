@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -24,6 +25,7 @@ from perdure.client import (
 )
 from perdure.contrib.opentelemetry import TracingInterceptor
 from perdure.converter import Payload
+from perdure.errors import RPCError
 from perdure.job import JobStatus
 from perdure.testing import WorkflowEnvironment
 from perdure.worker import ActivityInboundInterceptor, ExecuteActivityInput, Worker
@@ -31,7 +33,7 @@ from perdure.worker import ActivityInboundInterceptor, ExecuteActivityInput, Wor
 QUEUE = "q"
 
 PLAIN = (
-    *("get_job_result", "describe_job", "cancel_job", "reschedule_job"),
+    *("get_job_result", "describe_job", "cancel_job", "reschedule_job", "resume_job"),
     *("count_jobs", "redrive_jobs", "describe_job_batch"),
 )
 
@@ -115,6 +117,8 @@ async def test_every_call_passes_and_headers_reach_the_worker() -> None:
         await jobs.batch("b", [job.new(double, 5, queue=QUEUE)], callback=last)
         later = await jobs.create(double, 1, queue="nobody", delay=timedelta(days=1))
         await later.reschedule(None)
+        with pytest.raises(RPCError, match="poisoned"):
+            await later.resume()
         assert await later.cancel() is JobStatus.CANCELLED
         assert (await later.describe()).status is JobStatus.CANCELLED
         async for found in jobs.list():
@@ -126,7 +130,8 @@ async def test_every_call_passes_and_headers_reach_the_worker() -> None:
     assert both.asked == [
         *("create_job", "get_job_result", "create_jobs 3"),
         *["get_job_result"] * 3,
-        *("create_jobs 1", "create_job", "reschedule_job", "cancel_job", "describe_job"),
+        *("create_jobs 1", "create_job", "reschedule_job", "resume_job"),
+        *("cancel_job", "describe_job"),
         *("list_jobs", "get_job_result", "describe_job_batch", "count_jobs", "redrive_jobs"),
     ]
     by = {name: payload.data for name, payload in both.came[-2:]}

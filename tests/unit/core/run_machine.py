@@ -183,7 +183,8 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "resume": 2,
     "reset": 1,
     "crashes": 2,
-    "worker dies": 3,
+    "worker dies": 2,
+    "workers keep dying": 3,
     "comes back": 1,
     "workflow hangs": 1,
     "a day passes": 1,
@@ -215,6 +216,7 @@ EARLY = (
     intents.ResumeWorkflow,
     intents.UnpauseWorkflow,
     intents.HeartbeatActivity,
+    intents.HandOverActivity,
 )
 """What ends the waiting of a poisoned task before its time."""
 
@@ -525,9 +527,9 @@ class RunMachine(RuleBasedStateMachine):
                     self.released.add(token.start_no)
                     self.take(-1)  # the newest task that waits: this one
             case "worker dies":
-                if self.quiet(died(token), token, hold):
-                    self.released.add(token.start_no)
-                    self.take(-1)
+                self.workers_die(token, 1, hold)
+            case "workers keep dying":
+                self.workers_die(token, 3, hold)
             case "comes back":
                 _, refused = self.do(came_back(token), hold)
                 assert not refused
@@ -538,6 +540,18 @@ class RunMachine(RuleBasedStateMachine):
                     self.ended.add(token.start_no)
             case _:
                 self.quiet(save_start(token), token, hold)
+
+    def workers_die(self, token: TaskToken, times: int, hold: bool) -> None:
+        """One after the other, of the same task; the last of several may take a day to do so."""
+        for number in range(times):
+            if number == 2 and hold:
+                self.run.wait(24 * 3_600)
+            if not self.quiet(died(token), token, False):
+                return
+            self.released.add(token.start_no)
+            if not self.take(-1):  # the newest task that waits: this one
+                return
+            token = self.tokens[-1]
 
     def token(self, back: int, kind: TaskKind | None = None) -> TaskToken | None:
         """One that is out, or (from 5 on) one that is over, the newest first."""

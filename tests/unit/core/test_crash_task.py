@@ -409,6 +409,14 @@ def test_what_it_failed_with_follows_the_policy() -> None:
     assert (run.task("a").attempt, count(run)) == (2, 0)
 
 
+def test_what_it_hands_over_is_out_of_its_hands() -> None:
+    run, token = poisoned_and_still_held("a")
+    then = run.when(intents.HandOverActivity(token, b"", IDENTITY))
+
+    assert (then.tasks, then.timers) == (["activity 5 async 1"], ["ACTIVITY_RETRY 5 gone"])
+    assert count(run) == 0, "its code has returned"
+
+
 def test_its_checkpoint_has_the_task_tried_again() -> None:
     run, token = poisoned_and_still_held("a")
     run.when(intents.HeartbeatActivity(token, b"saved"))

@@ -21,6 +21,7 @@ def backoff_timer(key: int) -> tuple[TimerKind, int]:
 def count(draft: Draft, key: int, crashes: Crashes) -> None:
     """The task has crashed (again): it is ready at once, or later if it is poisoned, or its run is suspended."""
     draft.state.tasks[key].set_aside(crashes=crashes)
+    draft.drop_timer(*backoff_timer(key))
     draft.ready_again(key)
     note_crash(draft, key, crashes)
     if not crashes.is_poisoned:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from perdure_engine.core import events as ev
 from perdure_engine.core.decide.activity_outcome import end, keep_progress, retry_or_not
 from perdure_engine.core.decide.attempts import activity_failure, activity_of, holder, options_of
+from perdure_engine.core.decide.crashes import forgive
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import RetryState, TimeoutType, timeout_failure
 from perdure_engine.core.intents import HandOverActivity
@@ -24,6 +25,7 @@ def decide(draft: Draft, intent: HandOverActivity) -> None:
         return  # said again
     if intent.progress:
         keep_progress(record, intent.progress, intent.progress_version)
+    forgive(draft, record.scheduled_event_id)
     record.state = TaskState.ASYNC
     record.handout = None
     record.start_no = token.start_no

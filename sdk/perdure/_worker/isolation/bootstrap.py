@@ -9,24 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
-import gc
 import multiprocessing
 import os
 import signal
 import sys
 import threading
-from multiprocessing.connection import Connection
 from types import FrameType
 
 PROCESS_NAME = "perdure-alone"
 # Asks for the stacks of all threads. A real-time signal where there are any: no program uses the last.
 DUMP_SIGNAL: int = getattr(signal, "SIGRTMAX", getattr(signal, "SIGUSR2", 0))
-
-# The worker's ends of all pipes. A forked process has copies, which would keep its neighbours from
-# noticing that their worker has gone. Guarded by `starting`, as is everything between the making of
-# a pipe and its being in its place: what is forked meanwhile would keep a copy for ever.
-worker_ends: set[Connection] = set()
-starting = threading.Lock()
 
 _PR_SET_PDEATHSIG = 1
 _is_ready = False
@@ -54,18 +46,14 @@ def main_script_can_be_imported() -> bool:
 
 
 def prepare(worker_pid: int, stacks_path: str) -> None:
-    """In the process, first of all. `stacks_path`: where its stacks go when it crashes, and whenever
-    DUMP_SIGNAL comes."""
+    """In the process, before its task comes. `stacks_path`: where its stacks go when it crashes, and
+    whenever DUMP_SIGNAL comes."""
     global _is_ready
-    _leave_the_workers_signals()
-    for end in worker_ends:
-        end.close()
-    worker_ends.clear()
-    if starting.locked():  # by the thread that forked us
-        starting.release()
-    gc.freeze()  # what was the worker's is not ours to finalize: connections of gRPC, say
+    if threading.current_thread() is threading.main_thread():
+        _leave_the_workers_signals()
     # A group of its own: a Ctrl-C is the worker's matter, and what the task starts is ended with it.
-    os.setpgid(0, 0)
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
     _die_with(worker_pid)
     descriptor = os.open(stacks_path, os.O_WRONLY | os.O_APPEND)
     os.unlink(stacks_path)  # a worker that is killed cannot
@@ -79,7 +67,6 @@ def _leave_the_workers_signals() -> None:
 
     With a handler and not ignored: what the task starts must not inherit that.
     """
-    signal.set_wakeup_fd(-1)  # of a forked loop: its worker would take our signals for its own
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _ignore)
     os.register_at_fork(after_in_child=_restore_signals)

@@ -16,30 +16,26 @@ import os
 import signal
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from perdure._worker.isolation import bootstrap, messages
 from perdure._worker.isolation.messages import Checkpoint, Done, Down, Handed, Said, Up
-from perdure._worker.isolation.room import Order, run_alone
+from perdure._worker.isolation.program import Order
+from perdure._worker.isolation.room import run_alone
 from perdure._worker.isolation.stacks import Stacks
 from perdure._worker.isolation.vitals import SAMPLE_AFTER_S, Limits, Vitals, usage_of
 from perdure._worker.recipe import Recipe
 
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkContext, SpawnContext
-
 logger = logging.getLogger(__name__)
 
-# From the start to everything imported. Long for a program, short for the task that waits for it.
-READY_TIMEOUT_S = 15.0
+# From the start to where the worker is entered. Long for a program, short for the task that waits for it.
+READY_TIMEOUT_S = 30.0
 # As the engine with a worker that does not heartbeat: a process that says nothing for this long is
 # taken for dead. It says something twice a second, whatever its event loop does.
 SILENT_S_MAX = 10.0
@@ -80,6 +76,45 @@ class Seen:
             return f"killed by signal {number}"
 
 
+class Process(Protocol):
+    """As those of `multiprocessing`."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def exitcode(self) -> int | None: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Starter = Callable[[Order], tuple[Process, Connection]]
+
+
+def spawned(recipe: Recipe) -> Starter:
+    """A process that imports what the recipe names."""
+
+    def start(order: Order) -> tuple[Process, Connection]:
+        context = multiprocessing.get_context("spawn")
+        ours, its = context.Pipe()
+        process = context.Process(
+            target=run_alone, args=(its, recipe, order), name=bootstrap.PROCESS_NAME, daemon=False
+        )
+        with its:
+            try:
+                process.start()
+            except BaseException:
+                ours.close()
+                raise
+        return process, ours
+
+    return start
+
+
 class Child:
     """Made on the event loop, started once from the thread that starts processes. `send`, `kill`
     and `end_within` from any thread."""
@@ -101,25 +136,23 @@ class Child:
         self._deadline_s = float("inf")
         self._is_ready = False
         self._is_closed = False
-        self._process: BaseProcess
+        self._process: Process
         self._connection: Connection
         self._thread = threading.Thread(target=self._watch, name="perdure-child", daemon=True)
 
     # --- of its worker ----------------------------------------------------------------------------
 
-    def start(self, method: str, recipe: Recipe) -> None:
-        """Raises whatever keeps it from being started: most often, that something of the recipe
-        cannot be pickled."""
+    def start(self, method: str, starter: Starter) -> None:
+        """Raises whatever keeps it from being started."""
         self._method = method
         self._stacks = Stacks()
         try:
             order = Order(
-                recipe=recipe,
                 worker_pid=os.getpid(),
                 stacks_path=self._stacks.path,
                 is_traced=self._vitals.limits is not None,
             )
-            self._start_process(order)
+            self._process, self._connection = starter(order)
         except BaseException:
             self._stacks.close()
             raise
@@ -129,28 +162,6 @@ class Child:
         self._deadline_s = now_s + READY_TIMEOUT_S
         _living.add(self)
         self._thread.start()
-
-    def _start_process(self, order: Order) -> None:
-        context: ForkContext | SpawnContext = multiprocessing.get_context("spawn")
-        if self._method == "fork":
-            context = multiprocessing.get_context("fork")
-            # Python says it of its own; why it can be done is said in `launcher.py`.
-            warnings.filterwarnings("ignore", message=".*multi-threaded.*fork.*")
-        with bootstrap.starting:
-            ours, its = context.Pipe()
-            bootstrap.worker_ends.add(ours)
-            try:
-                self._process = context.Process(
-                    target=run_alone, args=(its, order), name=bootstrap.PROCESS_NAME, daemon=False
-                )
-                self._process.start()
-            except BaseException:
-                bootstrap.worker_ends.discard(ours)
-                ours.close()
-                raise
-            finally:
-                its.close()
-        self._connection = ours
 
     def send(self, message: Down) -> None:
         """What does not arrive any more does not matter: then it has ended."""
@@ -285,7 +296,6 @@ class Child:
         )
         self._stacks.close()
         self._process.close()
-        bootstrap.worker_ends.discard(self._connection)
         with self._sending:
             self._connection.close()
         _living.discard(self)

@@ -1,29 +1,35 @@
-"""Starts processes for tasks, each from nothing if that is possible, and as a fork of the worker otherwise.
+"""Starts processes for tasks: the worker's program once more, or, where that cannot be, what it runs alone.
 
-"spawn" gives a task what a worker has at its start, and nothing that has gone wrong since. It needs
-all that the worker runs to be named by modules: no closures, no objects that cannot be pickled. A
-fork has everything as it is, but of a process with threads, whose locks may be held: second best,
-and not there on every platform.
+The program brings everything that its worker has. By the time a task is to run alone, its worker has
+died and been started again at least twice, so that starting it is known to do no harm. The start
+method "spawn" of `multiprocessing` imports what the worker runs instead, and needs all of it to be
+named by modules; that is for what is no program, such as a run of tests.
+Rejected: "fork". It shares connections and locks with a process that has threads, and does not
+survive gRPC.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+from perdure._wire.tasks import PolledTask
 from perdure._worker.isolation.bootstrap import main_script_can_be_imported
-from perdure._worker.isolation.child import Child
+from perdure._worker.isolation.child import Child, Starter, spawned
 from perdure._worker.isolation.messages import Up
+from perdure._worker.isolation.program import Wanted, command_of, start
 from perdure._worker.isolation.vitals import Limits
 from perdure._worker.recipe import Recipe
 from perdure.errors import PerdureError
 
 logger = logging.getLogger(__name__)
 
-SPAWN, FORK = "spawn", "fork"
+PROGRAM, SPAWN = "program", "spawn"
+# A program may have a bad moment: its engine is away, say. What cannot be imported once never can.
+_FAILURES_MAX = {PROGRAM: 3, SPAWN: 1}
 _END_TIMEOUT_S = 5.0
 
 
@@ -34,58 +40,81 @@ class ProcessNotStartedError(PerdureError):
 class Launcher:
     """`start` until `close`, which ends all that it has started. Closing twice is fine."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, program: Sequence[str] | None = None) -> None:
+        """`program`: the command that starts the worker's program; None: that of this process."""
         self._recipe = recipe
-        self._can_fork = FORK in multiprocessing.get_all_start_methods()
-        self._method = ""
-        """The one that works, as far as is known; empty: none was tried."""
+        self._command = command_of(program)
+        self._ways = [PROGRAM] if self._command else []
+        if program is None and main_script_can_be_imported():
+            self._ways.append(SPAWN)
+        self._failures = 0
         # One thread, for good: on Linux a process ends with the thread that has started it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-launcher")
         self._children: set[Child] = set()
         self._closed = False
 
-    async def start(self, heard: Callable[[Up], None], limits: Limits | None) -> Child:
+    @property
+    def is_able(self) -> bool:
+        """Is there a way that has not been found to be none?"""
+        return bool(self._ways)
+
+    async def start(
+        self, polled: PolledTask, heard: Callable[[Up], None], limits: Limits | None
+    ) -> Child:
         """A process that is ready for its task. Raises ProcessNotStartedError."""
-        if not self._method:
-            spawns = main_script_can_be_imported() or not self._can_fork
-            self._method = SPAWN if spawns else FORK
-        while True:
-            method = self._method
-            try:
-                return await self._start(method, heard, limits)
-            except ProcessNotStartedError as error:
-                if self._closed or method == FORK or not self._can_fork:
-                    raise
-                logger.info("tasks that run alone run in forks of this worker: %s", error)
-                self._method = FORK
+        if not self._ways:
+            raise ProcessNotStartedError("nothing of this worker can be started again")
+        way = self._ways[0]
+        try:
+            started = await self._start(way, polled, heard, limits)
+        except ProcessNotStartedError as error:
+            self._failures += 1
+            if not self._closed and self._failures >= _FAILURES_MAX[way]:
+                self._give_up(way, error)
+            raise
+        self._failures = 0
+        return started
+
+    def _give_up(self, way: str, error: Exception) -> None:
+        if way in self._ways:
+            self._ways.remove(way)
+            self._failures = 0
+            left = (
+                "" if self._ways else ": what has taken workers down runs in this one from now on"
+            )
+            logger.warning("tasks cannot run alone by start method %s%s: %s", way, left, error)
 
     async def _start(
-        self, method: str, heard: Callable[[Up], None], limits: Limits | None
+        self, way: str, polled: PolledTask, heard: Callable[[Up], None], limits: Limits | None
     ) -> Child:
         child = Child(heard, limits)
         loop = asyncio.get_running_loop()
         try:
-            if method == FORK:  # from here: in another thread's copy our own frames would dangle
-                self._launch(child, method)
-            else:
-                await loop.run_in_executor(self._thread, self._launch, child, method)
+            await loop.run_in_executor(self._thread, self._launch, child, way, polled)
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
-            raise ProcessNotStartedError(f"start method {method!r}: {what}") from error
+            raise ProcessNotStartedError(f"start method {way!r}: {what}") from error
         child.ended.add_done_callback(lambda _: self._children.discard(child))
         if not await child.ready:
             seen = await child.ended
             stacks = f"\n{seen.stacks}" if seen.stacks else ""
             raise ProcessNotStartedError(
-                f"start method {method!r}: it ended before it was ready ({seen.message}){stacks}"
+                f"start method {way!r}: it ended before it was ready ({seen.message}){stacks}"
             )
         return child
 
-    def _launch(self, child: Child, method: str) -> None:
+    def _launch(self, child: Child, way: str, polled: PolledTask) -> None:
         if self._closed:
             raise ProcessNotStartedError("the worker is going")
-        child.start(method, self._recipe.without_edge())
+        child.start(way, self._starter(way, polled))
         self._children.add(child)
+
+    def _starter(self, way: str, polled: PolledTask) -> Starter:
+        if way == SPAWN:
+            return spawned(self._recipe.without_edge())
+        wanted = Wanted.of(self._recipe, polled)
+
+        return partial(start, self._command, wanted)
 
     async def close(self) -> None:
         self._closed = True

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import os
 import random
-import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
@@ -25,8 +23,10 @@ from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
 from perdure._worker.isolation import messages
 from perdure._worker.isolation.bootstrap import prepare
+from perdure._worker.isolation.leaving import Leaving, leave
 from perdure._worker.isolation.line import ORPHANED, HandsUp, Line, SaysProgress
 from perdure._worker.isolation.messages import Down, Telling
+from perdure._worker.isolation.program import Order, Summons
 from perdure._worker.isolation.tracing import Tracing
 from perdure._worker.local_activities import LocalActivities
 from perdure._worker.recipe import Code, Recipe
@@ -34,47 +34,46 @@ from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import WorkflowTasks
 from perdure.errors import HistoryError
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """What a process is started with."""
-
-    recipe: Recipe
-    worker_pid: int
-    stacks_path: str
-    is_traced: bool
+_claimed = False
 
 
-def run_alone(connection: Connection, order: Order) -> None:
-    """One task, from its coming to its end."""
+async def answer(summons: Summons, code: Code) -> NoReturn:
+    """In a program that was started again for one task, where it enters a worker: the one that is meant
+    runs the task and ends the process, any other one waits for that."""
+    global _claimed
+    if _claimed or not summons.wanted.is_met_by(code):
+        await asyncio.Event().wait()
+    _claimed = True
+    order = summons.order
     prepare(order.worker_pid, order.stacks_path)
-    guard_workflows(order.recipe.workflows)
+    try:
+        await _Room(Connection(summons.descriptor), code.recipe.without_edge(), order).run()
+    except BaseException as error:
+        if not isinstance(error, asyncio.CancelledError):
+            logger.exception("a task that runs alone was lost")
+        leave(SystemExit(1))  # what the program would still do is the worker's to do
+    leave(SystemExit(0))
+
+
+def run_alone(connection: Connection, recipe: Recipe, order: Order) -> None:
+    """In a process that was made for one task."""
+    prepare(order.worker_pid, order.stacks_path)
+    guard_workflows(recipe.workflows)
     with asyncio.Runner() as runner:
         try:
-            runner.run(_serve(connection, order))
+            runner.run(_serve(connection, recipe, order))
         except SystemExit as leaving:
-            _leave(leaving)
+            leave(leaving)
 
 
-async def _serve(connection: Connection, order: Order) -> None:
-    await _Room(connection, order).run()
-
-
-def _leave(leaving: SystemExit) -> NoReturn:
-    """At once: what the task has begun besides could keep the process from ending for ever."""
-    code = leaving.code
-    if code is not None and not isinstance(code, int):
-        print(code, file=sys.stderr)
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code or 0)
+async def _serve(connection: Connection, recipe: Recipe, order: Order) -> None:
+    await _Room(connection, recipe, order).run()
 
 
 class _Room:
-    def __init__(self, connection: Connection, order: Order) -> None:
-        recipe = order.recipe
+    def __init__(self, connection: Connection, recipe: Recipe, order: Order) -> None:
         self._worker_pid = order.worker_pid
         self._line = Line(connection, self._hear)
         self._hands_up = HandsUp(self._line)
@@ -85,6 +84,7 @@ class _Room:
         self._executor = ThreadPoolExecutor(
             recipe.local_activities_at_once, thread_name_prefix="perdure-activity"
         )
+        recipe = recipe.with_interceptor(Leaving())
         if order.is_traced:
             tracing = Tracing(lambda text: self._line.say(messages.Step(text)))
             recipe = recipe.with_interceptor(tracing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -30,6 +30,9 @@ class SurgicalPool:
     times a second."""
     cpu_limit: timedelta = timedelta(minutes=10)
     """Processor time of all its threads together."""
+    program: Sequence[str] | None = None
+    """The command that starts the worker's program, for each task that is to run alone; None: what
+    this process was started with."""
 
     def __post_init__(self) -> None:
         if self.slots < 1:
@@ -38,6 +41,8 @@ class SurgicalPool:
             raise ValueError(
                 f"SurgicalPool: memory_limit_bytes must be at least 1: {self.memory_limit_bytes}"
             )
+        if self.program is not None and not self.program:
+            raise ValueError("SurgicalPool: program must be a command, or None")
         if self.cpu_limit <= timedelta():
             raise ValueError(f"SurgicalPool: cpu_limit must be positive: {self.cpu_limit}")
 

@@ -60,6 +60,8 @@ class WardRoom:
     converter: PayloadConverter
     hides_reports: bool
     """They are in clear, and the user's failures are not."""
+    run_here: Callable[[PolledTask], None]
+    """In the worker's own process, as any task; it gives its place back itself."""
 
 
 def failed_completion(
@@ -95,6 +97,7 @@ class Ward:
         self._says_no_more = False
         self._is_settled = False
         self.given_up = False
+        self.runs_here = False
         self._held = HeldTask(polled.token, self._on_loss)
         if not isinstance(polled, PolledWorkflowTask):
             self._held.on_cancel_request = partial(self._tell, Telling.CANCEL)
@@ -143,23 +146,19 @@ class Ward:
         if self.given_up or self._is_lost:
             self._ended_unstarted()
             return
-        self._log_start()
         try:
             await self._make_ready()
         except Exception as error:
             self._fail(error)
             return
         try:
-            child = self._child = await self._room.launcher.start(self._hear, self._limits)
-        except ProcessNotStartedError as error:
-            # Of no fault of the task's: it is handed out again, and nothing is counted.
-            logger.error(
-                "%s cannot run alone: %s", self._what(), error, extra=self._polled.log_fields
+            child = self._child = await self._room.launcher.start(
+                self._polled, self._hear, self._limits
             )
-            if not self.given_up:
-                await asyncio.sleep(_NOT_STARTED_PAUSE_S)
-            self._ended_unstarted()
+        except ProcessNotStartedError as error:
+            await self._not_started(error)
             return
+        self._log_start()
         await asyncio.to_thread(child.send, self._given())
         self._has_task = True
         for what in self._told:
@@ -167,6 +166,21 @@ class Ward:
         if self._is_lost:
             child.end_within(_LOSS_TIMEOUT_S)
         self._ended(await child.ended)
+
+    async def _not_started(self, error: ProcessNotStartedError) -> None:
+        """Of no fault of the task's. It runs here if there is no other way, but a poisoned one: that
+        is handed out again, and nothing is counted."""
+        if self._limits is None and not self._room.launcher.is_able:
+            if not (self.given_up or self._is_lost):
+                self._is_settled = self.runs_here = True
+                self._room.held.remove(self._polled.token)
+                self._settled(self)
+                self._room.run_here(self._polled)
+            return
+        logger.error("%s cannot run alone: %s", self._what(), error, extra=self._polled.log_fields)
+        if not self.given_up:
+            await asyncio.sleep(_NOT_STARTED_PAUSE_S)
+        self._ended_unstarted()
 
     def _given(self) -> messages.Given:
         return messages.Given(self._polled.kind, task_to_bytes(self._polled))

@@ -102,7 +102,7 @@ class Wards:
 
     def _settled(self, ward: Ward) -> None:
         release = self._wards.pop(ward, None)
-        if release is not None:
+        if release is not None and not ward.runs_here:
             release()
         self._look_if_ended()
 

@@ -34,7 +34,6 @@ from perdure_engine.store.memory.batch import apply_batch
 from perdure_engine.store.memory.tables import Tables
 
 NAMESPACE = b"namespace of job"
-WORKER = b"w" * 16
 SHARD = 1
 START_US = 1_700_000_000_000_000
 FAILURE = Failure(FailureKind.APPLICATION, "no", type="Refused")
@@ -142,14 +141,15 @@ class JobBench:
     def run(self, name: str) -> JobRun:
         return self.run_of_row(self.row(id_of(name)))
 
-    def hand_out(self, name: str, worker_id: bytes = WORKER) -> TaskToken:
-        """As the shard does: in memory only."""
+    def hand_out(self, name: str, worker_id: bytes = b"") -> TaskToken:
+        """As the shard does: in memory only. To a worker of which nobody has heard before, if none is named."""
         return self.start(self.run(name), worker_id)
 
-    def start(self, run: JobRun, worker_id: bytes = WORKER) -> TaskToken:
+    def start(self, run: JobRun, worker_id: bytes = b"") -> TaskToken:
         assert run.task_id > 0
         assert run.handout is None
         run.start_no = self.new_number()
+        worker_id = worker_id or run.start_no.to_bytes(16, "big")
         run.started_us = self.now_us
         run.worker_id, run.worker_identity = worker_id, "w"
         run.handout = Handout(run.start_no, worker_id, "w", self.now_us, 0.0)
@@ -164,7 +164,7 @@ class JobBench:
     def fail(self, token: TaskToken, failure: Failure = FAILURE) -> Any:
         return self.outcome(job.JobFailed(token, failure))
 
-    def crash(self, name: str, worker_id: bytes = WORKER) -> None:
+    def crash(self, name: str, worker_id: bytes = b"") -> None:
         """The lease of a worker ends that has it in hand."""
         run = self.run(name)
         if run.handout is None:

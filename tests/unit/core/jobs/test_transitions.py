@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.unit.core.jobs.bench import FAILURE, WORKER, JobBench, id_of, new_job
+from tests.unit.core.jobs.bench import FAILURE, JobBench, id_of, new_job
 
 from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.model import OPEN_STATUSES, JobStatus
@@ -168,7 +168,9 @@ def suspended(bench: JobBench) -> None:
 
 
 def come_back(bench: JobBench) -> None:
-    bench.decide(job.TakeBackCrashes(1, ((id_of("a"), WORKER),)))
+    crashes = bench.run("a").crashes
+    assert crashes is not None
+    bench.decide(job.TakeBackCrashes(1, ((id_of("a"), crashes.worker_ids[0]),)))
 
 
 STORIES: list[tuple[Story, Story]] = [

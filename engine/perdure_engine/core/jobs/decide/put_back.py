@@ -19,9 +19,15 @@ def decide(draft: JobDraft, intent: PutBackJobs) -> None:
         if not worker_dead:
             put_back(draft, run)
         else:
-            lose(
-                draft, run, run.worker_id, worker_lost_failure(run.worker_identity), counted=crashed
-            )
+            failure = worker_lost_failure(run.worker_identity)
+            counted = crashed and not _was_dead(run)
+            lose(draft, run, run.worker_id, failure, counted=counted)
+
+
+def _was_dead(run: JobRun) -> bool:
+    """Whether its worker had died with the job before, and was not heard of since: it never got it this time, but a
+    poll of it was still open (invariant 35: an answer that gets lost is no crash)."""
+    return run.crashes is not None and run.worker_id in run.crashes.worker_ids
 
 
 def lose(
