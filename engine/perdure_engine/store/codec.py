@@ -27,7 +27,7 @@ COMPRESS_BYTES_MIN = (
 )
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024  # far above every limit on a run: a bomb, not a history
 
-JOB_STATE_HEAD = b"\x9f"  # of an array of 15 in msgpack; that of 16 takes three bytes
+JOB_STATE_HEAD = PLAIN + b"\x9f"  # of an array of 15 in msgpack; that of 16 takes three bytes
 assert JobState.__struct_fields__.index("crashes") == 15
 assert len(JobState.__struct_fields__) == 16
 
@@ -154,9 +154,9 @@ class MsgpackCodec:
         """Nearly all jobs have no crashes and are written without the field: two bytes fewer in the head of the array
         besides, at thousands of rows a second."""
         packed = self._encode(state)
-        if state.crashes is None:
-            packed = JOB_STATE_HEAD + packed[3:-1]
-        return self._form(packed)
+        if state.crashes is None and len(packed) < COMPRESS_BYTES_MIN:
+            return JOB_STATE_HEAD + packed[3:-1]
+        return self._pack(state)
 
     def decode_job_state(self, payload: bytes) -> JobState:
         return self._unpack(self._job_state, payload)
@@ -168,9 +168,7 @@ class MsgpackCodec:
         return self._unpack(self._job_batch, payload)
 
     def _pack(self, value: object) -> bytes:
-        return self._form(self._encode(value))
-
-    def _form(self, packed: bytes) -> bytes:
+        packed = self._encode(value)
         if len(packed) < COMPRESS_BYTES_MIN:
             return PLAIN + packed
         return ZSTD + self._compress(packed)

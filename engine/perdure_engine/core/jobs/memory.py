@@ -55,6 +55,7 @@ class KeyRoom(msgspec.Struct, eq=False):
     policy: ConcurrencyPolicy = ConcurrencyPolicy.QUEUE
     rate_per_s: float = 0.0
     places: dict[bytes, JobRun] = {}
+    poisoned: dict[bytes, JobRun] = {}  # of those that have a place; some may not be it any more
     waiting: dict[bytes, JobRun] = {}
     more: bool = False  # further ones wait that are not in memory
     tokens: float = 0.0  # of the bucket that holds the rate

@@ -13,6 +13,8 @@ def room_of_rows(room_id: RoomId, runs: list[JobRun], *, more: bool) -> KeyRoom:
         room.go_by(run)
         if run.task_id > 0 or run.status is JobStatus.IN_PROGRESS:
             room.places[run.job_id] = run
+            if run.pool:
+                room.poisoned[run.job_id] = run
     for run in sorted(runs, key=lambda run: -run.task_id):
         if run.task_id < 0:
             room.waiting[run.job_id] = run

@@ -389,10 +389,22 @@ class JobMachine(RuleBasedStateMachine):
         for key, limit in LIMITS.items():
             assert held[key] <= limit
             assert not waiting[key] or held[key] == limit
-        rated = sorted(waiting["rated"], key=lambda run: -run.task_id)
-        assert not rated or rated[0].timer is not None, (
-            "the first who waits for the rate has a timer"
+        rated = waiting["rated"]
+        assert not rated or any(run.timer is not None for run in rated), (
+            "one who waits for the rate has a timer"
         )
+
+    @invariant()
+    def a_poisoned_job_that_nobody_has_keeps_no_other_of_its_key_waiting(self) -> None:
+        """Invariant 40."""
+        idle, waiting = set[str](), set[str]()
+        for row in self.bench.tables.job_runs.in_order(SHARD):
+            run = self.bench.memory.jobs.get(row.job_id) or job_of_row(row, CODEC)
+            if row.task_id > 0 and run.handout is None and run.pool:
+                idle.add(row.concurrency_key)
+            elif row.task_id < 0 and not run.pool:
+                waiting.add(row.concurrency_key)
+        assert not idle & waiting & LIMITS.keys()
 
     @invariant()
     def a_unique_key_has_one_live_job(self) -> None:

@@ -1,4 +1,4 @@
-"""Invariants 4, 5, 13, 30-33, 35, 37-39 and 57 of a shard's jobs, whatever happens in whatever order."""
+"""Invariants 4, 5, 13, 30-33, 35, 37-40 and 57 of a shard's jobs, whatever happens in whatever order."""
 
 from __future__ import annotations
 

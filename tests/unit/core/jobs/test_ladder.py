@@ -384,6 +384,70 @@ def test_invariant_40_a_poisoned_job_leaves_its_place_to_others() -> None:
 
 
 @pytest.mark.parametrize("policy", list(ConcurrencyPolicy))
+@pytest.mark.parametrize("lost", [False, True])
+def test_invariant_40_a_poisoned_job_that_no_worker_has_makes_way(
+    policy: ConcurrencyPolicy, lost: bool
+) -> None:
+    """Else a surgical pool that is not there would hold up everything of its key."""
+    one = Concurrency("k", 1, policy)
+    bench = bench_with(concurrency=one)
+    poisoned(bench)
+    bench.pass_time(60)
+    assert bench.row(id_of("a")).task_id > 0
+    if lost:
+        bench.forget()
+    bench.create(new_job("b", concurrency=one))
+    assert bench.row(id_of("b")).task_id > 0
+    row = bench.row(id_of("a"))
+    assert (row.status, row.task_id < 0) == (S.POISONED, True)
+    bench.complete(bench.hand_out("b"))
+    assert bench.row(id_of("a")).task_id > 0
+
+
+def test_invariant_40_one_that_runs_keeps_its_place_until_it_comes_back() -> None:
+    one = Concurrency("k", 1)
+    bench = bench_with(concurrency=one)
+    poisoned(bench)
+    bench.pass_time(60)
+    token = bench.hand_out("a")
+    bench.create(new_job("b", concurrency=one))
+    save_start(bench, token)
+    assert bench.row(id_of("b")).task_id < 0
+    put_back(bench, dead=False)
+    assert bench.row(id_of("b")).task_id > 0
+    assert bench.row(id_of("a")).task_id < 0
+
+
+def test_invariant_40_poisoned_jobs_stand_behind_all_others_of_their_key() -> None:
+    one = Concurrency("k", 1)
+    bench = bench_with(concurrency=one)
+    poisoned(bench)
+    for name in ("b", "c"):
+        bench.create(new_job(name, concurrency=one))
+    bench.pass_time(60)
+    bench.create(new_job("d", concurrency=one))
+    for name in ("b", "c", "d", "a"):
+        assert bench.row(id_of(name)).task_id > 0, name
+        bench.complete(bench.hand_out(name))
+
+
+def test_a_poisoned_job_cancels_nobody_of_its_key() -> None:
+    """Its turn comes again, but it is not the newest."""
+    one = Concurrency("k", 1, ConcurrencyPolicy.CANCEL_RUNNING)
+    bench = Audited()
+    bench.create(new_job("b", concurrency=one))
+    bench.fail(bench.hand_out("b"))
+    bench.now_us += 1
+    bench.create(new_job("a", concurrency=one))
+    poisoned(bench)
+    bench.pass_time(5)
+    bench.hand_out("b")
+    bench.pass_time(60)
+    assert bench.run("b").cancel_us == 0
+    assert (bench.run("a").status, bench.run("a").task_id < 0) == (S.POISONED, True)
+
+
+@pytest.mark.parametrize("policy", list(ConcurrencyPolicy))
 def test_what_was_poisoned_is_not_taken_for_a_new_job_of_its_key(policy: ConcurrencyPolicy) -> None:
     """Its turn came before: the newest is not it, but the oldest may be."""
     one = Concurrency("k", 1, policy)

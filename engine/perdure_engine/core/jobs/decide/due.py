@@ -35,7 +35,7 @@ def _enter(draft: JobDraft, run: JobRun, *, is_newest: bool) -> None:
     """One that has had a place before is not the newest."""
     room = places.room_of(draft, run)
     room.go_by(run)
-    full = len(room.places) >= room.limit
+    full = places.is_full(room)
     match room.policy:
         case ConcurrencyPolicy.QUEUE:
             places.enter(draft, room, run)
@@ -49,7 +49,7 @@ def _enter(draft: JobDraft, run: JobRun, *, is_newest: bool) -> None:
                 end(draft, run, JobStatus.CANCELLED, reason=GAVE_WAY)
                 return
             places.enter(draft, room, run)
-            if full:
+            if full and not run.pool:
                 _make_room(draft, room)
         case _:
             assert_never(room.policy)

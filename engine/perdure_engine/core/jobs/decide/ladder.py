@@ -92,6 +92,8 @@ def ready_again(draft: JobDraft, run: JobRun) -> None:
     else:
         # its row says that it is ready, and where it stands in its queue: that is so again
         draft.ready.append(run)
+    if run.pool and run.spec.concurrency is not None:
+        places.admit(draft, places.room_of(draft, run))  # it may have to make way again
 
 
 def forgive(draft: JobDraft, run: JobRun) -> None:

@@ -4,11 +4,15 @@ A job holds its place from when it becomes ready to when its attempt ends; while
 That a job waits stands in its row: its `task_id` is below 0, and the nearer to 0 the longer it waits.
 
 While somebody waits, either all places are taken, and the end of one of their attempts lets the next one go on; or the
-key's rate holds them up, and the first of them has a timer. Both are saved: nobody waits for ever, whatever dies.
+key's rate holds them up, and one of them has a timer. Both are saved: nobody waits for ever, whatever dies.
+
+Poisoned jobs stand behind all others, and one that no worker has yet makes way for them: a surgical pool that is busy,
+or not there, holds nobody of the key up.
 """
 
 from __future__ import annotations
 
+from perdure_engine.core.jobs.decide.attempts import started
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.memory import WAITING_KEPT_MAX, KeyRoom
 from perdure_engine.core.jobs.model import JobRun
@@ -25,6 +29,11 @@ def room_of(draft: JobDraft, run: JobRun) -> KeyRoom:
 
 def enter(draft: JobDraft, room: KeyRoom, run: JobRun) -> None:
     """Its time has come: it stands behind all that wait, and goes on at once if there are a place and nobody else."""
+    _stand_behind(draft, room, run)
+    admit(draft, room)
+
+
+def _stand_behind(draft: JobDraft, room: KeyRoom, run: JobRun) -> None:
     run.task_id = -draft.env.new_number()
     run.reason = WAITS
     draft.touch(run)
@@ -32,7 +41,6 @@ def enter(draft: JobDraft, room: KeyRoom, run: JobRun) -> None:
         room.more = True
     else:
         room.waiting[run.job_id] = run
-    admit(draft, room)
 
 
 def leave(draft: JobDraft, run: JobRun) -> None:
@@ -41,13 +49,24 @@ def leave(draft: JobDraft, run: JobRun) -> None:
     run.key_place = False
     room.waiting.pop(run.job_id, None)
     room.places.pop(run.job_id, None)
+    room.poisoned.pop(run.job_id, None)
     admit(draft, room)
+
+
+def is_full(room: KeyRoom) -> bool:
+    """For a job that is not poisoned."""
+    held = len(room.places)
+    if room.poisoned:
+        held -= sum(map(_makes_way, room.poisoned.values()))
+    return held >= room.limit
 
 
 def admit(draft: JobDraft, room: KeyRoom) -> None:
     """Give free places to who has waited longest, as the rate allows."""
+    if room.poisoned and room.waiting:
+        _make_way(draft, room)
     while room.waiting and len(room.places) < room.limit:
-        run = next(iter(room.waiting.values()))
+        run = _next(room)
         if not room.take_token(draft.env.now_us):
             if run.timer is None:
                 draft.wake_at(run, room.next_token_us)
@@ -55,7 +74,34 @@ def admit(draft: JobDraft, room: KeyRoom) -> None:
             return
         del room.waiting[run.job_id]
         room.places[run.job_id] = run
+        if run.crashes is not None and run.pool:
+            room.poisoned[run.job_id] = run
         draft.drop_wake(run)
         run.key_place = True
         run.reason = run.crashes.told if run.crashes is not None and run.pool else ""
         draft.make_ready(run)
+
+
+def _next(room: KeyRoom) -> JobRun:
+    first = next(iter(room.waiting.values()))
+    if first.crashes is None or not first.pool:
+        return first
+    return next((run for run in room.waiting.values() if not run.pool), first)
+
+
+def _make_way(draft: JobDraft, room: KeyRoom) -> None:
+    """As many poisoned jobs as others wait for their places."""
+    wanted = sum([not run.pool for run in room.waiting.values()]) - (room.limit - len(room.places))
+    for run in list(room.poisoned.values()):
+        if wanted <= 0:
+            return
+        if _makes_way(run):
+            wanted -= 1
+            del room.places[run.job_id], room.poisoned[run.job_id]
+            run.key_place = False
+            draft.make_unready(run)
+            _stand_behind(draft, room, run)
+
+
+def _makes_way(run: JobRun) -> bool:
+    return run.pool != "" and not started(run)
