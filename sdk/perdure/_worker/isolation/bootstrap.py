@@ -56,6 +56,7 @@ def prepare(worker_pid: int, stacks_path: str) -> None:
         os.setpgid(0, 0)
     _die_with(worker_pid)
     descriptor = os.open(stacks_path, os.O_WRONLY | os.O_APPEND)
+    os.unlink(stacks_path)  # a worker that is killed cannot
     faulthandler.enable(file=descriptor, all_threads=True)
     faulthandler.register(DUMP_SIGNAL, file=descriptor, all_threads=True)
     _is_ready = True

@@ -239,7 +239,6 @@ class Child:
             case messages.Ready():
                 self._is_ready = True
                 self._deadline_s = float("inf")
-                self._stacks.opened()
                 self._tell(_resolve, self.ready, True)
             case Handed() | Said() | Checkpoint() | Done():
                 self._tell(self._heard, message)

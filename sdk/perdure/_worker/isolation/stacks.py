@@ -12,19 +12,11 @@ _KEPT_BYTES = 8 * 1024
 
 
 class Stacks:
-    """Used by one thread. `path` is there until `opened`."""
+    """Used by one thread. `path` is there until the process has opened it, or `close`."""
 
     def __init__(self) -> None:
         self._descriptor, self.path = tempfile.mkstemp(prefix="perdure-stacks-")
         self._before = ""
-        self._has_name = True
-
-    def opened(self) -> None:
-        """By the process: the name is not needed any more. Twice is fine."""
-        if self._has_name:
-            self._has_name = False
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
 
     def ask(self, pid: int) -> None:
         """For all stacks, in place of those that were there. They come within milliseconds."""
@@ -42,7 +34,8 @@ class Stacks:
         return self._read() or self._before
 
     def close(self) -> None:
-        self.opened()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
         os.close(self._descriptor)
 
     def _read(self) -> str:
