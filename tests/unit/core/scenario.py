@@ -225,9 +225,14 @@ def put_back(token: TaskToken, *, worker_dead: bool = True) -> intents.PutBackTa
     )
 
 
-def died(token: TaskToken, worker: bytes = WORKER) -> intents.PutBackTask:
+def worker_of(token: TaskToken) -> bytes:
+    """A worker of its own for each start: nobody dies twice."""
+    return token.start_no.to_bytes(16, "big")
+
+
+def died(token: TaskToken, worker: bytes = b"") -> intents.PutBackTask:
     """The worker, as its lease says."""
-    return msgspec.structs.replace(put_back(token), crashed_worker_id=worker)
+    return msgspec.structs.replace(put_back(token), crashed_worker_id=worker or worker_of(token))
 
 
 def crashed(token: TaskToken, message: str = "killed by signal 11") -> intents.CrashTask:
@@ -235,8 +240,10 @@ def crashed(token: TaskToken, message: str = "killed by signal 11") -> intents.C
     return intents.CrashTask(token, Failure(FailureKind.WORKER_LOST, message), IDENTITY)
 
 
-def came_back(token: TaskToken, worker: bytes = WORKER) -> intents.CameBack:
-    return intents.CameBack(token.run_id, token.kind, token.scheduled_event_id, worker)
+def came_back(token: TaskToken, worker: bytes = b"") -> intents.CameBack:
+    return intents.CameBack(
+        token.run_id, token.kind, token.scheduled_event_id, worker or worker_of(token)
+    )
 
 
 def timed_out(

@@ -343,8 +343,10 @@ def test_invariant_35_a_worker_that_comes_back_takes_its_marks_along() -> None:
     run = with_activity()
     first = run.hand_out("a", worker=OTHER)
     run.when(died(first, OTHER))
-    for _ in range(2):
-        run.when(died(run.hand_out("a")))
+    others = [run.hand_out("a")]
+    run.when(died(others[0]))
+    others.append(run.hand_out("a"))
+    run.when(died(others[1]))
     assert run.task("a").state is TaskState.BACKOFF
 
     assert run.when(came_back(first, OTHER)) == Then(
@@ -353,8 +355,22 @@ def test_invariant_35_a_worker_that_comes_back_takes_its_marks_along() -> None:
     assert (count(run), run.task("a").pool) == (2, "")
     assert in_pool(run, run.task("a"), "")
     assert run.when(came_back(first, OTHER)) == NOTHING
-    assert run.when(came_back(first, WORKER)).tasks == ["activity 5 ready 1"]
+    for token in others:
+        assert run.when(came_back(token)).tasks == ["activity 5 ready 1"]
     assert run.task("a").aside is None
+
+
+@both
+def test_invariant_35_nobody_dies_twice(name: str) -> None:
+    """A poll of a dead worker was still open, and got the task: the answer was lost, and nothing crashed."""
+    run = given(name)
+    run.when(died(run.hand_out(name), OTHER))
+    again = run.hand_out(name)
+
+    assert run.when(died(again, OTHER)).tasks[0].endswith("ready 1")
+    assert count(run, name) == 1
+    run.when(died(run.hand_out(name)))
+    assert count(run, name) == 2
 
 
 def test_invariant_35_one_that_runs_meanwhile_goes_on() -> None:

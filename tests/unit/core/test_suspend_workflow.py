@@ -412,13 +412,16 @@ def test_the_activity_can_be_reset() -> None:
 def test_a_worker_that_comes_back_leaves_it_to_the_operator() -> None:
     run = Scenario(start())
     run.turn(activity("a"))
+    tokens = []
     for _ in range(3):
-        token = run.hand_out("a")
-        run.when(died(token))
+        tokens.append(run.hand_out("a"))
+        run.when(died(tokens[-1]))
     run.wait(24 * 3_600)
     run.fire(TimerKind.ACTIVITY_RETRY, 5)
 
-    assert run.when(came_back(token)).tasks == ["activity 5 paused 1", "activity 5 gone"]
+    assert run.when(came_back(tokens[0])).tasks == ["activity 5 paused 1", "activity 5 gone"]
+    for token in tokens[1:]:
+        run.when(came_back(token))
     assert describe(run.state).suspended
     run.when(resume())
     assert (run.task("a").state, run.task("a").crashes) == (TaskState.READY, None)

@@ -120,7 +120,7 @@ async def test_invariant_37_the_delays_are_never_early_and_never_on_a_normal_poo
     for crashes, minutes in ((3, 1), (4, 5), (5, 30), (6, 30)):
         due_us = saved(room).next_attempt_us
         jump(room, node, (due_us - room.now_us) / 1_000_000 - 5)
-        waiting = node.polling(surgeon(room), timeout_s=10)
+        waiting = node.polling(surgeon(room, f"s{crashes}"), timeout_s=10)
         normal = node.polling(room.worker("w2"), timeout_s=room.config.lease_s + 7)
         await pass_time(4.5)
         nothing_said(waiting, normal)
@@ -305,9 +305,12 @@ async def test_a_crash_that_its_worker_reports_is_counted_once(room: Room) -> No
 # ---- workflow tasks, and queries
 
 
-async def dead_code(room: Room, node: Node, times: int) -> HandedWorkflowTask | None:
+async def dead_code(
+    room: Room, node: Node, times: int, first: int = 0
+) -> HandedWorkflowTask | None:
+    """Workers, each of them once."""
     task = None
-    for number in range(times):
+    for number in range(first, first + times):
         task = await node.workflow_task(room.worker(f"d{number}"), timeout_s=2)
         await pass_time(room.config.lease_s + 1)
     return task
@@ -323,7 +326,7 @@ async def test_code_that_crashes_is_no_workers_own_and_answers_no_query(room: Ro
     query = node.query("order")
     await turns(20)
     nothing_said(query)
-    await dead_code(room, node, 1)
+    await dead_code(room, node, 1, first=1)
     error = await refused(query)
     assert (error.code, error.reason) == (Code.FAILED_PRECONDITION, "WORKFLOW_POISONED")
     error = await refused(node.query("order"))
@@ -388,7 +391,7 @@ async def test_invariant_39_after_24_hours_it_is_suspended_once_and_an_operator_
         await pass_time(1)
         if saved(room).state is TaskState.PAUSED:
             break
-        await die(room, node, "surgeon", SURGICAL)
+        await die(room, node, f"surgeon {visits}", SURGICAL)
         visits += 1
     assert 40 < visits < 60
     metrics = node.rooms.metrics

@@ -27,13 +27,21 @@ def decide(draft: Draft, intent: PutBackTask) -> None:
         _activity(draft, record, intent)
 
 
+def _is_crash(record: TaskRecord, intent: PutBackTask) -> bool:
+    """Nobody dies twice: a worker that had died with the task before, and was not heard of since, never got it this
+    time, but a poll of it was still open (invariant 35: an answer that gets lost is no crash)."""
+    died = intent.crashed_worker_id
+    known = record.crashes.worker_ids if record.crashes is not None else ()
+    return bool(died) and died not in known
+
+
 def _workflow_task(draft: Draft, record: TaskRecord, intent: PutBackTask) -> None:
     waited_for = (
         record.state is TaskState.READY and record.handout is None and bool(draft.state.buffered)
     )
     if not waited_for and not runs_as(record, intent.start_no):
         return
-    if intent.crashed_worker_id:
+    if _is_crash(record, intent):
         lost = worker_lost_failure(record.identity)
         crash_workflow_task(draft, intent.crashed_worker_id, lost)
         return
@@ -44,7 +52,7 @@ def _workflow_task(draft: Draft, record: TaskRecord, intent: PutBackTask) -> Non
 
 def _activity(draft: Draft, record: TaskRecord, intent: PutBackTask) -> None:
     identity = record.identity
-    if intent.crashed_worker_id:
+    if _is_crash(record, intent):
         lost = worker_lost_failure(identity)
         crash_activity(draft, record, intent.crashed_worker_id, lost, identity)
         return
