@@ -102,9 +102,10 @@ class Matcher:
     ) -> QueueInfo:
         infos = [
             found.describe(kind)
-            for (of_namespace, name, of_version, _), found in self._queues.items()
+            for (of_namespace, name, of_version, pool), found in self._queues.items()
             if name == queue
             and of_namespace == namespace_id
+            and not pool
             and (version is None or version == of_version)
         ]
         if len(infos) == 1:

@@ -113,5 +113,5 @@ class Matching(Protocol):
     def describe(
         self, namespace_id: bytes, queue: str, kind: TaskKind, version: str | None = None
     ) -> QueueInfo:
-        """Of one version ("": workers that name none), or (None) of all together."""
+        """Of one version ("": workers that name none), or (None) of all together; in the normal pool."""
         ...

@@ -47,7 +47,7 @@ def ids(*tasks: pb.JobTask) -> set[str]:
 
 def told(dsn: str, question: str) -> list[Any]:
     with psycopg.connect(dsn) as connection:
-        return connection.execute(question).fetchall()  # type: ignore[arg-type]  # a constant of the test
+        return connection.execute(question).fetchall()
 
 
 async def test_invariants_37_38_the_third_crash_leaves_the_job_to_the_surgical_pool(

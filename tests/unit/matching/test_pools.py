@@ -78,6 +78,7 @@ def test_a_queue_that_only_the_surgical_pool_polls_has_no_pollers() -> None:
 
         assert not matcher.has_pollers(NAMESPACE, QUEUE, TaskKind.WORKFLOW)
         assert matcher.pollers() == {}
+        assert matcher.describe(NAMESPACE, QUEUE, TaskKind.WORKFLOW).pollers == 0
         await poll
 
     run(main)

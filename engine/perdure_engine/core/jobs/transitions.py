@@ -23,17 +23,15 @@ from perdure_engine.core.jobs.model import JobRun
 from perdure_engine.core.jobs.model import JobStatus as S
 from perdure_engine.core.transitions import IllegalMove
 
-ENDS_OF_ATTEMPTS = (
-    *(S.COMPLETED, S.RETRY, S.FAILED, S.CANCELLED),
-    *(S.POISONED, S.SUSPENDED),  # of one that has crashed its worker
-)
+# And POISONED, but for one that is it already.
+ENDS_OF_ATTEMPTS = (S.COMPLETED, S.RETRY, S.FAILED, S.CANCELLED, S.SUSPENDED)
 
 MOVES: dict[S, frozenset[S]] = {
-    S.PENDING: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS, S.SKIPPED)),
-    S.RETRY: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS)),
+    S.PENDING: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS, S.POISONED, S.SKIPPED)),
+    S.RETRY: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS, S.POISONED)),
     # PENDING and RETRY: its worker is gone, and the same attempt is ready again
-    S.IN_PROGRESS: frozenset((*ENDS_OF_ATTEMPTS, S.PENDING)),
-    S.POISONED: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS, S.PENDING)) - {S.POISONED},
+    S.IN_PROGRESS: frozenset((*ENDS_OF_ATTEMPTS, S.POISONED, S.PENDING)),
+    S.POISONED: frozenset((S.IN_PROGRESS, *ENDS_OF_ATTEMPTS, S.PENDING)),
     S.FAILED: frozenset((S.PENDING,)),
     S.COMPLETED: frozenset(),
     S.CANCELLED: frozenset(),
