@@ -253,6 +253,26 @@ async def test_what_it_has_started_goes_with_it(
     assert told.message == "killed by signal 9 (SIGKILL)"
 
 
+async def test_one_that_has_ended_can_be_ended_again(
+    engine: FakeEngine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end and the wish to end it may cross: on the event loop nobody can know."""
+    made: list[child.Child] = []
+    start_it = child.Child.start
+
+    def noting(one: child.Child, *args: Any) -> None:
+        made.append(one)
+        start_it(one, *args)
+
+    monkeypatch.setattr(child.Child, "start", noting)
+    async with worker(client, surgical=None):
+        await start(client, "die", "SIGKILL")
+        await crash(engine)
+        (one,) = made
+        one.kill()
+        one.end_within(1.0)
+
+
 async def test_one_that_says_nothing_is_taken_for_dead(
     engine: FakeEngine, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,8 +50,10 @@ class Crashing:
             timeout_ms=NO_TASKS_AFTER_MS,
         )
         answer = await self._workers.PollTasks(request, timeout=CALL_S)
-        (task,) = [*answer.workflow_tasks, *answer.activity_tasks, *answer.job_tasks]
-        return task
+        tasks: list[Any] = list(answer.workflow_tasks)
+        tasks += [*list(answer.activity_tasks), *list(answer.job_tasks)]
+        assert len(tasks) == 1
+        return tasks[0]
 
     async def crash(self, times: int, *, workflows: bool = False) -> None:
         for number in range(times):
@@ -166,9 +168,7 @@ async def test_a_failure_alone_is_one_as_everywhere(database_dsn: str) -> None:
 
 async def test_a_workflow_task_runs_alone(database_dsn: str) -> None:
     async with engine(database_dsn) as (client, crashing):
-        handle = await client.start_workflow(
-            code.Alone.run, 1, id="w", task_queue=QUEUE, result_type=list
-        )
+        handle = await client.start_workflow(code.Alone.run, 1, id="w", task_queue=QUEUE)
         await crashing.crash(2, workflows=True)
         async with worker(client):
             await handle.signal(code.Alone.add, "one")

@@ -175,11 +175,11 @@ class Child:
 
     def kill(self) -> None:
         """And what it has started. Killing twice is fine."""
-        pid = self._process.pid
-        assert pid is not None
         with self._killing:
             if self._is_over:  # its number may be another's by now
                 return
+            pid = self._process.pid
+            assert pid is not None
             try:
                 os.killpg(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):  # it has no group of its own yet
@@ -284,7 +284,8 @@ class Child:
         while code is None:
             self._process.join(_LOOK_AFTER_S)
             code = self._process.exitcode
-        self._is_over = True
+        with self._killing:
+            self._is_over = True
         seen = Seen(
             exit_code=code,
             killed_for=self._killed_for,
