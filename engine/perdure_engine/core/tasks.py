@@ -53,6 +53,7 @@ class TimerKind(enum.IntEnum):
     SCHEDULE_TO_CLOSE = 8
     CRON_OR_RETRY_BACKOFF = 9  # before the first workflow task of a run that follows another one
     ASYNC_TIMEOUT = 10  # start-to-close and heartbeat timeout of an attempt that no lease watches
+    SUSPENSION = 11  # reference: the key of a task that is poisoned and ready
     JOB_DUE = 20  # run_id: the job's id; its first attempt, or the next one
     JOB_EXPIRY = 21  # run_id: the job's id
     SCHEDULE_SLOT = 22  # run_id: core.ids.schedule_uid

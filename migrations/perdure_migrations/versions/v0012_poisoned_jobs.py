@@ -39,6 +39,20 @@ select n.name as namespace, j.job_id, j.task_name, j.queue,
 from job_runs as j
 join namespaces as n on n.namespace_id = j.namespace_id
 """
+# The timer for the suspension of a run's poisoned task has a name.
+PENDING_TIMERS = """
+create or replace view perdure_v1_pending_timers as
+select n.name as namespace, e.workflow_id, t.run_id,
+  case t.kind when 1 then 'UserTimer' when 2 then 'RunTimeout' when 3 then 'ExecutionTimeout'
+    when 4 then 'StartDelay' when 5 then 'WorkflowTaskBackoff' when 6 then 'ActivityRetry'
+    when 7 then 'ScheduleToStart' when 8 then 'ScheduleToClose' when 9 then 'CronOrRetryBackoff'
+    when 10 then 'HandedOverTimeout' when 11 then 'Suspension' else 'Other' end as kind,
+  t.reference as event_id, t.due_at, t.shard_id
+from timers as t
+join executions as e on e.shard_id = t.shard_id and e.run_id = t.run_id
+join namespaces as n on n.namespace_id = e.namespace_id
+where t.state < 9
+"""
 
 STEPS = tuple(
     Step(sql)
@@ -54,6 +68,7 @@ STEPS = tuple(
         JOB_RUNS_DEAD,
         WITHOUT_FAILED,
         JOBS,
+        PENDING_TIMERS,
     )
 )
 

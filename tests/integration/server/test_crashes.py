@@ -282,6 +282,7 @@ async def test_invariant_39_after_24_hours_it_is_suspended_once_with_one_row_in_
         assert dict(due_of_timers(database_dsn)) == {
             TimerKind.RUN_TIMEOUT: pytest.approx(5 * 3_600, abs=60),
             TimerKind.EXECUTION_TIMEOUT: pytest.approx(9 * 3_600, abs=60),
+            TimerKind.SUSPENSION: pytest.approx(24 * 3_600, abs=60),
         }
         assert await doctor.complete(await doctor.take(pool=SURGICAL))
         entries = [entry async for entry in client.operator.list_audit(workflow_id="order")]

@@ -211,6 +211,21 @@ def invariant_39_the_timeouts_of_a_run_stand_still_while_it_is_suspended(run: Sc
         assert runs == (bool(is_set) and not is_suspended(run))
 
 
+def invariant_39_what_is_poisoned_and_ready_has_a_timer_for_its_suspension(run: Scenario) -> None:
+    """It is suspended also when nobody ever asks for it. Whoever has it may have outlived that timer."""
+    state = run.state
+    watched = {key for kind, key in state.timer_rows if kind is TimerKind.SUSPENSION}
+    poisoned = {key: record for key, record in state.tasks.items() if record.pool}
+    ready = {key for key, record in poisoned.items() if record.state is TaskState.READY}
+    out = {key for key, record in poisoned.items() if record.state is TaskState.STARTED}
+    assert ready <= watched <= ready | out
+    for key in watched:
+        crashes = poisoned[key].crashes
+        assert crashes is not None
+        row = state.timer_rows[TimerKind.SUSPENSION, key]
+        assert row.due_us >= crashes.suspended_us, "never early"
+
+
 def invariant_39_each_suspension_is_of_what_was_poisoned_for_24_hours(run: Scenario) -> None:
     suspended = [e for e in run.events if isinstance(e, ev.WorkflowExecutionPaused) and e.suspended]
     assert all("times in a row, for the first time" in event.reason for event in suspended)
@@ -300,6 +315,7 @@ CHECKS: tuple[Callable[[Scenario], None], ...] = (
     invariant_30_an_attempt_has_one_outcome,
     invariant_38_whose_polls_get_a_task_stands_in_its_key,
     invariant_39_the_timeouts_of_a_run_stand_still_while_it_is_suspended,
+    invariant_39_what_is_poisoned_and_ready_has_a_timer_for_its_suspension,
     invariant_39_each_suspension_is_of_what_was_poisoned_for_24_hours,
     invariant_47_nothing_of_a_closed_run_is_left,
 )

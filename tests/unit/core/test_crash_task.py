@@ -258,7 +258,8 @@ def test_invariant_35_a_raised_failure_breaks_the_row(poisoned: bool) -> None:
         run.when(died(run.hand_out("a")))
         run.fire(TimerKind.ACTIVITY_RETRY, 5)
 
-    assert run.when(failed(run.hand_out("a"))).timers == ["ACTIVITY_RETRY 5 +1s"]
+    then = run.when(failed(run.hand_out("a")))
+    assert then.timers == ["ACTIVITY_RETRY 5 +1s", *["SUSPENSION 5 gone"] * poisoned]
     run.fire(TimerKind.ACTIVITY_RETRY, 5)
     record = run.task("a")
     assert record.crashes is not None

@@ -154,7 +154,7 @@ def test_invariant_39_a_crash_that_comes_after_24_hours_suspends_at_once() -> No
 
     then = run.when(crashed(token))
     assert then.events == ["8 WorkflowExecutionSignaled", "9 WorkflowExecutionPaused"]
-    assert then.timers == []
+    assert then.timers == ["SUSPENSION 5 gone"]
     assert {run.task().state, run.task("a").state} == {TaskState.PAUSED}
     assert run.when(done(out)) == STALE
 
@@ -208,6 +208,7 @@ def test_invariant_39_its_timeouts_go_on_with_what_was_left_of_them(go_on: inten
 
     assert then.events == ["7 WorkflowExecutionUnpaused"]
     assert then.timers == [
+        f"SUSPENSION 5 +{24 * 3_600}s",
         f"RUN_TIMEOUT 0 +{(90 - 24) * 3_600}s",
         f"EXECUTION_TIMEOUT 0 +{(91 - 24) * 3_600}s",
         f"SCHEDULE_TO_CLOSE 5 +{(92 - 24) * 3_600}s",

@@ -174,6 +174,7 @@ def drop_activity_rows(draft: Draft, scheduled_event_id: int) -> None:
     if draft.state.timer_rows:
         for kind in (
             TimerKind.ACTIVITY_RETRY,
+            TimerKind.SUSPENSION,
             TimerKind.SCHEDULE_TO_START,
             TimerKind.SCHEDULE_TO_CLOSE,
             TimerKind.ASYNC_TIMEOUT,

@@ -22,6 +22,7 @@ from perdure_engine.core.decide import (
 )
 from perdure_engine.core.decide.activity_outcome import drop_activity_rows
 from perdure_engine.core.decide.auditing import note
+from perdure_engine.core.decide.crashes import drop_timers
 from perdure_engine.core.decide.fail_workflow_task import fail_task, written_schedule
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
@@ -90,10 +91,9 @@ def _unseen_updates(draft: Draft, intent: CompleteWorkflowTask) -> bool:
 def drop_workflow_task(draft: Draft, record: TaskRecord) -> None:
     """It is done: the next one is new, and has not crashed."""
     draft.drop_task(WORKFLOW_TASK_KEY)
-    if (
-        record.aside is not None
-    ):  # its worker was thought dead, and a timer may stand for its next attempt
-        draft.drop_timer(TimerKind.WORKFLOW_TASK_BACKOFF, 0)
+    if record.aside is not None:
+        # its worker was thought dead, and a timer may stand for its next attempt; or it was poisoned
+        drop_timers(draft, WORKFLOW_TASK_KEY)
 
 
 def write_started(draft: Draft, started_us: int, identity: str) -> tuple[int, int]:

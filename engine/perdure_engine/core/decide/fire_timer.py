@@ -28,8 +28,8 @@ def decide(draft: Draft, intent: FireTimer) -> None:
             next_run.time_out_chain(draft)
         case TimerKind.START_DELAY | TimerKind.CRON_OR_RETRY_BACKOFF:
             draft.schedule_workflow_task()
-        case TimerKind.WORKFLOW_TASK_BACKOFF | TimerKind.ACTIVITY_RETRY:
-            _ready_after_backoff(draft, intent.reference)  # what it refers to is the task's key
+        case TimerKind.WORKFLOW_TASK_BACKOFF | TimerKind.ACTIVITY_RETRY | TimerKind.SUSPENSION:
+            _of_task(draft, intent.kind, intent.reference)  # what it refers to is the task's key
         case TimerKind.SCHEDULE_TO_START:
             _schedule_to_start(draft, intent.reference)
         case TimerKind.SCHEDULE_TO_CLOSE:
@@ -45,9 +45,13 @@ def _user_timer(draft: Draft, started_event_id: int) -> None:
             return
 
 
-def _ready_after_backoff(draft: Draft, key: int) -> None:
+def _of_task(draft: Draft, kind: TimerKind, key: int) -> None:
     record = draft.state.tasks.get(key)
-    if record is not None and record.state is TaskState.BACKOFF:
+    if record is None:
+        return
+    if kind is TimerKind.SUSPENSION:
+        crashes.out_of_time(draft, key)
+    elif record.state is TaskState.BACKOFF:
         crashes.waited(draft, key)
 
 

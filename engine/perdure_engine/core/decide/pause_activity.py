@@ -9,7 +9,7 @@ from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.pending_activities import note_change, pending, state_of
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import PauseActivity
-from perdure_engine.core.tasks import Pause, TaskState
+from perdure_engine.core.tasks import Pause, TaskState, TimerKind
 
 
 def decide(draft: Draft, intent: PauseActivity) -> None:
@@ -24,5 +24,6 @@ def decide(draft: Draft, intent: PauseActivity) -> None:
             record.handout.saved = True
         elif record.state is TaskState.READY:
             record.state = TaskState.PAUSED
+        draft.drop_timer(TimerKind.SUSPENSION, record.scheduled_event_id)
         draft.touch(record)
         note_change(draft, Action.PAUSE_ACTIVITY, intent, record, before)

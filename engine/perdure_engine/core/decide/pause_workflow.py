@@ -17,7 +17,7 @@ from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import WorkflowExecutionPaused
 from perdure_engine.core.intents import PauseWorkflow
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
-from perdure_engine.core.tasks import TaskRecord, TaskState
+from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
 
 
 def decide(draft: Draft, intent: PauseWorkflow) -> None:
@@ -50,8 +50,9 @@ def hold_back(draft: Draft, **paused: Any) -> None:
         draft.number_buffered()
     event_id, time_us = draft.stamp()
     draft.emit(WorkflowExecutionPaused(event_id=event_id, time_us=time_us, **paused))
-    for record in state.tasks.values():
+    for key, record in state.tasks.items():
         _hold(draft, record)
+        draft.drop_timer(TimerKind.SUSPENSION, key)  # it stands for what somebody may have
     draft.listed = True
 
 

@@ -9,6 +9,7 @@ from perdure_engine.core.decide.crash_task import (
     end_as_canceled,
     fail_as_lost,
 )
+from perdure_engine.core.decide.crashes import suspend_in_time
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import worker_lost_failure
 from perdure_engine.core.intents import PutBackTask
@@ -48,6 +49,7 @@ def _workflow_task(draft: Draft, record: TaskRecord, intent: PutBackTask) -> Non
     draft.state.sticky_worker_id = b""
     draft.ready_again(WORKFLOW_TASK_KEY)
     draft.number_buffered()
+    suspend_in_time(draft, WORKFLOW_TASK_KEY)
 
 
 def _activity(draft: Draft, record: TaskRecord, intent: PutBackTask) -> None:
@@ -63,3 +65,4 @@ def _activity(draft: Draft, record: TaskRecord, intent: PutBackTask) -> None:
         end_as_canceled(draft, record, activity, identity)
     else:
         draft.ready_again(record.scheduled_event_id)
+        suspend_in_time(draft, record.scheduled_event_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.activity_outcome import begin_anew
+from perdure_engine.core.decide.crashes import drop_timers
 from perdure_engine.core.decide.pending_activities import (
     note_change,
     pending,
@@ -16,7 +17,7 @@ from perdure_engine.core.decide.pending_activities import (
 from perdure_engine.core.decide.update_activity_options import put_in_force
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import ResetActivity
-from perdure_engine.core.tasks import TaskRecord, TimerKind
+from perdure_engine.core.tasks import TaskRecord
 
 
 def decide(draft: Draft, intent: ResetActivity) -> None:
@@ -37,10 +38,9 @@ def decide(draft: Draft, intent: ResetActivity) -> None:
 
 
 def reset(draft: Draft, record: TaskRecord) -> None:
-    key = record.scheduled_event_id
+    drop_timers(draft, record.scheduled_event_id)
     if record.running:
         record.set_aside(reset=True, crashes=None)
         draft.touch(record)
         return
-    draft.drop_timer(TimerKind.ACTIVITY_RETRY, key)
     begin_anew(draft, record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure_engine.core.audit import Action
 from perdure_engine.core.decide.attempts import close_by_us
 from perdure_engine.core.decide.auditing import note, status_of
-from perdure_engine.core.decide.crashes import let_go, poisoned_keys
+from perdure_engine.core.decide.crashes import let_go, poisoned_keys, watch
 from perdure_engine.core.decide.pending_activities import wait_anew
 from perdure_engine.core.decide.requests import require_open, seen
 from perdure_engine.core.draft import Draft
@@ -58,6 +58,7 @@ def go_on(
             if key != WORKFLOW_TASK_KEY:
                 wait_anew(draft, record)
             draft.ready_again(key)
+            watch(draft, key)
     draft.listed = True
 
 

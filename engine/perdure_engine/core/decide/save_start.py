@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.intents import SaveStart
-from perdure_engine.core.tasks import TaskState
+from perdure_engine.core.tasks import Handout, TaskRecord, TaskState
 
 
 def decide(draft: Draft, intent: SaveStart) -> None:
     record = draft.state.tasks.get(intent.scheduled_event_id)
     if record is None or record.handout is None or record.handout.start_no != intent.start_no:
         return
-    if record.handout.saved:
+    save(draft, record, record.handout)
+
+
+def save(draft: Draft, record: TaskRecord, handout: Handout) -> None:
+    if handout.saved:
         return
     record.state = TaskState.STARTED
-    record.handout.saved = True
+    handout.saved = True
     draft.touch(record)

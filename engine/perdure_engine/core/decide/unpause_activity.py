@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core.audit import Action
+from perdure_engine.core.decide.crashes import watch
 from perdure_engine.core.decide.pending_activities import (
     note_change,
     pending,
@@ -27,6 +28,7 @@ def decide(draft: Draft, intent: UnpauseActivity) -> None:
             reset(draft, record)
         elif record.state is TaskState.PAUSED:
             draft.ready_again(record.scheduled_event_id)
+            watch(draft, record.scheduled_event_id)
         else:
             draft.touch(record)
         note_change(draft, Action.UNPAUSE_ACTIVITY, intent, record, before)
