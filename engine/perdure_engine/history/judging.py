@@ -27,6 +27,7 @@ SAVE_AGAIN_S = 5.0  # a start that could not be saved is tried again
 PROGRESS_EVERY_S = 30.0  # at most so often is a task's progress saved (B18)
 SUSPECT_LEASE_S = 4.0  # two heartbeats: what a worker keeps whose connection broke
 LONG_AGO = -1e9
+DEAD_KEPT_MAX = 1_000  # workers: one that returns does so within minutes
 
 LOST = HeldVerdict(lost=True, cancel_requested=False)
 CANCEL = HeldVerdict(lost=False, cancel_requested=True)
@@ -65,12 +66,13 @@ K = TypeVar("K")
 class Leases(ABC, Generic[K]):
     """`K` names what was handed out by the owner before us, whose start is saved."""
 
-    __slots__ = ("_by_worker", "_held", "_judged_at", "_orphans", "_shard", "_timer")
+    __slots__ = ("_by_worker", "_dead", "_held", "_judged_at", "_orphans", "_shard", "_timer")
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._held: dict[int, Held] = {}  # by start number
         self._by_worker: dict[bytes, dict[int, Held]] = {}
+        self._dead: dict[bytes, list[Held]] = {}  # by worker: what it is thought to have died with
         self._orphans: dict[K, tuple[float, int]] = {}  # until when, and the start number
         self._judged_at = shard.rooms.clock.monotonic()
         self._timer: asyncio.TimerHandle | None = None
@@ -94,6 +96,10 @@ class Leases(ABC, Generic[K]):
     @abstractmethod
     def _put_orphan_back(self, key: K, start_no: int) -> None:
         """Nobody has claimed it after a take-over: no crash is counted, for nobody saw its worker die."""
+
+    @abstractmethod
+    def _came_back(self, held: Held, worker_id: bytes) -> None:
+        """The worker that was thought to have died with it lives."""
 
     @abstractmethod
     def _save_start(self, held: Held) -> None: ...
@@ -174,7 +180,14 @@ class Leases(ABC, Generic[K]):
             if start_no not in start_nos and held.handed_at < oldest and not held.ending:
                 held.ending = True
                 self._put_back(held, worker_dead=False, crashed=False)
+        self._lives(worker_id)
         self._tell()
+
+    def _lives(self, worker_id: bytes) -> None:
+        """Also what it never got, because the answer was lost, and so does not list, has not crashed it."""
+        if worker_id in self._dead:
+            for held in self._dead.pop(worker_id):
+                self._came_back(held, worker_id)
 
     def suspect(self, worker_id: bytes) -> None:
         """The worker's connection broke: if no heartbeat comes soon, it is dead."""
@@ -187,6 +200,7 @@ class Leases(ABC, Generic[K]):
         for held in list(self._by_worker.get(worker_id, {}).values()):
             held.ending = True
             self._put_back(held, worker_dead=False, crashed=False)
+        self._lives(worker_id)
         self._tell()
 
     # ---- judging
@@ -250,6 +264,7 @@ class Leases(ABC, Generic[K]):
         elif now >= handout.lease_until:
             held.ending = True
             self._put_back(held, worker_dead=True, crashed=True)
+            self._note_death(held)
         elif (
             not handout.saved
             and now - held.handed_at >= self._shard.rooms.config.start_save_after_s
@@ -259,3 +274,9 @@ class Leases(ABC, Generic[K]):
                 self._save_start(held)
         elif held.details is not None and now - held.progress_saved_at >= PROGRESS_EVERY_S:
             self._save_progress(held, held.details, now)
+
+    def _note_death(self, held: Held) -> None:
+        dead = self._dead
+        dead.setdefault(held.handout.worker_id, []).append(held)
+        if len(dead) > DEAD_KEPT_MAX:
+            del dead[next(iter(dead))]

@@ -161,7 +161,7 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
         if record is None:
             return False
         if record.crashes is not None and worker.worker_id in record.crashes.worker_ids:
-            self._came_back(worker, token)
+            self._take_back(worker.worker_id, token.run_id, token.kind, token.scheduled_event_id)
         if not may_adopt(run.state, record, token):
             return False
         self._orphans.pop((token.run_id, token.kind, token.scheduled_event_id), None)
@@ -186,11 +186,11 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
         self.hand_out(run, key, record, token)
         return True
 
-    def _came_back(self, worker: WorkerRef, token: TaskToken) -> None:
+    def _take_back(
+        self, worker_id: bytes, run_id: bytes, kind: TaskKind, scheduled_event_id: int
+    ) -> None:
         """It was thought dead with the task in hand, and lives: no crash of its is counted (invariant 35)."""
-        self._shard.tell(
-            CameBack(token.run_id, token.kind, token.scheduled_event_id, worker.worker_id)
-        )
+        self._shard.tell(CameBack(run_id, kind, scheduled_event_id, worker_id))
 
     # ---- what it is asked by all leases
 
@@ -219,6 +219,9 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
 
     def _put_orphan_back(self, key: tuple[bytes, TaskKind, int], start_no: int) -> None:
         self._shard.tell(PutBackTask(*key, start_no, worker_dead=True))
+
+    def _came_back(self, held: Held, worker_id: bytes) -> None:
+        self._take_back(worker_id, held.run_id, held.kind, held.scheduled_event_id)
 
     def _save_start(self, held: Held) -> None:
         self._shard.tell(SaveStart(held.run_id, held.key, held.handout.start_no))

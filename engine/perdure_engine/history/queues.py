@@ -51,7 +51,10 @@ class QueueBooks(Offering[TaskRow]):
         self._flow(run, record).dispatched += 1
 
     def _flow(self, run: Run, record: TaskRecord) -> Flow:
+        """What the surgical pool gets is no flow of its queue, whose workers it does not concern."""
         namespace_id = run.state.folded.started.namespace_id
+        if record.aside is not None and record.pool:
+            return Flow(namespace_id, record.queue, record.kind)
         flows = self._shard.rooms.flows
         return flows.flow(record.queue_no, namespace_id, record.queue, record.kind)
 

@@ -263,6 +263,22 @@ async def test_invariant_35_so_it_does_when_nobody_has_taken_its_task_meanwhile(
 
 
 @in_room(window_s=CENTURIES_S)
+async def test_invariant_35_so_it_does_for_what_it_never_got(room: Room) -> None:
+    """The poll was answered while the network was gone: it does not list what it knows nothing of."""
+    node = await room.node(1)
+    await node.at_activity("order", room.worker())
+    await node.start("other")
+    await node.workflow_task(room.worker("d0"))
+    await node.activity_task(room.worker("d0"))
+    await pass_time(room.config.lease_s + 1)
+    assert (count(room), count(room, TaskKind.WORKFLOW)) == (1, 1)
+
+    node.beat(room.worker("d0"))
+    await pass_time(1)
+    assert (count(room), count(room, TaskKind.WORKFLOW)) == (0, 0)
+
+
+@in_room(window_s=CENTURIES_S)
 async def test_invariant_35_so_it_does_when_its_run_has_to_be_loaded(room: Room) -> None:
     node = await room.node(1)
     worker = room.worker("d0")
@@ -420,6 +436,17 @@ async def test_invariant_39_after_24_hours_it_is_suspended_once_and_an_operator_
     handed = await new.activity_task(surgeon(room))
     await new.complete_activity(handed.token)
     assert len([name for name in await room.names(task.run_id) if "Paused" in name]) == 1
+
+
+@in_room(seeds=(0,), window_s=CENTURIES_S)
+async def test_what_the_surgical_pool_gets_is_no_flow_of_its_queue(room: Room) -> None:
+    """Whoever counts workers by it would start some that get nothing of it."""
+    node = await room.node(1)
+    await poisoned(room, node)
+    queues = set(node.rooms.flows.by_number)
+    jump(room, node, 60)
+    await node.activity_task(surgeon(room), timeout_s=10)
+    assert set(node.rooms.flows.by_number) <= queues
 
 
 @in_room(seeds=(0,), window_s=CENTURIES_S)

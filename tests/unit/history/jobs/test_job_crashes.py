@@ -265,6 +265,20 @@ async def test_invariant_35_a_worker_that_returns_too_late_takes_its_mark_back(r
     assert other.token.start_no > task.token.start_no
 
 
+@in_room()
+async def test_invariant_35_a_worker_that_returns_takes_back_what_it_never_got(room: Room) -> None:
+    """The poll was answered while the network was gone: it does not list what it knows nothing of."""
+    node = await room.node(1)
+    await create_named(node, "a")
+    await poll_one(node, room.worker("w1"))
+    await pass_time(DEAD_S)
+    assert crashes_of(node, "a").count == 1
+    node.beat(room.worker("w1"))
+    await turns()
+    assert run_of(node, "a").crashes is None
+    assert names(await poll(node, room.worker("w2"))) == ["a"]
+
+
 @pytest.mark.parametrize("wait_s", [0, 65])
 @pytest.mark.parametrize("moved", [False, True])
 def test_invariant_35_what_was_poisoned_by_mistake_goes_on_in_the_normal_pool(
