@@ -57,6 +57,7 @@ class KeyRoom(msgspec.Struct, eq=False):
     places: dict[bytes, JobRun] = {}
     poisoned: dict[bytes, JobRun] = {}  # of those that have a place; some may not be it any more
     waiting: dict[bytes, JobRun] = {}
+    behind: dict[bytes, JobRun] = {}  # poisoned ones that wait: all of `waiting` go before them
     more: bool = False  # further ones wait that are not in memory
     tokens: float = 0.0  # of the bucket that holds the rate
     tokens_at_us: int = 0
@@ -100,7 +101,7 @@ class KeyRoom(msgspec.Struct, eq=False):
     def is_short(self) -> bool:
         """Whether those that wait in memory may be fewer than the places that one intent may free. So no place is left
         free while somebody waits for it whom only the database knows."""
-        return self.more and len(self.waiting) <= len(self.places)
+        return self.more and len(self.waiting) + len(self.behind) <= len(self.places)
 
 
 class BatchState(msgspec.Struct, frozen=True, array_like=True, gc=False):

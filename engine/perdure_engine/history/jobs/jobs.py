@@ -262,14 +262,15 @@ class Jobs:
         if room is None:
             return
         self.loading.left(room_id, STALE)
-        for run in (*room.places.values(), *room.waiting.values()):
+        for run in (*room.places.values(), *room.waiting.values(), *room.behind.values()):
             if run.handout is None and self.memory.jobs.get(run.job_id) is run:
                 self.unused(run)
 
     def _forget_empty(self, draft: JobDraft) -> None:
         """Concurrency keys that nobody has a place of. Those with a rate stay for a while, or it would not hold."""
         for room in draft.rooms.values():
-            if not (room.places or room.waiting or room.more or room.rate_per_s):
+            kept = room.places or room.waiting or room.behind or room.more or room.rate_per_s
+            if not kept:
                 self.forget_room((room.namespace_id, room.key))
 
     def forget_removed(
@@ -325,7 +326,9 @@ class Jobs:
     def _has_room(self, run: JobRun) -> bool:
         key = run.spec.concurrency
         room = None if key is None else self.memory.rooms.get((run.namespace_id, key.key))
-        return room is not None and (run.job_id in room.places or run.job_id in room.waiting)
+        return room is not None and any(
+            run.job_id in some for some in (room.places, room.waiting, room.behind)
+        )
 
     # ---- the end
 

@@ -17,5 +17,5 @@ def room_of_rows(room_id: RoomId, runs: list[JobRun], *, more: bool) -> KeyRoom:
                 room.poisoned[run.job_id] = run
     for run in sorted(runs, key=lambda run: -run.task_id):
         if run.task_id < 0:
-            room.waiting[run.job_id] = run
+            (room.behind if run.pool else room.waiting)[run.job_id] = run
     return room

@@ -19,6 +19,7 @@ from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.ids import queue_number, uuid_text
 from perdure_engine.core.jobs import intents as job
+from perdure_engine.core.jobs.decide import places
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.model import Concurrency, ConcurrencyPolicy, JobStatus, Unique
 from perdure_engine.core.poison import SURGICAL
@@ -440,6 +441,31 @@ def test_invariant_40_poisoned_jobs_stand_behind_all_others_of_their_key() -> No
     bench.create(new_job("d", concurrency=one))
     for name in ("b", "c", "d", "a"):
         assert bench.row(id_of(name)).task_id > 0, name
+        bench.complete(bench.hand_out(name))
+
+
+@pytest.mark.parametrize("read_anew", [False, True])
+def test_invariant_40_more_of_them_than_memory_keeps_hold_nobody_of_their_key_up(
+    monkeypatch: pytest.MonkeyPatch, read_anew: bool
+) -> None:
+    """Those of which only the rows are known stand behind all others too: that is how they are read."""
+    monkeypatch.setattr(places, "WAITING_KEPT_MAX", 3)
+    one = Concurrency("k", 1)
+    bench, many = Audited(), "pqrstu"
+    bench.create(*[new_job(name, concurrency=one) for name in many])
+    for name in many:
+        poisoned(bench, name)
+    bench.pass_time(65)
+    if read_anew:
+        bench.forget()
+    bench.create(*[new_job(name, concurrency=one) for name in "bcdef"])
+    assert bench.row(id_of("b")).task_id > 0
+    waiting = [bench.row(id_of(name)).task_id for name in many]
+    assert max(waiting) < min(bench.row(id_of(name)).task_id for name in "cdef") < 0
+    for name in "bcdef":
+        bench.complete(bench.hand_out(name))
+    for _ in many:
+        [name] = [name for name in many if bench.row(id_of(name)).task_id > 0]
         bench.complete(bench.hand_out(name))
 
 

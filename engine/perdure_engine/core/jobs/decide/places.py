@@ -1,7 +1,7 @@
 """The places of a concurrency key: who has one, who waits, who is next.
 
 A job holds its place from when it becomes ready to when its attempt ends; while it backs off somebody else may have it.
-That a job waits stands in its row: its `task_id` is below 0, and the nearer to 0 the longer it waits.
+That a job waits stands in its row: its `task_id` is below 0, and the nearer to 0 the sooner it is its turn.
 
 While somebody waits, either all places are taken, and the end of one of their attempts lets the next one go on; or the
 key's rate holds them up, and one of them has a timer. Both are saved: nobody waits for ever, whatever dies.
@@ -16,6 +16,9 @@ from perdure_engine.core.jobs.decide.attempts import started
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.memory import WAITING_KEPT_MAX, KeyRoom
 from perdure_engine.core.jobs.model import JobRun
+
+BEHIND = 1 << 61
+"""What keeps the `task_id` of a poisoned job behind those of all others, also where only their rows are known."""
 
 WAITS = "waits for a place of its concurrency key"
 
@@ -37,10 +40,15 @@ def _stand_behind(draft: JobDraft, room: KeyRoom, run: JobRun) -> None:
     run.task_id = -draft.env.new_number()
     run.reason = WAITS
     draft.touch(run)
-    if room.more or len(room.waiting) >= WAITING_KEPT_MAX:
+    if run.pool:
+        run.task_id -= BEHIND
+    if room.more or len(room.waiting) + len(room.behind) >= WAITING_KEPT_MAX:
         room.more = True
-    else:
-        room.waiting[run.job_id] = run
+        if run.pool or not room.behind:
+            return
+        # all others that wait are in memory: it goes before the poisoned ones, the last of which makes room
+        draft.touch(room.behind.popitem()[1])
+    (room.behind if run.pool else room.waiting)[run.job_id] = run
 
 
 def leave(draft: JobDraft, run: JobRun) -> None:
@@ -48,6 +56,7 @@ def leave(draft: JobDraft, run: JobRun) -> None:
     room = room_of(draft, run)
     run.key_place = False
     room.waiting.pop(run.job_id, None)
+    room.behind.pop(run.job_id, None)
     room.places.pop(run.job_id, None)
     room.poisoned.pop(run.job_id, None)
     admit(draft, room)
@@ -65,14 +74,14 @@ def admit(draft: JobDraft, room: KeyRoom) -> None:
     """Give free places to who has waited longest, as the rate allows."""
     if room.poisoned and room.waiting:
         _make_way(draft, room)
-    while room.waiting and len(room.places) < room.limit:
-        run = _next(room)
+    while (queue := room.waiting or room.behind) and len(room.places) < room.limit:
+        run = next(iter(queue.values()))
         if not room.take_token(draft.env.now_us):
             if run.timer is None:
                 draft.wake_at(run, room.next_token_us)
                 draft.touch(run)
             return
-        del room.waiting[run.job_id]
+        del queue[run.job_id]
         room.places[run.job_id] = run
         if run.crashes is not None and run.pool:
             room.poisoned[run.job_id] = run
@@ -82,16 +91,9 @@ def admit(draft: JobDraft, room: KeyRoom) -> None:
         draft.make_ready(run)
 
 
-def _next(room: KeyRoom) -> JobRun:
-    first = next(iter(room.waiting.values()))
-    if first.crashes is None or not first.pool:
-        return first
-    return next((run for run in room.waiting.values() if not run.pool), first)
-
-
 def _make_way(draft: JobDraft, room: KeyRoom) -> None:
     """As many poisoned jobs as others wait for their places."""
-    wanted = sum([not run.pool for run in room.waiting.values()]) - (room.limit - len(room.places))
+    wanted = len(room.waiting) - (room.limit - len(room.places))
     for run in list(room.poisoned.values()):
         if wanted <= 0:
             return
