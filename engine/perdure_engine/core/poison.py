@@ -49,6 +49,7 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     worker_ids: tuple[bytes, ...] = ()  # of the last ones, where a whole worker died
     last: Failure | None = None
     request_id: bytes = b""  # of the operator's call that let it go on last
+    start_no: int = 0  # that the last of worker_ids died with
 
     @property
     def is_isolated(self) -> bool:
@@ -75,6 +76,10 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
         last = self.last.message[:MESSAGE_TOLD_MAX] if self.last is not None else ""
         return f"has crashed {self.count} times in a row, for the first time at {since}: {last}"
 
+    def is_counted(self, start_no: int) -> bool:
+        """Whether the worker that had this start is thought dead: what it says of it now is of the same crash."""
+        return bool(start_no) and self.start_no == start_no
+
     def is_over_time(self, now_us: int) -> bool:
         """Whether poisoned work is to be suspended."""
         return self.count >= POISONED_FROM and now_us >= self.suspended_us
@@ -85,8 +90,10 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return min(now_us + DELAYS_US[rung], self.suspended_us)
 
 
-def crashed(before: Crashes | None, worker_id: bytes, failure: Failure, now_us: int) -> Crashes:
-    """One more. `worker_id` b"": a process of the task's own, which does not come back."""
+def crashed(
+    before: Crashes | None, worker_id: bytes, start_no: int, failure: Failure, now_us: int
+) -> Crashes:
+    """One more, with this start. `worker_id` b"": a process of the task's own, which does not come back."""
     known = before or Crashes()
     worker_ids = known.worker_ids
     if worker_id:
@@ -97,6 +104,7 @@ def crashed(before: Crashes | None, worker_id: bytes, failure: Failure, now_us: 
         first_us=known.first_us or now_us,
         worker_ids=worker_ids,
         last=failure,
+        start_no=start_no if worker_id else 0,
     )
 
 
@@ -107,21 +115,22 @@ def came_back(before: Crashes, worker_id: bytes) -> Crashes | None:
     if not count:
         return None
     worker_ids = tuple(one for one in before.worker_ids if one != worker_id)
-    return msgspec.structs.replace(before, count=count, worker_ids=worker_ids)
+    start_no = 0 if before.worker_ids[-1] == worker_id else before.start_no
+    return msgspec.structs.replace(before, count=count, worker_ids=worker_ids, start_no=start_no)
 
 
-def reported(before: Crashes, worker_id: bytes, failure: Failure) -> Crashes:
-    """A worker that was thought dead says that only the process died that the task had to itself: that is the crash
-    that was counted, and nothing takes it back."""
-    worker_ids = tuple(one for one in before.worker_ids if one != worker_id)
-    return msgspec.structs.replace(before, worker_ids=worker_ids, last=failure)
+def reported(before: Crashes, failure: Failure) -> Crashes:
+    """The last worker, which was thought dead, says that it was its code only: that is the crash that was counted, and
+    nothing takes it back."""
+    worker_ids = before.worker_ids[:-1]
+    return msgspec.structs.replace(before, worker_ids=worker_ids, last=failure, start_no=0)
 
 
 def forgiven(before: Crashes | None) -> Crashes | None:
     """Its code ended as code does, or saved a checkpoint: the row is broken, the first crash is remembered."""
     if before is None or not before.count:
         return before
-    return msgspec.structs.replace(before, count=0, worker_ids=())
+    return msgspec.structs.replace(before, count=0, worker_ids=(), start_no=0)
 
 
 def resumed(before: Crashes, now_us: int, request_id: bytes = b"") -> Crashes:

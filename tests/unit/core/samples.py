@@ -84,6 +84,7 @@ CRASHES = Crashes(
     (bytes(range(80, 96)), bytes(range(96, 112))),
     Failure(FailureKind.WORKER_LOST, "killed by signal 11", "its stacks", identity="worker-1@host"),
     REQUEST,
+    (7 << 24) + 5,
 )
 POLICY = RetryPolicy(2_000, 1.5, 60_000, 7, ("ValueError", "KeyError"))
 

@@ -460,6 +460,35 @@ def test_what_died_without_its_worker_is_counted_once_though_the_lease_had_ended
     assert (run.task(name).state, count(run, name)) == (TaskState.READY, 1)
 
 
+@both
+def test_what_was_put_back_uncounted_is_counted_when_its_worker_says_so(name: str) -> None:
+    """After a take-over nobody claimed it in time. That another worker had died with it is another crash."""
+    run = given(name)
+    run.when(died(run.hand_out(name), OTHER))
+    token = run.hand_out(name)
+    run.when(put_back(token, worker_dead=True))
+
+    run.when(crashed(token))
+    crashes = run.task(name).crashes
+    assert crashes is not None
+    assert (crashes.count, crashes.worker_ids) == (2, (OTHER,))
+
+
+@pytest.mark.parametrize("deaths", [1, 3], ids=["crashed", "poisoned"])
+def test_invariant_35_a_deadlock_of_a_worker_thought_dead_is_one_crash(deaths: int) -> None:
+    """The lease had ended, which was counted: it is the same one, and of a worker that lives."""
+    run = Scenario(start())
+    for _ in range(deaths - 1):
+        run.when(died(run.hand_out()))
+    token = run.hand_out(worker=OTHER)
+    run.when(died(token, OTHER))
+
+    run.when(task_failed(token, WorkflowTaskFailedCause.DEADLOCK))
+    assert count(run, "") == deaths
+    assert run.when(came_back(token, OTHER)) == NOTHING
+    assert run.task().state is TaskState.BACKOFF
+
+
 def test_what_a_take_over_knows_nothing_of_is_counted() -> None:
     """The start was not saved, and an earlier worker had died."""
     run = with_activity()

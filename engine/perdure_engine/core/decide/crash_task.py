@@ -21,7 +21,7 @@ from perdure_engine.core.decide.crashes import count
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import Failure, RetryState
 from perdure_engine.core.intents import CrashTask
-from perdure_engine.core.poison import crashed, reported
+from perdure_engine.core.poison import Crashes, crashed, reported
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
 from perdure_engine.core.tokens import TaskToken
@@ -50,21 +50,20 @@ def decide(draft: Draft, intent: CrashTask) -> None:
 def _is_counted(record: TaskRecord, token: TaskToken) -> bool:
     """Its worker was thought dead when the lease ended, and has to say now that it was the process only."""
     crashes = record.crashes
-    put_back = not record.running and record.start_no == token.start_no
-    return put_back and crashes is not None and bool(crashes.worker_ids)
+    return not record.running and crashes is not None and crashes.is_counted(token.start_no)
 
 
 def _mark_as_its_own(draft: Draft, record: TaskRecord, failure: Failure) -> None:
     crashes = record.crashes
     assert crashes is not None
-    record.set_aside(crashes=reported(crashes, crashes.worker_ids[-1], failure))
+    record.set_aside(crashes=reported(crashes, failure))
     draft.touch(record)
 
 
 def crash_workflow_task(draft: Draft, worker_id: bytes, failure: Failure) -> None:
     record = draft.state.tasks[WORKFLOW_TASK_KEY]
     draft.state.sticky_worker_id = b""
-    count(draft, WORKFLOW_TASK_KEY, crashed(record.crashes, worker_id, failure, draft.env.now_us))
+    count(draft, WORKFLOW_TASK_KEY, one_more(draft, record, worker_id, failure))
     draft.number_buffered()
 
 
@@ -79,7 +78,11 @@ def crash_activity(
     elif activity.cancel_requested_event_id:
         end_as_canceled(draft, record, activity, identity)
     else:
-        count(draft, key, crashed(record.crashes, worker_id, failure, draft.env.now_us))
+        count(draft, key, one_more(draft, record, worker_id, failure))
+
+
+def one_more(draft: Draft, record: TaskRecord, worker_id: bytes, failure: Failure) -> Crashes:
+    return crashed(record.crashes, worker_id, record.start_no, failure, draft.env.now_us)
 
 
 def fail_as_lost(

@@ -14,7 +14,7 @@ from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
 from perdure_engine.core.intents import FailWorkflowTask
-from perdure_engine.core.poison import crashed
+from perdure_engine.core.poison import came_back, crashed
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskState, TimerKind
 
@@ -22,7 +22,11 @@ _DEADLOCK = Failure(FailureKind.SERVER, "the workflow's code did not come back")
 
 
 def decide(draft: Draft, intent: FailWorkflowTask) -> None:
-    attempts.current_workflow_task(draft, intent.token)
+    record = attempts.current_workflow_task(draft, intent.token)
+    crashes = record.crashes
+    if crashes is not None and not record.running and crashes.is_counted(intent.token.start_no):
+        # its worker was thought dead, and lives: that was no crash, whatever this is
+        record.set_aside(crashes=came_back(crashes, crashes.worker_ids[-1]))
     fail_task(draft, intent.cause, intent.failure, intent.identity)
 
 
@@ -98,7 +102,7 @@ def _next_attempt(draft: Draft, failure: Failure | None, *, deadlock: bool = Fal
     record.last_failure = failure
     draft.state.sticky_worker_id = b""
     if deadlock:
-        crashes = crashed(record.crashes, b"", failure or _DEADLOCK, draft.env.now_us)
+        crashes = crashed(record.crashes, b"", 0, failure or _DEADLOCK, draft.env.now_us)
         if crashes.is_poisoned:
             count(draft, WORKFLOW_TASK_KEY, crashes)
             draft.number_buffered()

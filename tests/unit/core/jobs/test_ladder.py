@@ -173,6 +173,18 @@ def test_invariant_35_a_worker_thought_dead_reports_the_crash_that_was_counted()
     assert len(bench.outcome(job.JobCrashed(token, SEGFAULT)).refused) == 1
 
 
+def test_what_was_put_back_uncounted_is_counted_when_its_worker_says_so() -> None:
+    """After a take-over nobody claimed it in time. That another worker had died with it is another crash."""
+    bench = bench_with()
+    bench.crash("a", OTHERS[0])
+    token = bench.hand_out("a", OTHERS[1])
+    put_back(bench, dead=True)
+    assert bench.outcome(job.JobCrashed(token, SEGFAULT)).refused == []
+    found = bench.run("a").crashes
+    assert found is not None
+    assert (found.count, found.worker_ids) == (2, (OTHERS[0],))
+
+
 @pytest.mark.parametrize("how", ["raised", "timeout"])
 def test_invariant_35_a_raised_failure_breaks_the_row_and_keeps_the_first_crash(how: str) -> None:
     bench = bench_with(retry=RetryPolicy(maximum_attempts=0, initial_interval_ms=0))
@@ -526,6 +538,19 @@ def test_invariant_39_an_attempt_that_runs_then_is_the_last_one(counted: bool) -
         put_back(bench, dead=False)
     assert bench.run("a").status is S.SUSPENDED
     assert [entry.before for entry in bench.audit] == ["IN_PROGRESS"]
+
+
+def test_invariant_39_a_start_that_is_not_saved_then_is_saved() -> None:
+    """Its timer has fired: the next owner of its shard would know of neither, and no worker might ever ask for it."""
+    bench = bench_with()
+    poisoned(bench)
+    bench.pass_time(DAY_S - 1)
+    bench.hand_out("a")
+    bench.pass_time(2)
+    bench.forget()
+    assert bench.run("a").status is S.IN_PROGRESS
+    put_back(bench, dead=True)
+    assert bench.run("a").status is S.SUSPENDED
 
 
 def test_invariant_39_the_first_crash_is_remembered_over_failures() -> None:

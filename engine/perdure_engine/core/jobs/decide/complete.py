@@ -10,7 +10,7 @@ from perdure_engine.core import poison
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.failures import Failure, FailureKind, RetryState
 from perdure_engine.core.jobs.decide import ladder, places
-from perdure_engine.core.jobs.decide.attempts import holder, note_start
+from perdure_engine.core.jobs.decide.attempts import holder, note_start, started
 from perdure_engine.core.jobs.decide.due import become_due
 from perdure_engine.core.jobs.decide.ending import end, keep_failure
 from perdure_engine.core.jobs.decide.put_back import lose
@@ -77,9 +77,9 @@ def _crash(draft: JobDraft, run: JobRun, outcome: JobCrashed, identity: str) -> 
     """The process that the attempt had to itself has died; the worker lives."""
     note_start(run, outcome.token, identity)
     crashes = run.crashes
-    if crashes is not None and run.handout is None and run.worker_id in crashes.worker_ids:
+    if crashes is not None and not started(run) and crashes.is_counted(outcome.token.start_no):
         # It was thought dead, and its death counted: it is the same crash.
-        run.crashes = poison.reported(crashes, run.worker_id, outcome.failure)
+        run.crashes = poison.reported(crashes, outcome.failure)
         draft.touch(run)
     else:
         lose(draft, run, b"", outcome.failure, counted=True)

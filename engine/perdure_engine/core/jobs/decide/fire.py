@@ -6,6 +6,7 @@ from perdure_engine.core.jobs.decide import ladder, places
 from perdure_engine.core.jobs.decide.attempts import started
 from perdure_engine.core.jobs.decide.due import EXPIRED, become_due
 from perdure_engine.core.jobs.decide.ending import end
+from perdure_engine.core.jobs.decide.save_starts import save_start
 from perdure_engine.core.jobs.draft import JobDraft
 from perdure_engine.core.jobs.intents import FireJobTimers
 from perdure_engine.core.jobs.model import JobRun, JobStatus
@@ -42,6 +43,10 @@ def _expire(draft: JobDraft, run: JobRun, timer_id: int) -> None:
     draft.drop_expiry(run)
     draft.touch(run)
     if started(run):
+        if run.status is JobStatus.POISONED:
+            save_start(
+                draft, run
+            )  # else the next owner of its shard would know of neither start nor timer
         return
     if run.status is JobStatus.PENDING:
         end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)

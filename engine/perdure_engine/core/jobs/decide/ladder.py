@@ -29,7 +29,7 @@ ENGINE = "perdure"
 def count(draft: JobDraft, run: JobRun, worker_id: bytes, failure: Failure) -> None:
     """The worker that had the attempt has died, or (b"") only the process that the attempt had to itself. The same
     attempt is tried again, and the third time in a row poisons it."""
-    crashes = poison.crashed(run.crashes, worker_id, failure, draft.env.now_us)
+    crashes = poison.crashed(run.crashes, worker_id, run.start_no, failure, draft.env.now_us)
     draft.crashes += 1
     draft.touch(run)
     if not crashes.is_poisoned:
