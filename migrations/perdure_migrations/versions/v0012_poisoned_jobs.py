@@ -18,14 +18,15 @@ alter table job_runs add constraint job_runs_statuses check (status between 1 an
 """
 CLOSED = """
 alter table job_runs add constraint job_runs_closed
-check ((status between 1 and 3 or status in (8, 9)) = (closed_at is null)) not valid
+check ((status between 1 and 3 or status between 8 and 9) = (closed_at is null)) not valid
 """
 CHECK_STATUS = "alter table job_runs validate constraint job_runs_statuses"
 CHECK_CLOSED = "alter table job_runs validate constraint job_runs_closed"
 # Failed, suspended, poisoned.
 JOB_RUNS_DEAD = """
 create index if not exists job_runs_dead
-on job_runs (namespace_id, task_name, status, scheduled_at, job_id) where status in (5, 8, 9)
+on job_runs (namespace_id, task_name, status, scheduled_at, job_id)
+where status = 5 or status = 8 or status = 9
 """
 WITHOUT_FAILED = "drop index if exists job_runs_failed"
 JOBS = """

@@ -67,7 +67,7 @@ _OF_BATCH: Final = _of("r.batch_id = $7::text and r.batch_id <> ''")
 _DEAD_OF_TASK: Final = _Path(
     _STATUSES,
     """\
-    where r.namespace_id = $1::uuid and r.task_name = $8::text and r.status in (5, 8, 9)
+    where r.namespace_id = $1::uuid and r.task_name = $8::text and (r.status = 5 or r.status = 8 or r.status = 9)
       and r.status = s.status""",
     _OTHERWISE,
 )
