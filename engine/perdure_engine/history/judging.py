@@ -263,8 +263,11 @@ class Leases(ABC, Generic[K]):
             self._time_out(held, TimeoutType.HEARTBEAT)
         elif now >= handout.lease_until:
             held.ending = True
-            self._put_back(held, worker_dead=True, crashed=True)
-            self._note_death(held)
+            # One that was silent already when it was given the task had died before: its poll was still open.
+            silent = self._shard.rooms.hearing.was_silent(handout.worker_id, held.handed_at)
+            self._put_back(held, worker_dead=True, crashed=not silent)
+            if not silent:
+                self._note_death(held)
         elif (
             not handout.saved
             and now - held.handed_at >= self._shard.rooms.config.start_save_after_s

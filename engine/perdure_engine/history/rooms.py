@@ -12,6 +12,7 @@ from perdure_engine.core.draft import as_it_is
 from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
 from perdure_engine.history.database_clock import DatabaseClock
 from perdure_engine.history.flows import Flows
+from perdure_engine.history.hearing import Hearing
 from perdure_engine.history.jobs.cache import JobCache
 from perdure_engine.history.loading import CurrentLoader
 from perdure_engine.history.trimming import LatelyClosed
@@ -116,6 +117,7 @@ class Rooms:
         self.database_clock = DatabaseClock(clock)
         self.current_loader = CurrentLoader(self)
         self.flows = Flows(clock)
+        self.hearing = Hearing(clock)
         self.lately_closed = LatelyClosed(config.closed_runs_cached_max)
         self.job_cache = JobCache(config.jobs_cached_max, config.jobs_ahead_bytes_max)
         self.matching: Matching

@@ -142,6 +142,7 @@ class HistoryService:
     def heartbeat(self, worker: WorkerRef, held: list[HeldTask]) -> list[HeldVerdict | None]:
         if not self._rooms.lease_valid():
             return [None] * len(held)  # another node may own the shards by now: it judges, not we
+        self._rooms.hearing.heard(worker.worker_id)
         verdicts: list[HeldVerdict | None] = []
         listed: dict[int, set[int]] = {
             shard_id: set()

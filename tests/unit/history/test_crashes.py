@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 from tests.unit.history.room import (
     BODY,
     FINISH,
@@ -29,6 +30,7 @@ from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.poison import SURGICAL
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
+from perdure_engine.history.hearing import SILENT_S
 from perdure_engine.history.judging import LOST
 from perdure_engine.history.stillness import Stillness, stillness
 from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, WorkerRef
@@ -276,6 +278,27 @@ async def test_invariant_35_so_it_does_for_what_it_never_got(room: Room) -> None
     node.beat(room.worker("d0"))
     await pass_time(1)
     assert (count(room), count(room, TaskKind.WORKFLOW)) == (0, 0)
+
+
+@pytest.mark.parametrize("silent_s", [1, 6])
+def test_invariant_35_who_was_silent_already_when_it_was_given_the_task_never_got_it(
+    silent_s: int,
+) -> None:
+    """A poll of it was still open: the engine had not heard yet that it was dead."""
+
+    @in_room(window_s=CENTURIES_S)
+    async def story(room: Room) -> None:
+        node = await room.node(1)
+        node.beat(room.worker("d0"))
+        poll = node.polling(room.worker("d0"), timeout_s=10)
+        await pass_time(silent_s)
+        await node.start("order")
+        assert len((await poll).workflow_tasks) == 1
+        await pass_time(room.config.lease_s + 1)
+        assert count(room, TaskKind.WORKFLOW) == (1 if silent_s < SILENT_S else 0)
+        assert (await node.workflow_task(room.worker("w2"))).attempt == 1
+
+    story()
 
 
 @in_room(window_s=CENTURIES_S)

@@ -44,9 +44,8 @@ def _expire(draft: JobDraft, run: JobRun, timer_id: int) -> None:
     draft.touch(run)
     if started(run):
         if run.status is JobStatus.POISONED:
-            save_start(
-                draft, run
-            )  # else the next owner of its shard would know of neither start nor timer
+            # else the next owner of its shard would know of neither start nor timer
+            save_start(draft, run)
         return
     if run.status is JobStatus.PENDING:
         end(draft, run, JobStatus.SKIPPED, reason=EXPIRED)
