@@ -17,6 +17,7 @@ from tests.simulation.scrubber import scrub
 from tests.simulation.test_cluster import conflict, freeze, kill, lose_commit
 
 from perdure_engine.core import intents
+from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.poison import ISOLATED_FROM, POISONED_FROM, SURGICAL
 from perdure_engine.core.replies import Description
@@ -91,9 +92,12 @@ async def one_run(cluster: Hospital, workflow_id: str) -> None:
 
 async def until_it_is_poisoned(cluster: Hospital, workflow_id: str) -> None:
     describe = intents.DescribeWorkflow(namespace_id=NAMESPACE, workflow_id=workflow_id, run_id=b"")
-    await asyncio.sleep(10)  # it has begun by then
     while True:
-        found: Description = await cluster.ask(workflow_id, describe)
+        try:
+            found: Description = await cluster.ask(workflow_id, describe)
+        except Rejected:  # it has not begun yet
+            await asyncio.sleep(1)
+            continue
         tasks: list[Any] = [*found.activities, *filter(None, [found.workflow_task])]
         if any(task.crashes >= POISONED_FROM for task in tasks):
             return
