@@ -45,11 +45,12 @@ class Room:
 
 
 class Inbox:
-    __slots__ = ("_again", "_bytes", "_lanes", "_only", "_weight", "count")
+    __slots__ = ("_again", "_bytes", "_lanes", "_only", "_only_again", "_weight", "count")
 
     def __init__(self) -> None:
         # all there is, as long as it is a single one: a shard with little to do touches no lane
         self._only: Item | None = None
+        self._only_again = False  # it was taken before
         self._lanes: list[deque[Item]] = [deque() for _ in range(LANES)]
         self._bytes = [0] * LANES
         # taken before, not decided for good: goes first, in its order
@@ -64,8 +65,7 @@ class Inbox:
     def put(self, item: Item) -> bool:
         """False: the lane is full and the item has been refused."""
         if not self.count:
-            self._only = item
-            self.count, self._weight = 1, item.weight
+            self._put_only(item, again=False)
             return True
         self._use_lanes()
         lane_no = lane_of(item.intent)
@@ -89,6 +89,9 @@ class Inbox:
 
     def put_again(self, items: list[Item]) -> None:
         """Items that were taken before go ahead of everything, in the order given."""
+        if not self.count and len(items) == 1:
+            self._put_only(items[0], again=True)
+            return
         self._use_lanes()
         self._again.extendleft(reversed(items))
         self.count += len(items)
@@ -117,9 +120,17 @@ class Inbox:
         self._weight -= sum([item.weight for item in taken])
         return taken
 
+    def _put_only(self, item: Item, *, again: bool) -> None:
+        self._only, self._only_again = item, again
+        self.count, self._weight = 1, item.weight
+
     def _use_lanes(self) -> None:
         only, self._only = self._only, None
-        if only is not None:
+        if only is None:
+            return
+        if self._only_again:
+            self._again.append(only)
+        else:
             lane_no = lane_of(only.intent)
             self._lanes[lane_no].append(only)
             self._bytes[lane_no] += only.size

@@ -175,6 +175,10 @@ class Shard:
         kind = type(item.intent)
         if kind is intents.WaitResult:
             return wait_without_turn(self.runs, item)
+        if kind is intents.StartWorkflow:
+            # its turn, which it could have now, would find no more than that its id is to be looked up
+            idle = not (self.inbox.count or self.in_flight or self.unproven)
+            return idle and self.loading.look_up_first(item)
         return kind is WaitJobs and self.jobs.waits.without_turn(item)
 
     def put_again(self, items: list[Item]) -> None:
