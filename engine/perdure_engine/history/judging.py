@@ -78,6 +78,9 @@ class Leases(ABC, Generic[K]):
     def __len__(self) -> int:
         return len(self._held)
 
+    def holds(self, start_no: int) -> bool:
+        return start_no in self._held
+
     # ---- what the kinds of books say
 
     @abstractmethod
