@@ -6,7 +6,6 @@ the decision, and what is saved of it, is the shard's. Which intent, the two kin
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -15,6 +14,7 @@ import msgspec
 from perdure_engine.core.failures import TimeoutType
 from perdure_engine.core.tasks import Handout, TaskKind
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.history.rounds import ROUNDS
 from perdure_engine.ports.history import HeldVerdict
 
 if TYPE_CHECKING:
@@ -65,15 +65,15 @@ K = TypeVar("K")
 class Leases(ABC, Generic[K]):
     """`K` names what was handed out by the owner before us, whose start is saved."""
 
-    __slots__ = ("_by_worker", "_held", "_judged_at", "_orphans", "_shard", "_timer")
+    __slots__ = ("_by_worker", "_held", "_orphans", "_round", "_shard", "_waits")
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._held: dict[int, Held] = {}  # by start number
         self._by_worker: dict[bytes, dict[int, Held]] = {}
         self._orphans: dict[K, tuple[float, int]] = {}  # until when, and the start number
-        self._judged_at = shard.rooms.clock.monotonic()
-        self._timer: asyncio.TimerHandle | None = None
+        self._round = shard.rooms.rounds[shard.shard_id % ROUNDS]
+        self._waits = False  # for its round
 
     def __len__(self) -> int:
         return len(self._held)
@@ -119,7 +119,7 @@ class Leases(ABC, Generic[K]):
         if of_worker is None:
             of_worker = self._by_worker[handout.worker_id] = {}
         of_worker[handout.start_no] = held
-        if self._timer is None:
+        if not self._waits:
             self._watch()
 
     def drop(self, start_no: int) -> None:
@@ -193,22 +193,20 @@ class Leases(ABC, Generic[K]):
     # ---- judging
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._round.leave(self)
+        self._waits = False
 
     def _watch(self) -> None:
-        if self._timer is None and not self._shard.closed:
-            self._judged_at = self._shard.rooms.clock.monotonic()
-            every = self._shard.rooms.config.judge_every_s
-            self._timer = asyncio.get_running_loop().call_later(every, self._tick)
+        if not (self._waits or self._shard.closed):
+            self._waits = True
+            self._round.join(self)
 
-    def _tick(self) -> None:
-        self._timer = None
-        last = self._judged_at
-        self.judge(last)
+    def judge_again(self, last_judged_at: float) -> bool:
+        """See `rounds`."""
         if self._held or self._orphans:
-            self._watch()
+            self.judge(last_judged_at)
+        self._waits = bool(self._held or self._orphans)
+        return self._waits
 
     def judge(self, last_judged_at: float) -> None:
         """Look at every hand-out once. After a gap of our own nothing is judged before it is prolonged."""
