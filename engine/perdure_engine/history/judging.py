@@ -7,6 +7,7 @@ the decision, and what is saved of it, is the shard's. Which intent, the two kin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
@@ -65,12 +66,12 @@ K = TypeVar("K")
 class Leases(ABC, Generic[K]):
     """`K` names what was handed out by the owner before us, whose start is saved."""
 
-    __slots__ = ("_by_worker", "_held", "_orphans", "_round", "_shard", "_waits")
+    __slots__ = ("_held", "_holders", "_orphans", "_round", "_shard", "_waits")
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._held: dict[int, Held] = {}  # by start number
-        self._by_worker: dict[bytes, dict[int, Held]] = {}
+        self._holders = shard.rooms.holders
         self._orphans: dict[K, tuple[float, int]] = {}  # until when, and the start number
         self._round = shard.rooms.rounds[shard.shard_id % ROUNDS]
         self._waits = False  # for its round
@@ -113,25 +114,17 @@ class Leases(ABC, Generic[K]):
     # ---- what changes the book
 
     def _hold(self, held: Held) -> None:
-        handout = held.handout
-        self._held[handout.start_no] = held
-        of_worker = self._by_worker.get(handout.worker_id)
-        if of_worker is None:
-            of_worker = self._by_worker[handout.worker_id] = {}
-        of_worker[handout.start_no] = held
+        if self._shard.closed:
+            return  # the next owner judges it
+        self._held[held.handout.start_no] = held
+        self._holders.add(held)
         if not self._waits:
             self._watch()
 
     def drop(self, start_no: int) -> None:
         held = self._held.pop(start_no, None)
-        if held is None:
-            return
-        worker_id = held.handout.worker_id
-        of_worker = self._by_worker.get(worker_id)
-        if of_worker is not None:
-            of_worker.pop(start_no, None)
-            if not of_worker:
-                del self._by_worker[worker_id]
+        if held is not None:
+            self._holders.remove(held)
 
     def _claimed(self, key: K) -> None:
         """If it is an orphan, it waits for its load, and for another try should that fail."""
@@ -167,25 +160,26 @@ class Leases(ABC, Generic[K]):
         held.details = None
         self._tell_progress(held, details)
 
-    def listed(self, worker_id: bytes, start_nos: set[int]) -> None:
-        """The worker said what it holds: whatever it was given but does not list, it never got."""
+    def listed(self, given: Sequence[Held], start_nos: Set[int]) -> None:
+        """A worker said what it holds: whatever it was given but does not list, it never got."""
         now = self._shard.rooms.clock.monotonic()
         oldest = now - self._shard.rooms.config.unlisted_after_s
-        for start_no, held in list(self._by_worker.get(worker_id, {}).items()):
-            if start_no not in start_nos and held.handed_at < oldest and not held.ending:
+        for held in given:
+            unlisted = held.handout.start_no not in start_nos
+            if unlisted and held.handed_at < oldest and not held.ending:
                 held.ending = True
                 self._put_back(held, worker_dead=False)
         self._tell()
 
-    def suspect(self, worker_id: bytes) -> None:
-        """The worker's connection broke: if no heartbeat comes soon, it is dead."""
+    def suspect(self, given: Sequence[Held]) -> None:
+        """The connection of the worker that has these broke: if no heartbeat comes soon, it is dead."""
         until = self._shard.rooms.clock.monotonic() + SUSPECT_LEASE_S
-        for held in self._by_worker.get(worker_id, {}).values():
+        for held in given:
             held.handout.lease_until = min(held.handout.lease_until, until)
 
-    def release(self, worker_id: bytes) -> None:
-        """The worker said goodbye: what it still holds goes back."""
-        for held in list(self._by_worker.get(worker_id, {}).values()):
+    def release(self, given: Sequence[Held]) -> None:
+        """The worker that has these said goodbye: they go back."""
+        for held in given:
             held.ending = True
             self._put_back(held, worker_dead=False)
         self._tell()
@@ -195,6 +189,8 @@ class Leases(ABC, Generic[K]):
     def stop(self) -> None:
         self._round.leave(self)
         self._waits = False
+        for held in self._held.values():
+            self._holders.remove(held)
 
     def _watch(self) -> None:
         if not (self._waits or self._shard.closed):

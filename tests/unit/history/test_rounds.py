@@ -1,6 +1,13 @@
 """When leases are judged: the books of many shards in one round."""
 
-from tests.unit.history.room import Room, in_room, pass_time
+from tests.unit.history.room import (
+    FINISH,
+    Room,
+    held_activity,
+    in_room,
+    pass_time,
+    schedule,
+)
 
 from perdure_engine.history.rounds import Round
 
@@ -50,3 +57,54 @@ async def test_one_book_in_trouble_costs_the_others_nothing(room: Room) -> None:
     judging.leave(bad)
     await pass_time(5)
     assert len(bad.last_looks_at) == 2, "who has left is judged no more"
+
+
+@in_room()
+async def test_a_shard_that_closes_holds_nothing_of_a_worker_any_more(room: Room) -> None:
+    """Its hand-outs are the next owner's; those of the others are still released, suspected and listed."""
+    node = await room.node(1, 2)
+    worker = room.worker()
+    for shard_id in (1, 2):
+        await node.at_activity(f"order{shard_id}", worker, shard_id)
+    answer = await node.polling(worker, activity=2)
+    assert len(answer.activity_tasks) == 2
+    await node.history.release_many([1])
+    assert list(node.rooms.holders.of(worker.worker_id)) == [(2, False)]
+    node.beat(worker, *[task.token for task in answer.activity_tasks])
+    node.history.poll_broken(worker.worker_id)
+    node.history.goodbye(worker, [])
+    again = await node.activity_task(room.worker("w2"))
+    await node.complete_activity(again.token)
+    assert not node.rooms.holders.of(worker.worker_id)
+
+
+@in_room()
+async def test_what_ended_is_nobodys_any_more(room: Room) -> None:
+    node = await room.node(1)
+    worker = room.worker()
+    await node.start("order")
+    await node.complete(await node.workflow_task(worker), [schedule()])
+    task = await node.activity_task(worker)
+    assert list(node.rooms.holders.of(worker.worker_id)) == [(1, False)]
+    await node.complete_activity(task.token)
+    await node.complete(await node.workflow_task(worker), [FINISH])
+    assert not node.rooms.holders.of(worker.worker_id)
+
+
+@in_room()
+async def test_what_is_adopted_in_the_moment_its_shard_closes_is_held_by_nobody(
+    room: Room,
+) -> None:
+    old = await room.node(1)
+    worker = room.worker()
+    _, task = await held_activity(room, old, worker)
+    new = await room.node(1)
+    hold = new.holds.hold("commit")
+    signal = new.signal("order")
+    await hold.reached()
+    new.beat(worker, task.token)  # its run is busy
+    new.shard().close()
+    assert not new.rooms.holders.of(worker.worker_id)
+    hold.release()
+    await signal
+    assert new.beat(worker, task.token) == [None]
