@@ -45,18 +45,19 @@ class Room:
 
 
 class Inbox:
-    __slots__ = ("_again", "_bytes", "_lanes", "_only", "_weight", "count")
+    __slots__ = ("_again", "_bytes", "_lanes", "_only", "_only_again", "_weight", "count")
 
     def __init__(self) -> None:
         # all there is, as long as it is a single one: a shard with little to do touches no lane
         self._only: Item | None = None
+        self._only_again = False  # it was taken before
         self._lanes: list[deque[Item]] = [deque() for _ in range(LANES)]
         self._bytes = [0] * LANES
         # taken before, not decided for good: goes first, in its order
         self._again: deque[Item] = deque()
         self.count = 0
         """Of all items. For others to read: in each step of each shard, where a `len()` is a call."""
-        self._weight = 0  # likewise
+        self._weight = 0  # of those in lanes
 
     def __len__(self) -> int:
         return self.count
@@ -64,8 +65,8 @@ class Inbox:
     def put(self, item: Item) -> bool:
         """False: the lane is full and the item has been refused."""
         if not self.count:
-            self._only = item
-            self.count, self._weight = 1, item.weight
+            self._only, self._only_again = item, False
+            self.count = 1
             return True
         self._use_lanes()
         lane_no = lane_of(item.intent)
@@ -89,18 +90,30 @@ class Inbox:
 
     def put_again(self, items: list[Item]) -> None:
         """Items that were taken before go ahead of everything, in the order given."""
+        if not self.count and len(items) == 1:
+            self._only, self._only_again = items[0], True
+            self.count = 1
+            return
         self._use_lanes()
         self._again.extendleft(reversed(items))
         self.count += len(items)
         self._weight += sum([item.weight for item in items])
 
+    def take_only(self) -> list[Item]:
+        """What there is, if that is a single item and none waits in a lane; else nothing."""
+        only = self._only
+        if only is None:
+            return []
+        self._only = None
+        self.count = 0
+        return [only]
+
     def take(
         self, weight: int, bytes_max: int = BATCH_BYTES_MAX, *, exact: bool = False
     ) -> list[Item]:
         """Items of together about so much weight and so many bytes; the first goes whatever it has of them."""
-        if self._only is not None:
-            taken, self._only = [self._only], None
-            self.count = self._weight = 0
+        taken = self.take_only()
+        if taken:
             return taken
         if self._weight <= weight and not self._again and sum(self._bytes) < bytes_max:
             return self._take_all()  # nobody competes: the common case of a shard with little to do
@@ -119,7 +132,12 @@ class Inbox:
 
     def _use_lanes(self) -> None:
         only, self._only = self._only, None
-        if only is not None:
+        if only is None:
+            return
+        self._weight = only.weight
+        if self._only_again:
+            self._again.append(only)
+        else:
             lane_no = lane_of(only.intent)
             self._lanes[lane_no].append(only)
             self._bytes[lane_no] += only.size

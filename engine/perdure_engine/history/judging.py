@@ -6,8 +6,8 @@ the decision, and what is saved of it, is the shard's. Which intent, the two kin
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from perdure_engine.core.failures import TimeoutType
 from perdure_engine.core.tasks import Handout, TaskKind
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.history.rounds import ROUNDS
 from perdure_engine.ports.history import HeldVerdict
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ SAVE_AGAIN_S = 5.0  # a start that could not be saved is tried again
 PROGRESS_EVERY_S = 30.0  # at most so often is a task's progress saved (B18)
 SUSPECT_LEASE_S = 4.0  # two heartbeats: what a worker keeps whose connection broke
 LONG_AGO = -1e9
-DEAD_KEPT_MAX = 1_000  # workers: one that returns does so within minutes
 
 LOST = HeldVerdict(lost=True, cancel_requested=False)
 CANCEL = HeldVerdict(lost=False, cancel_requested=True)
@@ -66,19 +66,21 @@ K = TypeVar("K")
 class Leases(ABC, Generic[K]):
     """`K` names what was handed out by the owner before us, whose start is saved."""
 
-    __slots__ = ("_by_worker", "_dead", "_held", "_judged_at", "_orphans", "_shard", "_timer")
+    __slots__ = ("_held", "_holders", "_orphans", "_round", "_shard", "_waits")
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self._held: dict[int, Held] = {}  # by start number
-        self._by_worker: dict[bytes, dict[int, Held]] = {}
-        self._dead: dict[bytes, list[Held]] = {}  # by worker: what it is thought to have died with
+        self._holders = shard.rooms.holders
         self._orphans: dict[K, tuple[float, int]] = {}  # until when, and the start number
-        self._judged_at = shard.rooms.clock.monotonic()
-        self._timer: asyncio.TimerHandle | None = None
+        self._round = shard.rooms.rounds[shard.shard_id % ROUNDS]
+        self._waits = False  # for its round
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def holds(self, start_no: int) -> bool:
+        return start_no in self._held
 
     # ---- what the kinds of books say
 
@@ -118,25 +120,17 @@ class Leases(ABC, Generic[K]):
     # ---- what changes the book
 
     def _hold(self, held: Held) -> None:
-        handout = held.handout
-        self._held[handout.start_no] = held
-        of_worker = self._by_worker.get(handout.worker_id)
-        if of_worker is None:
-            of_worker = self._by_worker[handout.worker_id] = {}
-        of_worker[handout.start_no] = held
-        if self._timer is None:
+        if self._shard.closed:
+            return  # the next owner judges it
+        self._held[held.handout.start_no] = held
+        self._holders.add(held)
+        if not self._waits:
             self._watch()
 
     def drop(self, start_no: int) -> None:
         held = self._held.pop(start_no, None)
-        if held is None:
-            return
-        worker_id = held.handout.worker_id
-        of_worker = self._by_worker.get(worker_id)
-        if of_worker is not None:
-            of_worker.pop(start_no, None)
-            if not of_worker:
-                del self._by_worker[worker_id]
+        if held is not None:
+            self._holders.remove(held)
 
     def _claimed(self, key: K) -> None:
         """If it is an orphan, it waits for its load, and for another try should that fail."""
@@ -172,56 +166,56 @@ class Leases(ABC, Generic[K]):
         held.details = None
         self._tell_progress(held, details)
 
-    def listed(self, worker_id: bytes, start_nos: set[int]) -> None:
-        """The worker said what it holds: whatever it was given but does not list, it never got."""
+    def listed(self, given: Sequence[Held], start_nos: Set[int]) -> None:
+        """A worker said what it holds: whatever it was given but does not list, it never got."""
         now = self._shard.rooms.clock.monotonic()
         oldest = now - self._shard.rooms.config.unlisted_after_s
-        for start_no, held in list(self._by_worker.get(worker_id, {}).items()):
-            if start_no not in start_nos and held.handed_at < oldest and not held.ending:
+        for held in given:
+            unlisted = held.handout.start_no not in start_nos
+            if unlisted and held.handed_at < oldest and not held.ending:
                 held.ending = True
                 self._put_back(held, worker_dead=False, crashed=False)
-        self._lives(worker_id)
         self._tell()
 
-    def _lives(self, worker_id: bytes) -> None:
-        """Also what it never got, because the answer was lost, and so does not list, has not crashed it."""
-        if worker_id in self._dead:
-            for held in self._dead.pop(worker_id):
-                self._came_back(held, worker_id)
+    def came_back(self, died_with: Sequence[Held]) -> None:
+        """The worker that was thought to have died with these lives. Also what it never got, because the answer was
+        lost, and so does not list, has not crashed it."""
+        for held in died_with:
+            self._came_back(held, held.handout.worker_id)
+        self._tell()
 
-    def suspect(self, worker_id: bytes) -> None:
-        """The worker's connection broke: if no heartbeat comes soon, it is dead."""
+    def suspect(self, given: Sequence[Held]) -> None:
+        """The connection of the worker that has these broke: if no heartbeat comes soon, it is dead."""
         until = self._shard.rooms.clock.monotonic() + SUSPECT_LEASE_S
-        for held in self._by_worker.get(worker_id, {}).values():
+        for held in given:
             held.handout.lease_until = min(held.handout.lease_until, until)
 
-    def release(self, worker_id: bytes) -> None:
-        """The worker said goodbye: what it still holds goes back."""
-        for held in list(self._by_worker.get(worker_id, {}).values()):
+    def release(self, given: Sequence[Held]) -> None:
+        """The worker that has these said goodbye: they go back."""
+        for held in given:
             held.ending = True
             self._put_back(held, worker_dead=False, crashed=False)
-        self._lives(worker_id)
         self._tell()
 
     # ---- judging
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._round.leave(self)
+        self._waits = False
+        for held in self._held.values():
+            self._holders.remove(held)
 
     def _watch(self) -> None:
-        if self._timer is None and not self._shard.closed:
-            self._judged_at = self._shard.rooms.clock.monotonic()
-            every = self._shard.rooms.config.judge_every_s
-            self._timer = asyncio.get_running_loop().call_later(every, self._tick)
+        if not (self._waits or self._shard.closed):
+            self._waits = True
+            self._round.join(self)
 
-    def _tick(self) -> None:
-        self._timer = None
-        last = self._judged_at
-        self.judge(last)
+    def judge_again(self, last_judged_at: float) -> bool:
+        """See `rounds`."""
         if self._held or self._orphans:
-            self._watch()
+            self.judge(last_judged_at)
+        self._waits = bool(self._held or self._orphans)
+        return self._waits
 
     def judge(self, last_judged_at: float) -> None:
         """Look at every hand-out once. After a gap of our own nothing is judged before it is prolonged."""
@@ -267,7 +261,7 @@ class Leases(ABC, Generic[K]):
             silent = self._shard.rooms.hearing.was_silent(handout.worker_id, held.handed_at)
             self._put_back(held, worker_dead=True, crashed=not silent)
             if not silent:
-                self._note_death(held)
+                self._holders.died(held)
         elif (
             not handout.saved
             and now - held.handed_at >= self._shard.rooms.config.start_save_after_s
@@ -277,9 +271,3 @@ class Leases(ABC, Generic[K]):
                 self._save_start(held)
         elif held.details is not None and now - held.progress_saved_at >= PROGRESS_EVERY_S:
             self._save_progress(held, held.details, now)
-
-    def _note_death(self, held: Held) -> None:
-        dead = self._dead
-        dead.setdefault(held.handout.worker_id, []).append(held)
-        if len(dead) > DEAD_KEPT_MAX:
-            del dead[next(iter(dead))]

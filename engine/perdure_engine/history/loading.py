@@ -63,6 +63,16 @@ class Loading:
         self._parked_currents[key] = [item]
         self._shard.rooms.current_loader.request(self._shard, key)
 
+    def look_up_first(self, item: Item) -> bool:
+        """Park a start whose id is not in memory. False: it is, or nothing else can be said before its turn."""
+        intent = item.intent
+        assert isinstance(intent, StartWorkflow)
+        key = (intent.namespace_id, intent.workflow_id)
+        if key in self._shard.currents:
+            return False
+        self.park_for_current(key, item)
+        return True
+
     def drain(self) -> list[Item]:
         """Whatever waits, given up (the shard closes)."""
         for task in self._tasks:

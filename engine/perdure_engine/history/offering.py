@@ -49,7 +49,7 @@ class Book(msgspec.Struct, eq=False):
 class Offering(ABC, Generic[R]):
     """One kind of ready tasks of a shard: what their rows are, a subclass says."""
 
-    __slots__ = ("_books", "_held_back", "_shard", "_soon", "_tasks", "_timer")
+    __slots__ = ("_books", "_held_back", "_paged", "_shard", "_soon", "_tasks", "_timer")
 
     credit = CREDIT
 
@@ -57,6 +57,7 @@ class Offering(ABC, Generic[R]):
         self._shard = shard
         self._books: dict[int, Book] = {}
         self._held_back = False
+        self._paged = False  # rows are read, or may be: some of them may be of tasks that were started meanwhile
         self._soon = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,7 +109,7 @@ class Offering(ABC, Generic[R]):
 
     def _leave_to_paging(self, book: Book, task_id: int) -> None:
         """No room for it now: the pages start before it, wherever the cursor had come to."""
-        book.more = book.missed = True
+        book.more = book.missed = self._paged = True
         book.cursor = min(book.cursor, task_id - 1)
         if task_id not in book.offered:
             book.beyond += 1
@@ -188,6 +189,7 @@ class Offering(ABC, Generic[R]):
 
     def found(self, row: R) -> None:
         """A ready row of before the take-over, in key order."""
+        self._paged = True
         book = self._books.get(row.queue_no)
         if book is not None and row.task_id in book.offered:
             return

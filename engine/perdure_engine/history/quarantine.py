@@ -34,9 +34,10 @@ class Quarantine:
             del self._failures[run_id]
             self.add(run_id, reason)
 
-    def went_well(self, run_id: bytes) -> None:
-        if self._failures:
-            self._failures.pop(run_id, None)
+    def went_well(self, run_id: bytes) -> bool:
+        """Whether failures of others are counted."""
+        self._failures.pop(run_id, None)
+        return bool(self._failures)
 
     def add(self, run_id: bytes, reason: str) -> None:
         until = self._rooms.clock.monotonic() + QUARANTINE_S

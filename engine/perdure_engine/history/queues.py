@@ -19,8 +19,11 @@ class QueueBooks(Offering[TaskRow]):
     # ---- after a commit
 
     def publish(self, run: Run, draft: Draft) -> None:
+        """While the lease book still has what the batch ended."""
         for record in draft.gone_tasks:
-            self._forget(record.queue_no, record.task_id)
+            # what a worker had was forgotten when it got it
+            if self._paged or not self._shard.leases.holds(record.start_no):
+                self._forget(record.queue_no, record.task_id)
         if not draft.tasks:
             return
         offers = [

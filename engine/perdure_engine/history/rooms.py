@@ -13,8 +13,10 @@ from perdure_engine.core.limits import DEFAULT_RUN_LIMITS, RunLimits
 from perdure_engine.history.database_clock import DatabaseClock
 from perdure_engine.history.flows import Flows
 from perdure_engine.history.hearing import Hearing
+from perdure_engine.history.holders import Holders
 from perdure_engine.history.jobs.cache import JobCache
 from perdure_engine.history.loading import CurrentLoader
+from perdure_engine.history.rounds import ROUNDS, Round
 from perdure_engine.history.trimming import LatelyClosed
 from perdure_engine.ports.clock import Clock, IdSource
 from perdure_engine.ports.codec import Codec
@@ -118,6 +120,8 @@ class Rooms:
         self.current_loader = CurrentLoader(self)
         self.flows = Flows(clock)
         self.hearing = Hearing(clock)
+        self.rounds = [Round(self) for _ in range(ROUNDS)]  # of shards, by their number
+        self.holders = Holders()
         self.lately_closed = LatelyClosed(config.closed_runs_cached_max)
         self.job_cache = JobCache(config.jobs_cached_max, config.jobs_ahead_bytes_max)
         self.matching: Matching

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
 from perdure_engine.core.audit import Head
@@ -24,7 +24,10 @@ from perdure_engine.core.tokens import QueryToken, TaskToken
 from perdure_engine.history import handout, queue_facts, reading
 from perdure_engine.history.jobs.handout import start_job
 from perdure_engine.history.jobs.handout import undo as undo_job
+from perdure_engine.history.jobs.leases import JobLeases
 from perdure_engine.history.jobs.take_over import find_jobs
+from perdure_engine.history.judging import Held
+from perdure_engine.history.leases import LeaseBook
 from perdure_engine.history.refusals import moved
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
@@ -144,38 +147,51 @@ class HistoryService:
             return [None] * len(held)  # another node may own the shards by now: it judges, not we
         self._rooms.hearing.heard(worker.worker_id)
         verdicts: list[HeldVerdict | None] = []
-        listed: dict[int, set[int]] = {
-            shard_id: set()
-            for shard_id, shard in self._shards.items()
-            if not shard.closed and not shard.unproven
-        }
+        listed: dict[int, set[int]] = {}
         for task in held:
             token = task.token
-            start_nos = listed.get(token.shard_id)
-            if start_nos is None:  # its owner is elsewhere, or not known yet: the worker goes on
-                verdicts.append(None)
+            shard = self._shards.get(token.shard_id)
+            if shard is None or shard.closed or shard.unproven:
+                verdicts.append(
+                    None
+                )  # its owner is elsewhere, or not known yet: the worker goes on
                 continue
-            start_nos.add(token.start_no)
-            shard = self._shards[token.shard_id]
+            listed.setdefault(token.shard_id, set()).add(token.start_no)
             leases = shard.jobs.leases if token.kind is TaskKind.JOB else shard.leases
             verdicts.append(leases.renew(worker, token, task.details, task.progress_version))
-        for shard_id, start_nos in listed.items():
-            for book in self._shards[shard_id].lease_books:
-                book.listed(worker.worker_id, start_nos)
+        for shard, book, given in self._held_by(worker.worker_id):
+            if not shard.closed and not shard.unproven:
+                book.listed(given, listed.get(shard.shard_id, frozenset()))
+        self._lives(worker.worker_id)
         return verdicts
+
+    def _lives(self, worker_id: bytes) -> None:
+        for (shard_id, of_jobs), died_with in self._rooms.holders.came_back(worker_id).items():
+            shard = self._shards.get(shard_id)
+            if shard is not None and not shard.closed:
+                (shard.jobs.leases if of_jobs else shard.leases).came_back(died_with)
+
+    def _held_by(
+        self, worker_id: bytes
+    ) -> Iterator[tuple[Shard, LeaseBook | JobLeases, list[Held]]]:
+        """What the worker has in hand, by the books that it is in."""
+        for (shard_id, of_jobs), given in self._rooms.holders.of(worker_id).items():
+            shard = self._shards[shard_id]
+            yield shard, shard.jobs.leases if of_jobs else shard.leases, given
 
     def goodbye(self, worker: WorkerRef, released: list[TaskToken]) -> None:
         self._rooms.matching.forget_worker(worker.worker_id)
+        for _, book, given in self._held_by(worker.worker_id):
+            book.release(given)
+        self._lives(worker.worker_id)
         for shard in self._shards.values():
-            for book in shard.lease_books:
-                book.release(worker.worker_id)
             shard.queries.worker_gone(worker.worker_id)
 
     def poll_broken(self, worker_id: bytes) -> None:
         """A poll's connection broke: the worker may be dead, or its network. Its next heartbeat tells."""
+        for _, book, given in self._held_by(worker_id):
+            book.suspect(given)
         for shard in self._shards.values():
-            for book in shard.lease_books:
-                book.suspect(worker_id)
             shard.queries.worker_gone(worker_id)
 
     def refill(self, shard_id: int, queue_no: int) -> None:

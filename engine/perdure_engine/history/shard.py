@@ -58,43 +58,21 @@ from perdure_engine.ports.store import Batch, Fence
 NUMBERS_SPARE = 1 << 21
 
 
-class Shard:
-    # One is touched per intent where shards are many: what it holds lies side by side, and not in a dictionary each.
+class _EachTurn:
+    """What every turn of a shard touches. Where shards are many that is cold memory, a line of the cache at a time: so
+    it lies side by side, before the rest, and nothing of it in a dictionary."""
+
     __slots__ = (
-        "__weakref__",
-        "_chore_waits",
-        "_env",
-        "_sequence",
-        "audit_head",
-        "closed",
-        "currents",
-        "deciding",
-        "draining",
-        "fence",
-        "group_max",
-        "in_flight",
-        "in_flight_since",
-        "inbox",
-        "jobs",
-        "kept_handouts",
-        "lapses",
-        "leases",
-        "leaving",
-        "loading",
-        "outbox",
-        "quarantined",
-        "queries",
-        "queues",
-        "removing",
-        "resetting",
-        "rooms",
-        "runs",
-        "runs_max",
-        "schedules",
-        "shard_id",
-        "sweeping",
-        "timers",
-        "unproven",
+        *("_chore_waits", "_env", "_sequence", "closed", "currents", "deciding", "draining"),
+        *("failing", "fence", "in_flight", "in_flight_since", "inbox", "leases", "leaving"),
+        *("queues", "rooms", "runs", "runs_max", "shard_id", "suspect", "sweeping", "unproven"),
+    )
+
+
+class Shard(_EachTurn):
+    __slots__ = (
+        *("__weakref__", "audit_head", "group_max", "jobs", "kept_handouts", "lapses", "loading"),
+        *("outbox", "quarantined", "queries", "removing", "resetting", "schedules", "timers"),
         "updates",
     )
 
@@ -115,7 +93,9 @@ class Shard:
         self.lapses = 0  # how often the node's lease had ended
         # the node's lease had ended, or numbers come to their end: nothing is answered before the fence was bumped
         self.unproven = False
-        self.group_max = rooms.config.group_intents_max  # shrinks while a culprit is looked for
+        self.group_max = rooms.config.group_intents_max
+        self.suspect = False  # a culprit is looked for, in groups that shrink
+        self.failing = False  # writes of some of its runs were refused lately
         self.runs_max = rooms.config.runs_cached_max
         self._chore_waits = False
         self._sequence = 0
@@ -175,6 +155,10 @@ class Shard:
         kind = type(item.intent)
         if kind is intents.WaitResult:
             return wait_without_turn(self.runs, item)
+        if kind is intents.StartWorkflow:
+            # its turn, which it could have now, would find no more than that its id is to be looked up
+            idle = not (self.inbox.count or self.in_flight or self.unproven)
+            return idle and self.loading.look_up_first(item)
         return kind is WaitJobs and self.jobs.waits.without_turn(item)
 
     def put_again(self, items: list[Item]) -> None:
@@ -193,10 +177,11 @@ class Shard:
         self._sequence += 1
         return self.fence.range_id << SEQUENCE_BITS | self._sequence
 
-    @property
-    def wants_turn(self) -> bool:
-        """Whether the writer has something to do for this shard."""
-        return self.inbox.count > 0 or self.unproven or self.chore_due
+    def turn_is_over(self) -> None:
+        """It is in no statement any more. The writer hears if it has something to do for this shard."""
+        self.in_flight = False
+        if self.inbox.count or self.unproven or (self._chore_waits and self.chore_due):
+            self.work_waits()
 
     @property
     def chore_due(self) -> bool:
@@ -244,12 +229,13 @@ class Shard:
         the step that comes back, an empty one when all is decided again. Should this raise, what was taken is in
         `step` or in the inbox. `now_us`: the lower bound of database time that the decisions go by."""
         env = self._env
-        env.now_us, env.timer_mark_us = now_us, self.timers.mark_us
+        env.now_us = now_us
         # while a culprit is looked for, a group is not larger than was meant
-        exact = self.group_max < self.rooms.config.group_intents_max
-        items = self.inbox.take(min(weight, self.group_max), exact=exact)
-        counted = len(items) > RUN_INTENTS_PER_BATCH_MAX  # else no run can have too many
-        taken: dict[bytes, int] = {}
+        items = self.inbox.take_only() or self.inbox.take(
+            min(weight, self.group_max), exact=self.suspect
+        )
+        # how many of each run; of fewer than that no run can have too many
+        taken: dict[bytes, int] | None = {} if len(items) > RUN_INTENTS_PER_BATCH_MAX else None
         too_many: list[Item] = []
         for index, item in enumerate(items):
             try:
@@ -257,7 +243,7 @@ class Shard:
                     self.jobs.decide(step, item, env)
                 elif type(item.intent) in SCHEDULE_KINDS:
                     self.schedules.decide(step, item, env)
-                elif not self.deciding.decide(step, item, env, taken if counted else None):
+                elif not self.deciding.decide(step, item, env, taken):
                     too_many.append(item)
             except Exception as error:  # a bug: what it touched can no longer be trusted
                 self.put_again(too_many + items[index + 1 :])
@@ -271,8 +257,8 @@ class Shard:
     def _decided(self, step: ShardStep, env: Env) -> ShardStep:
         """What follows from all decisions together."""
         try:
-            ended = step.jobs is not None and step.jobs.ended
-            if ended and not self.schedules.hear_jobs(step, env):
+            heard = step.jobs is None or not step.jobs.ended or self.schedules.hear_jobs(step, env)
+            if not heard:
                 self.redo(step)
                 return ShardStep(self)
             self._mark_busy(step)
@@ -299,7 +285,7 @@ class Shard:
         why = repr(error.__cause__ if isinstance(error, Bug) else error)
         if isinstance(error, Bug) and isinstance(error.run, Run):
             self.evict(error.run)
-            self.quarantined.count_failure(error.run.state.run_id, why)
+            self._count_failure(error.run.state.run_id, why)
         step.items.remove(item)
         self._give_up_or_again(item, "DECISION_FAILED", why)
         self.redo(step)
@@ -355,9 +341,13 @@ class Shard:
 
     def current_of(self, key: tuple[bytes, str]) -> CurrentRun | None:
         current = self.currents.get(key)
-        if current is not None:
+        if current is not None and len(self.currents) > 1:
             self.currents.move_to_end(key)
         return current
+
+    def move_mark(self, mark_us: int) -> None:
+        """The mark of its timers, as it is saved now."""
+        self.timers.mark_us = self._env.timer_mark_us = mark_us
 
     # ---- after the commit
 
@@ -412,18 +402,20 @@ class Shard:
             action()
         if step.jobs is not None:
             self.jobs.publish(step.jobs)
-        if self.group_max < self.rooms.config.group_intents_max:
+        if self.suspect:
             self.grow_group()
         if len(self.runs) > self.runs_max or len(self.currents) > self.runs_max * 2:
             trim(self)
 
     def _publish_run(self, run: Run, draft: Draft) -> None:
         rows.saved(draft)
-        self.quarantined.went_well(draft.state.run_id)
+        if self.failing:
+            self.failing = self.quarantined.went_well(draft.state.run_id)
         run.add_events(draft.events)
-        self.timers.publish(run, draft)
-        self.leases.publish(run, draft)
+        if draft.timers:
+            self.timers.publish(run, draft)
         self.queues.publish(run, draft)
+        self.leases.publish(run, draft)
         if draft.messages:
             self.outbox.publish(run, draft)
         self.sweeping.publish(run, draft)
@@ -472,22 +464,27 @@ class Shard:
         for run, _ in step.drafts.values():
             self.evict(run)
         for run_id in self._blamed(step):
-            self.quarantined.count_failure(run_id, reason)
+            self._count_failure(run_id, reason)
         for key in step.currents:
             self.currents.pop(key, None)
         self._evict_others(step)
         for item in step.items:
             self._give_up_or_again(item, "WRITE_REFUSED", reason)
 
+    def _count_failure(self, run_id: bytes, why: str) -> None:
+        self.failing = True
+        self.quarantined.count_failure(run_id, why)
+
     def shrink_group(self, failed: int) -> None:
         """A batch with `failed` of our intents was refused: look for the culprit in its half."""
         self.group_max = max(1, failed // 2)
+        self.suspect = self.group_max < self.rooms.config.group_intents_max
 
     def grow_group(self) -> None:
         """A batch went through: the groups grow back."""
         whole = self.rooms.config.group_intents_max
-        if self.group_max < whole:
-            self.group_max = min(whole, self.group_max * 2)
+        self.group_max = min(whole, self.group_max * 2)
+        self.suspect = self.group_max < whole
 
     # ---- the end
 

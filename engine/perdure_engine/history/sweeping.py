@@ -117,7 +117,7 @@ class Sweeping:
 
     def deleted(self, sweep: Sweep) -> None:
         if sweep.timer_range is not None:
-            self._shard.timers.mark_us = sweep.timer_range[1]
+            self._shard.move_mark(sweep.timer_range[1])
         for namespace_id, schedule_id in sweep.schedules:
             self._shard.schedules.swept(namespace_id, schedule_id)
 
@@ -136,14 +136,15 @@ class Sweeping:
 
         Said with every batch, so that a wait that has begun is not begun anew, only shortened.
         """
+        if self._timer is not None and (self._soon or not soon):
+            return
         waiting = self._tasks or self._timers or self._inbox or self._schedules
         if self.due or self._shard.closed or not waiting:
             return
-        if self._timer is None or (soon and not self._soon):
-            self.stop()
-            self._soon = soon
-            after = FULL_WAIT_S if soon else self._shard.rooms.config.sweep_every_s
-            self._timer = asyncio.get_running_loop().call_later(after, self._tick)
+        self.stop()
+        self._soon = soon
+        after = FULL_WAIT_S if soon else self._shard.rooms.config.sweep_every_s
+        self._timer = asyncio.get_running_loop().call_later(after, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

@@ -254,6 +254,4 @@ class ShardStep:
 
     @property
     def weight(self) -> int:
-        if len(self.items) == 1:
-            return self.items[0].weight
         return sum([item.weight for item in self.items])

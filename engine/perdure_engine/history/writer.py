@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from perdure_engine.core.errors import unavailable
@@ -45,6 +46,8 @@ GUARD_TRIES_MAX = 3  # of an intent alone in its batch
 GIVE_UP_AFTER_S = 5.0  # of StoreUnavailable: then the callers are told, and the work forgotten
 
 
+_SHARD_ID = attrgetter("shard.shard_id")
+
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -69,7 +72,6 @@ class Writer:
         self._work = asyncio.Event()
         self._slots: list[asyncio.Task[None]] = []
         self.statements = 0
-        self.intents = 0
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -107,14 +109,14 @@ class Writer:
 
     def _gather(self, steps: list[ShardStep]) -> None:
         """Take work from the ready shards until the group is full. They are in flight from here on."""
-        group_max = room = self._rooms.config.group_intents_max
+        room = self._rooms.config.group_intents_max
         now = self._rooms.clock.monotonic()
         now_us = self._rooms.database_clock.low_us()
         while self._ready and room > 0:
-            _, shard = self._ready.popitem(last=False)
+            shard = self._ready.popitem(last=False)[1]
             if shard.closed or shard.in_flight:
                 continue
-            suspect = shard.group_max < group_max
+            suspect = shard.suspect
             if suspect and steps:
                 self._ready[shard.shard_id] = shard  # a culprit is looked for: the shard goes alone
                 self._ready.move_to_end(shard.shard_id, last=False)
@@ -130,18 +132,15 @@ class Writer:
             if step.items or shard.chore_due or shard.unproven:
                 shard.in_flight, shard.in_flight_since = True, now
                 steps.append(step)
-                room -= step.weight
-            elif len(shard.inbox):
+                room -= step.items[0].weight if len(step.items) == 1 else step.weight
+            elif shard.inbox.count:
                 self._ready[shard.shard_id] = shard
             if suspect:
                 break
 
     def _free(self, step: ShardStep) -> None:
         step.over = True
-        shard = step.shard
-        shard.in_flight = False
-        if shard.wants_turn:
-            shard.work_waits()
+        step.shard.turn_is_over()
 
     # ---- saving
 
@@ -197,7 +196,7 @@ class Writer:
         return steps
 
     def _batch(self, steps: list[ShardStep]) -> Batch:
-        steps.sort(key=lambda step: step.shard.shard_id)
+        steps.sort(key=_SHARD_ID)
         fences = [step.shard.fence for step in steps]
         batch = Batch(self._rooms.ids.new_id(), fences, [], [], [], [], [], [], [], [])
         for step in steps:
@@ -217,12 +216,12 @@ class Writer:
             except Exception as error:
                 self._publication_failed(step, error)
         for step in steps:
-            self.intents += len(step.items)
+            shard = step.shard
             try:
-                step.shard.publish(step)
+                shard.publish(step)
             except Exception as error:
                 self._publication_failed(step, error)
-            if not step.shard.chore_due:
+            if not shard.chore_due:
                 self._free(step)
         self._rooms.job_cache.trim()
         self._rooms.lately_closed.trim()
@@ -256,7 +255,7 @@ class Writer:
             self._forget(steps)
         else:
             self._rooms.database_clock.sample(database_us)
-            self._rooms.metrics.db_batch_intents.observe(sum(len(step.items) for step in steps))
+            self._rooms.metrics.db_batch_intents.observe(sum([len(step.items) for step in steps]))
             for fence in batch.fences:  # the shards' own
                 fence.commit_seq += 1
             return True

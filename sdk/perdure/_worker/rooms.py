@@ -191,8 +191,9 @@ class WorkerRooms:
         surroundings: Surroundings,
         history: TaskHistory[EventMessage],
     ) -> None:
+        launcher = Launcher(self._recipe, pool.program if pool is not None else None)
         room = WardRoom(
-            launcher=Launcher(self._recipe, pool.program if pool is not None else None),
+            launcher=launcher,
             held=self._held,
             completions=self._completions,
             save_progress=self._save_progress,
@@ -213,6 +214,7 @@ class WorkerRooms:
                 slots=pool.slots,
                 workflows=bool(self._recipe.workflows),
                 activities=bool(self._recipe.activities),
+                is_able=lambda: launcher.is_able,
             )
 
     def _run_here(self, task: PolledTask) -> None:

@@ -148,6 +148,11 @@ def with_a_process_of_its_own(path: str) -> None:
 
 
 @activity.defn
+def leave_a_process_behind(unused: object) -> int:
+    return subprocess.Popen(["sleep", "600"]).pid
+
+
+@activity.defn
 async def leave_it_to_others(unused: object) -> None:
     activity.heartbeat("handed over")
     activity.raise_complete_async()
@@ -220,6 +225,7 @@ ACTIVITIES: list[Callable[..., Any]] = [
     report_in_thread,
     stubborn,
     with_a_process_of_its_own,
+    leave_a_process_behind,
     leave_it_to_others,
     freeze,
     local_pid,

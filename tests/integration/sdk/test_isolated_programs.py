@@ -7,6 +7,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,10 +28,12 @@ from perdure.worker import SurgicalPool, Worker
 from perdure_api.v1 import worker_service_pb2 as pb
 
 QUEUE = "queue"
+PAUSED = 3
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
+{before}
 from tests.integration.sdk import alone_code as code
 from perdure import activity
 from perdure.client import Client
@@ -68,6 +71,26 @@ TWO = """async with Worker(client, task_queue={queue!r}, workflows=[code.CallOne
             with open({log!r}, "a") as log:
                 print("body", file=log)
             await asyncio.Event().wait()"""
+WITH_A_SERVER = """worker = Worker(
+            client, task_queue={queue!r}, workflows=[code.CallOne], activities=[of_the_script]
+        )
+        await asyncio.gather(
+            worker.run(), asyncio.start_server(lambda *_: None, "127.0.0.1", {port})
+        )"""
+WITH_A_SIGNAL_HANDLER = """main_task = asyncio.current_task()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, main_task.cancel)
+        await Worker(
+            client, task_queue={queue!r}, workflows=[code.CallOne], activities=code.ACTIVITIES
+        ).run()"""
+LEAVES_ITS_FOLDER = """del os.environ["PASSWORD"]
+        os.chdir("/")
+        """
+WAITS_BEFORE_ITS_WORKER = """
+if {variable!r} in os.environ:
+    import perdure.worker
+    with open({place!r}, "w") as place:
+        place.write(str(os.getpid()))
+    signal.pause()"""
 GUARDED = 'if __name__ == "__main__":\n    asyncio.run(main())\n'
 UNGUARDED = "asyncio.run(main())\n"
 
@@ -79,13 +102,20 @@ class Program:
         self._address = address
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, end: str = UNGUARDED, enter: str = ONE) -> None:
-        fields = {"log": str(self.log), "queue": QUEUE}
+    def start(
+        self, end: str = UNGUARDED, enter: str = ONE, before: str = "", **more: object
+    ) -> None:
+        fields = {"log": str(self.log), "queue": QUEUE, "variable": VARIABLE, **more}
         text = PROGRAM.format(
-            address=self._address, enter=enter.format(**fields), variable=VARIABLE, **fields
+            address=self._address,
+            before=before.format(**fields),
+            enter=enter.format(**fields),
+            **fields,
         )
         self.script.write_text(text + end)
-        self.process = subprocess.Popen([sys.executable, str(self.script)], env=environment())
+        self.process = subprocess.Popen(
+            [sys.executable, self.script.name], cwd=self.script.parent, env=environment()
+        )
 
     def said(self, word: str) -> int:
         return self.log.read_text().split().count(word)
@@ -98,7 +128,7 @@ class Program:
 
 def environment() -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *(one for one in sys.path if one)])
-    return {**os.environ, "PYTHONPATH": path}
+    return {**os.environ, "PYTHONPATH": path, "PASSWORD": "secret"}
 
 
 @pytest.fixture
@@ -133,6 +163,16 @@ async def test_a_task_finds_what_its_program_has_made(
     assert program.said("begins") == 2
     workers = {request.worker_id for request in engine.requests["PollTasks"]}
     assert len(workers) == 1
+
+
+async def test_it_is_started_where_and_with_what_this_one_was(
+    program: Program, client: Client
+) -> None:
+    """What a program reads at its start, and hides from what it starts, is there for it again."""
+    program.start(enter=LEAVES_ITS_FOLDER + ONE)
+    assert program.process is not None
+    pid, *_ = await call(client, "of_the_script")
+    assert pid != program.process.pid
 
 
 async def test_a_closure_runs_alone_too(
@@ -193,6 +233,45 @@ async def test_invariant_36_a_program_that_dies_of_its_task_has_crashed(
     assert program.process.poll() is None
 
 
+async def test_invariant_35_a_program_that_ends_of_itself_is_no_crash(
+    program: Program, engine: FakeEngine, client: Client
+) -> None:
+    """Of no fault of the task's; a program that does so again and again does not isolate any more."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    program.start(enter=WITH_A_SERVER, port=port)
+    assert program.process is not None
+    count = launcher._FAILURES_MAX[launcher.PROGRAM]
+    for number in range(count):
+        await client.start_workflow(
+            code.CallOne.run, args=["of_the_script", 1], id=f"w{number}", task_queue=QUEUE
+        )
+    await engine.until(lambda: len(engine.runs.started_attempts) == count)
+    heartbeats = engine.requests["Heartbeat"]
+    under_way = len(heartbeats) + 1  # one may have been while the tasks were
+    await engine.until(lambda: any(not one.held for one in heartbeats[under_way:]))
+    pid, *_ = await call(client, "of_the_script")
+    assert pid == program.process.pid
+    assert not engine.completions("task_crash")
+
+
+async def test_invariant_35_a_signal_to_all_processes_of_a_service_is_no_crash(
+    program: Program, engine: FakeEngine, client: Client, tmp_path: Path
+) -> None:
+    """Whatever the program does on it: its worker says when the task is to end."""
+    place = tmp_path / "place"
+    os.mkfifo(place)
+    program.start(enter=WITH_A_SIGNAL_HANDLER)
+    handle = await client.start_workflow(
+        code.CallOne.run, args=["report", str(place)], id="report", task_queue=QUEUE
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        os.kill(int(await asyncio.to_thread(place.read_text)), signal.SIGTERM)
+    (token,) = engine.runs.started_attempts
+    engine.notices[token] = PAUSED
+    assert await handle.result() == "paused True, lost False, gone False"
+
+
 # --- what cannot be started again -----------------------------------------------------------------
 
 
@@ -219,6 +298,40 @@ async def test_a_program_may_have_a_bad_moment_but_not_for_ever(
     assert any("runs in this one from now on" in one for one in caplog.messages)
 
 
+async def test_a_bad_moment_of_several_is_one(client: Client) -> None:
+    leaves = Launcher(recipe(client), [sys.executable, "-c", "raise SystemExit(3)"])
+    polled = PolledActivityTask(pb.ActivityTask(token=b"t", activity_type="where_async"))
+    try:
+        starts = [leaves.start(polled, lambda message: None, None) for _ in range(2)]
+        assert len(starts) == launcher._STARTING_MAX
+        found = await asyncio.gather(*starts, return_exceptions=True)
+        assert all(isinstance(one, ProcessNotStartedError) for one in found)
+        assert leaves._failures == 1
+    finally:
+        await leaves.close()
+
+
+async def test_programs_are_not_all_started_at_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or none of a hundred is ready in time, and all run where they do harm from then on."""
+    starting, most = 0, 0
+
+    async def slow(*_: object) -> None:
+        nonlocal starting, most
+        starting += 1
+        most = max(most, starting)
+        await asyncio.sleep(0)
+        starting -= 1
+
+    monkeypatch.setattr(Launcher, "_start", slow)
+    starts = Launcher(recipe(client), [sys.executable])
+    polled = PolledActivityTask(pb.ActivityTask(token=b"t", activity_type="where_async"))
+    await asyncio.gather(*(starts.start(polled, lambda message: None, None) for _ in range(9)))
+    assert most == launcher._STARTING_MAX
+    await starts.close()
+
+
 def test_a_run_of_tests_is_no_program() -> None:
     assert command_of(None) == []
     assert command_of(["python", "-m", "worker"]) == ["python", "-m", "worker"]
@@ -243,6 +356,35 @@ def test_a_program_is_what_this_process_was_started_with(
     assert command_of(None) == ([sys.executable, *arguments] if again else [])
 
 
+@pytest.fixture
+def a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pytest")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "worker.py"])
+
+
+@pytest.mark.usefixtures("a_program")
+def test_a_program_may_have_mocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries import them. One whose main script names unittest is a run of tests."""
+    import unittest.mock
+
+    assert command_of(None)
+    monkeypatch.setattr(sys.modules["__main__"], "unittest", unittest, raising=False)
+    assert command_of(None) == []
+
+
+@pytest.mark.usefixtures("a_program")
+async def test_a_worker_beside_the_main_thread_is_no_program() -> None:
+    """What that thread does would go on beside the task."""
+    assert command_of(None)
+    assert await asyncio.to_thread(command_of, None) == []
+
+
+@pytest.mark.usefixtures("a_program")
+def test_a_process_that_another_has_made_is_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiprocessing.parent_process", object)
+    assert command_of(None) == []
+
+
 def test_an_ordinary_process_is_there_for_no_task() -> None:
     others = {"HOME": "/"}
     assert taken_from(others) is None
@@ -252,12 +394,13 @@ def test_an_ordinary_process_is_there_for_no_task() -> None:
 # --- how it ends ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("before", ["", WAITS_BEFORE_ITS_WORKER], ids=["running", "starting"])
 async def test_nothing_outlives_a_worker_that_is_killed(
-    program: Program, engine: FakeEngine, client: Client, tmp_path: Path
+    program: Program, client: Client, tmp_path: Path, before: str
 ) -> None:
     place = tmp_path / "place"
     os.mkfifo(place)
-    program.start()
+    program.start(before=before, place=str(place))
     assert program.process is not None
     await client.start_workflow(
         code.CallOne.run, args=["stubborn", str(place)], id="stubborn", task_queue=QUEUE

@@ -17,6 +17,8 @@ from tests.integration.sdk.fake_engine import PATIENCE_S, FakeEngine
 
 from perdure import activity
 from perdure._worker.isolation import child
+from perdure._worker.isolation.launcher import Launcher
+from perdure._worker.isolation.ward import Ward
 from perdure.client import Client, WorkflowFailureError, WorkflowHandle
 from perdure.errors import ActivityError, ApplicationError
 from perdure.worker import SurgicalPool, Worker
@@ -74,6 +76,13 @@ def wait_gone(pid: int) -> None:
         finally:
             os.close(descriptor)
         assert ready, f"process {pid} is still there"
+
+
+async def ended(running: Worker) -> None:
+    """Returns when no task of it runs alone. Fails when one goes on."""
+    assert running._rooms is not None
+    async with asyncio.timeout(PATIENCE_S):
+        await running._rooms._wards.wait_ended()
 
 
 async def crash(engine: FakeEngine, number: int = 1) -> Any:
@@ -195,6 +204,56 @@ async def test_what_was_lost_is_stopped_and_not_reported(
     assert list(goodbye.released_tokens) == []
 
 
+async def test_what_was_lost_while_its_process_started_does_not_run(
+    engine: FakeEngine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else may run it by now."""
+    lost, sent = asyncio.Event(), []
+    start_it, on_loss, send = Launcher.start, Ward._on_loss, child.Child.send
+
+    async def slow(*args: Any) -> child.Child:
+        started = await start_it(*args)
+        await lost.wait()
+        return started
+
+    def noting_loss(ward: Ward) -> None:
+        on_loss(ward)
+        lost.set()
+
+    def noting(one: child.Child, message: Any) -> None:
+        sent.append(message)
+        send(one, message)
+
+    monkeypatch.setattr(Launcher, "start", slow)
+    monkeypatch.setattr(Ward, "_on_loss", noting_loss)
+    monkeypatch.setattr(child.Child, "send", noting)
+    async with worker(client, surgical=None) as running:
+        await start(client, "where_async")
+        await engine.until(lambda: bool(engine.runs.started_attempts))
+        (token,) = engine.runs.started_attempts
+        engine.notices[token] = LOST
+        await lost.wait()
+        await ended(running)
+    assert sent == []
+    assert not engine.completions("task_crash")
+
+
+async def test_a_defect_of_ours_costs_no_place(
+    engine: FakeEngine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(ward: Ward) -> None:
+        raise MemoryError
+
+    async with worker(client, surgical=None, max_concurrent_activities=1) as running:
+        with monkeypatch.context() as patched:
+            patched.setattr(Ward, "_given", broken)
+            await start(client, "where_async")
+            await engine.until(lambda: bool(engine.runs.started_attempts))
+            await ended(running)
+        assert await run(client, "where_sync") != os.getpid()
+    assert not engine.completions("task_crash")
+
+
 # --- crashes --------------------------------------------------------------------------------------
 
 WAYS = {
@@ -251,6 +310,14 @@ async def test_what_it_has_started_goes_with_it(
         told = await crash(engine)
         await asyncio.to_thread(wait_gone, grandchild)
     assert told.message == "killed by signal 9 (SIGKILL)"
+
+
+async def test_what_it_has_left_behind_goes_too(engine: FakeEngine, client: Client) -> None:
+    """Or each task would leave a pool of processes that its program has made."""
+    async with worker(client, surgical=None):
+        left = await run(client, "leave_a_process_behind")
+        await asyncio.to_thread(wait_gone, left)
+    assert not engine.completions("task_crash")
 
 
 async def test_one_that_has_ended_can_be_ended_again(

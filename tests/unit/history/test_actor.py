@@ -129,6 +129,21 @@ async def test_what_was_taken_before_goes_first_in_its_order(room: Room) -> None
     assert len(inbox.drain()) == 1
 
 
+@in_room(seeds=(0,))
+async def test_one_alone_that_was_taken_before_goes_first_as_well(room: Room) -> None:
+    inbox = Inbox()
+    taken, later = start(room), completion()
+    inbox.put_again([taken])
+    inbox.put(later)
+    assert (inbox.count, inbox.take(1)) == (2, [taken])
+    assert (inbox.count, inbox.take(1)) == (1, [later])
+    inbox.put_again([taken])
+    assert inbox.take(9) == [taken]
+    inbox.put(taken)
+    inbox.put(later)
+    assert inbox.take(9) == [later, taken], "for once, not for ever"
+
+
 @in_room()
 async def test_at_most_16_intents_of_one_run_in_a_batch_and_their_order_is_kept(room: Room) -> None:
     """Invariant 41: one busy run leaves room for the others, and its own intents stay in order."""
@@ -212,6 +227,23 @@ async def test_starts_of_many_new_ids_need_one_read(room: Room) -> None:
     hold.release()
     await asyncio.gather(first, *others)
     assert node.holds.calls.count("load_current_runs") == 2
+
+
+@in_room()
+async def test_a_start_of_a_new_id_takes_no_turn_before_its_id_is_looked_up(room: Room) -> None:
+    """Invariant 11: and what comes for the same id meanwhile keeps its place behind it."""
+    node = await room.node(1)
+    hold = node.holds.hold("load_current_runs")
+    first, signal, second = node.start("order"), node.signal("order"), node.start("order")
+    assert node.shard().loading.busy
+    assert len(node.shard().inbox) == 2, "who finds others waiting waits with them"
+    await hold.reached()
+    hold.release()
+    started = await first
+    await signal
+    assert (await refused(second)).code is Code.ALREADY_EXISTS
+    names = await room.names(started.run_id)
+    assert "WorkflowExecutionSignaled" in names
 
 
 @in_room()

@@ -71,6 +71,29 @@ async def test_a_backlog_of_3000_survives_a_take_over_while_new_ones_come_in(roo
     assert len(seen) == len(set(seen)) == 3_001
 
 
+@in_room(seeds=(0,), start_save_after_s=1_000.0, lease_s=1_000.0)
+async def test_a_started_task_whose_row_was_read_leaves_with_its_end(room: Room) -> None:
+    """Its start is not saved: the row that a page reads says that it is ready."""
+    old = await room.node(1)
+    await backlog(old, CREDIT + 300)
+    new = await room.node()
+    hold = new.holds.hold("load_tasks")
+    await new.take(1)
+    await hold.reached()
+    early = await new.start("early")
+    task = await new.workflow_task(room.worker())
+    [row] = [row for row in room.tasks() if row.run_id == early.run_id]
+    hold.release()
+    await pass_time(4)
+    seen: list[str] = []
+    while len(seen) < CREDIT:
+        seen += await drain(new, room, 1, 50)
+    [book] = new.shard().queues._books.values()
+    assert row.task_id in book.offered
+    await new.complete(task, [FINISH])
+    assert row.task_id not in book.offered
+
+
 @in_room(seeds=(0,))
 async def test_a_task_that_comes_back_carries_the_cursor_over_nobody(room: Room) -> None:
     """Invariant 15: a poll that breaks returns a new task while the rest of the old ones is still to be read."""

@@ -16,6 +16,7 @@ from tests.unit.history.room import (
     in_room,
     pass_time,
     schedule,
+    turns,
 )
 
 from perdure_engine.core import deployments
@@ -222,6 +223,7 @@ async def test_a_query_goes_to_the_version_of_the_run_and_fails_fast_without_one
     await polling
 
     polling = node.polling(ONE, timeout_s=2)
+    await turns()  # it polls
     asked = node.query("o")
     [task] = (await polling).workflow_tasks
     assert task.token is None

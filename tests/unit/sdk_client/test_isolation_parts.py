@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -11,10 +12,12 @@ import msgspec
 import pytest
 
 from perdure._wire.completions import Completion, activity_success, task_crash
+from perdure._wire.surroundings import Surroundings
 from perdure._wire.tasks import (
     PolledActivityTask,
     PolledJobTask,
     PolledTask,
+    PolledTasks,
     PolledWorkflowTask,
     task_from_bytes,
     task_to_bytes,
@@ -25,6 +28,7 @@ from perdure._worker.isolation.child import Seen
 from perdure._worker.isolation.problems import error_of, problem_of
 from perdure._worker.isolation.report import REPORT_BYTES_MAX, report_of
 from perdure._worker.isolation.stacks import Stacks
+from perdure._worker.isolation.surgical import SurgicalPoller
 from perdure._worker.isolation.vitals import Limits, Usage, Vitals, bytes_text, usage_of
 from perdure.errors import (
     PayloadError,
@@ -184,6 +188,39 @@ def test_stacks_are_those_that_came_last() -> None:
     finally:
         signal.signal(signal.SIGRTMAX, signal.SIG_DFL)
         stacks.close()
+
+
+# --- the surgical pool ----------------------------------------------------------------------------
+
+
+async def test_where_nothing_can_run_alone_no_poisoned_task_is_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It would come again and again, and be given back each time."""
+    asked: list[str] = []
+
+    class Door:
+        async def poll_tasks(self, workflows: int, activities: int, pool: str) -> PolledTasks:
+            asked.append(pool)
+            return PolledTasks([], [])
+
+    async def at_once(delay_s: float) -> None:
+        raise AssertionError(delay_s)
+
+    surroundings = Surroundings(lambda: 0.0, at_once, lambda: 0.0, str)
+    poller = SurgicalPoller(
+        Door(),
+        lambda polled: None,
+        surroundings,
+        slots=1,
+        workflows=True,
+        activities=True,
+        is_able=lambda: len(asked) < 2,
+    )
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(poller.run(), 0.05)
+    assert asked == ["surgical", "surgical"]
+    assert caplog.messages == ["no task can run alone here: poisoned ones wait for another worker"]
 
 
 # --- the main script ------------------------------------------------------------------------------

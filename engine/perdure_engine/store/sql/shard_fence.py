@@ -7,6 +7,7 @@ predicate lock at SERIALIZABLE, and the fences of many shards share a page.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final, LiteralString
 
 from perdure_engine.ports.store import Fence
@@ -28,6 +29,8 @@ g as (
   select count(*) = cardinality($1::int4[]) as held from f where f.commit_seq > 0)"""
 
 ADVANCE_PARAMETERS: Final = 5
+
+_SHARD_ID: Final = attrgetter("shard_id")
 
 # What the statement answers when a fence is lost: a text that is no number (22P02). It must raise:
 # the fences that did hold would otherwise stay advanced under our batch id with nothing written,
@@ -83,7 +86,7 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
 
 def advance_parameters(fences: list[Fence], batch_id: bytes) -> list[object]:
     """$1 to $5, in shard order: two statements that share shards then meet at the first one."""
-    fences = sorted(fences, key=_shard_id)
+    fences = sorted(fences, key=_SHARD_ID)
     return [
         Int4s([fence.shard_id for fence in fences]),
         Int8s([fence.range_id for fence in fences]),
@@ -94,14 +97,10 @@ def advance_parameters(fences: list[Fence], batch_id: bytes) -> list[object]:
 
 
 def bump_parameters(fences: list[Fence], new_owner_id: bytes) -> list[object]:
-    fences = sorted(fences, key=_shard_id)
+    fences = sorted(fences, key=_SHARD_ID)
     return [
         Int4s([fence.shard_id for fence in fences]),
         Int8s([fence.range_id for fence in fences]),
         Uuids([fence.owner_id for fence in fences]),
         Uuid(new_owner_id),
     ]
-
-
-def _shard_id(fence: Fence) -> int:
-    return fence.shard_id

@@ -7,6 +7,7 @@ looked at first, and a `Worker` refuses to be made while its process is not read
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import faulthandler
 import multiprocessing
@@ -49,12 +50,14 @@ def prepare(worker_pid: int, stacks_path: str) -> None:
     """In the process, before its task comes. `stacks_path`: where its stacks go when it crashes, and
     whenever DUMP_SIGNAL comes."""
     global _is_ready
+    die_with_parent()
+    if os.getppid() != worker_pid:  # it died before it was asked for
+        os._exit(1)
     if threading.current_thread() is threading.main_thread():
         _leave_the_workers_signals()
     # A group of its own: a Ctrl-C is the worker's matter, and what the task starts is ended with it.
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
-    _die_with(worker_pid)
     descriptor = os.open(stacks_path, os.O_WRONLY | os.O_APPEND)
     os.unlink(stacks_path)  # a worker that is killed cannot
     faulthandler.enable(file=descriptor, all_threads=True)
@@ -67,7 +70,10 @@ def _leave_the_workers_signals() -> None:
 
     With a handler and not ignored: what the task starts must not inherit that.
     """
+    loop = asyncio._get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
+        if loop is not None:  # its handlers are called whatever `signal.signal` says
+            loop.remove_signal_handler(number)
         signal.signal(number, _ignore)
     os.register_at_fork(after_in_child=_restore_signals)
 
@@ -82,9 +88,7 @@ def _restore_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _die_with(worker_pid: int) -> None:
+def die_with_parent() -> None:
     """On Linux at once; elsewhere the end of the pipe says so, a moment later."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != worker_pid:  # it died before it was asked for
-        os._exit(1)

@@ -25,7 +25,7 @@ from typing import Protocol
 import msgspec
 
 from perdure._worker.isolation import bootstrap, messages
-from perdure._worker.isolation.messages import Checkpoint, Done, Down, Handed, Said, Up
+from perdure._worker.isolation.messages import Checkpoint, Done, Down, Handed, Interrupted, Said, Up
 from perdure._worker.isolation.program import Order
 from perdure._worker.isolation.room import run_alone
 from perdure._worker.isolation.stacks import Stacks
@@ -161,7 +161,11 @@ class Child:
         self._stacks_at_s, self._stacks_after_s = now_s + 1.0, 1.0
         self._deadline_s = now_s + READY_TIMEOUT_S
         _living.add(self)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # there are too many
+            self._end(None)
+            raise
 
     def send(self, message: Down) -> None:
         """What does not arrive any more does not matter: then it has ended."""
@@ -173,7 +177,7 @@ class Child:
         """It is to end by itself, and is killed if it does not."""
         self._deadline_s = min(self._deadline_s, time.monotonic() + limit_s)
 
-    def kill(self) -> None:
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """And what it has started. Killing twice is fine."""
         with self._killing:
             if self._is_over:  # its number may be another's by now
@@ -181,7 +185,7 @@ class Child:
             pid = self._process.pid
             assert pid is not None
             try:
-                os.killpg(pid, signal.SIGKILL)
+                os.killpg(pid, number)
             except (ProcessLookupError, PermissionError):  # it has no group of its own yet
                 self._process.kill()
 
@@ -240,7 +244,7 @@ class Child:
                 self._is_ready = True
                 self._deadline_s = float("inf")
                 self._tell(_resolve, self.ready, True)
-            case Handed() | Said() | Checkpoint() | Done():
+            case Handed() | Said() | Checkpoint() | Done() | Interrupted():
                 self._tell(self._heard, message)
 
     def _look(self, now_s: float) -> None:
@@ -277,8 +281,9 @@ class Child:
         self.kill()
 
     def _end(self, code: int | None) -> None:
-        if code != 0:
-            self.kill()  # what it has started must not outlive it
+        # What it has started must not outlive it: neither a pool that its program has made, nor, if
+        # it crashed, what the task did.
+        self.kill(signal.SIGTERM if code == 0 else signal.SIGKILL)
         with self._killing:
             self._is_over = code is not None
         while code is None:

@@ -31,6 +31,8 @@ PROGRAM, SPAWN = "program", "spawn"
 # A program may have a bad moment: its engine is away, say. What cannot be imported once never can.
 _FAILURES_MAX = {PROGRAM: 3, SPAWN: 1}
 _END_TIMEOUT_S = 5.0
+# Each has READY_TIMEOUT_S, and takes a processor for most of its start.
+_STARTING_MAX = 2
 
 
 class ProcessNotStartedError(PerdureError):
@@ -47,7 +49,8 @@ class Launcher:
         self._ways = [PROGRAM] if self._command else []
         if program is None and main_script_can_be_imported():
             self._ways.append(SPAWN)
-        self._failures = 0
+        self._failures = self._interruptions = 0
+        self._starting = asyncio.Semaphore(_STARTING_MAX)
         # One thread, for good: on Linux a process ends with the thread that has started it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-launcher")
         self._children: set[Child] = set()
@@ -62,27 +65,34 @@ class Launcher:
         self, polled: PolledTask, heard: Callable[[Up], None], limits: Limits | None
     ) -> Child:
         """A process that is ready for its task. Raises ProcessNotStartedError."""
-        if not self._ways:
-            raise ProcessNotStartedError("nothing of this worker can be started again")
-        way = self._ways[0]
-        try:
-            started = await self._start(way, polled, heard, limits)
-        except ProcessNotStartedError as error:
-            self._failures += 1
-            if not self._closed and self._failures >= _FAILURES_MAX[way]:
-                self._give_up(way, error)
-            raise
+        async with self._starting:
+            if not self._ways:
+                raise ProcessNotStartedError("nothing of this worker can be started again")
+            way, failures = self._ways[0], self._failures
+            try:
+                started = await self._start(way, polled, heard, limits)
+            except ProcessNotStartedError as error:
+                # Those that were under way together had the same bad moment.
+                if way in self._ways and failures == self._failures and not self._closed:
+                    self._failures += 1
+                    if self._failures >= _FAILURES_MAX[way]:
+                        self._give_up(way, error)
+                raise
         self._failures = 0
         return started
 
-    def _give_up(self, way: str, error: Exception) -> None:
-        if way in self._ways:
-            self._ways.remove(way)
-            self._failures = 0
-            left = (
-                "" if self._ways else ": what has taken workers down runs in this one from now on"
-            )
-            logger.warning("tasks cannot run alone by start method %s%s: %s", way, left, error)
+    def interrupted(self) -> None:
+        """What a program does beside its worker has ended a process that was ready: it binds a port
+        that this one has, say. That has no good moment."""
+        self._interruptions += 1
+        if self._interruptions >= _FAILURES_MAX[PROGRAM] and PROGRAM in self._ways:
+            self._give_up(PROGRAM, "what the program does beside its worker ends it")
+
+    def _give_up(self, way: str, why: object) -> None:
+        self._ways.remove(way)
+        self._failures = 0
+        left = "" if self._ways else ": what has taken workers down runs in this one from now on"
+        logger.warning("tasks cannot run alone by start method %s%s: %s", way, left, why)
 
     async def _start(
         self, way: str, polled: PolledTask, heard: Callable[[Up], None], limits: Limits | None

@@ -53,7 +53,11 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """Up: there is nothing more to say, it ends."""
 
 
-Up = Ready | Alive | Handed | Said | Checkpoint | Step | Done
+class Interrupted(msgspec.Struct, frozen=True, tag="interrupted"):
+    """Up: what its program does beside the task ends the process."""
+
+
+Up = Ready | Alive | Handed | Said | Checkpoint | Step | Done | Interrupted
 
 
 class Given(msgspec.Struct, frozen=True, tag="given"):

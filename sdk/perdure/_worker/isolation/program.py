@@ -6,10 +6,12 @@ has made before it enters the worker (settings, pools, objects whose methods are
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -17,6 +19,7 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from perdure._wire.tasks import PolledTask, PolledWorkflowTask
+from perdure._worker.isolation.bootstrap import die_with_parent
 from perdure._worker.recipe import Code, Recipe
 
 VARIABLE = "PERDURE_ISOLATED_TASK"
@@ -82,11 +85,23 @@ def command_of(program: Sequence[str] | None) -> list[str]:
         return list(program)
     arguments = sys.orig_argv[1:]
     is_session = hasattr(sys, "ps1") or "IPython" in sys.modules or "-" in arguments
-    # A run of tests has workers, and is no program that could be started for one of them.
-    is_test = "pytest" in sys.modules or "unittest.main" in sys.modules
-    if not arguments or is_session or is_test or getattr(sys, "frozen", False):
+    # The program's main thread would go on beside the task, and end its process.
+    is_beside_main = threading.current_thread() is not threading.main_thread()
+    # What this process was started with is what made the other one, or only to be read by this one.
+    is_made_by_another = multiprocessing.parent_process() is not None
+    is_none = is_session or is_beside_main or is_made_by_another or _is_run_of_tests()
+    if not arguments or is_none or getattr(sys, "frozen", False):
         return []
     return [sys.executable, *arguments]
+
+
+def _is_run_of_tests() -> bool:
+    """It has workers, and is no program that could be started for one of them."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    is_unittest = spec is not None and spec.name == "unittest.__main__"
+    # A script of tests names it. That it is imported says nothing: libraries do that, for its mocks.
+    return "pytest" in sys.modules or is_unittest or hasattr(main, "unittest")
 
 
 class ProgramProcess:
@@ -114,15 +129,16 @@ class ProgramProcess:
 def start(
     command: Sequence[str], wanted: Wanted, order: Order
 ) -> tuple[ProgramProcess, Connection]:
-    """Raises OSError."""
+    """In the folder and with the environment that this process has begun with. Raises OSError."""
     ours, its = socket.socketpair()
     with its:
         try:
             summons = Summons(descriptor=its.fileno(), wanted=wanted, order=order)
-            environment = {**os.environ, VARIABLE: msgspec.json.encode(summons).decode()}
+            environment = {**_begun_with, VARIABLE: msgspec.json.encode(summons).decode()}
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
+                cwd=_begun_in,
                 env=environment,
                 pass_fds=(its.fileno(),),
                 start_new_session=True,
@@ -146,8 +162,18 @@ def taken_from(environment: MutableMapping[str, str]) -> Summons | None:
         OSError
     ):  # closed by somebody between us and the worker: then nobody waits for us
         os.set_inheritable(summons.descriptor, False)
+    if os.getppid() == summons.order.worker_pid:
+        die_with_parent()
     return summons
+
+
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
 
 
 summons = taken_from(os.environ)
 """None: an ordinary process."""
+_begun_in, _begun_with = _folder(), dict(os.environ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import random
@@ -47,12 +48,16 @@ async def answer(summons: Summons, code: Code) -> NoReturn:
         await asyncio.Event().wait()
     _claimed = True
     order = summons.order
-    prepare(order.worker_pid, order.stacks_path)
     try:
-        await _Room(Connection(summons.descriptor), code.recipe.without_edge(), order).run()
-    except BaseException as error:
-        if not isinstance(error, asyncio.CancelledError):
-            logger.exception("a task that runs alone was lost")
+        prepare(order.worker_pid, order.stacks_path)
+        room = _Room(Connection(summons.descriptor), code.recipe.without_edge(), order)
+        # The program may end without a word to us, and before what it has left to do at its exit.
+        atexit.register(room.interrupt)
+        await room.run()
+    except asyncio.CancelledError:
+        room.interrupt()
+    except BaseException:
+        logger.exception("a task that runs alone was lost")
         leave(SystemExit(1))  # what the program would still do is the worker's to do
     leave(SystemExit(0))
 
@@ -154,6 +159,11 @@ class _Room:
         self._guard.stop()
         await self._workflow_tasks.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def interrupt(self) -> NoReturn:
+        """What the program does beside the task ends it: of no fault of the task's."""
+        self._line.say(messages.Interrupted())
+        leave(SystemExit(1))
 
     def _hear(self, message: Down) -> None:
         match message:

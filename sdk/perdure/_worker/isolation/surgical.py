@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,8 @@ from perdure._wire.tasks import PolledTasks
 from perdure._wire.worker_service import SURGICAL
 from perdure._worker.isolation.vitals import Limits
 from perdure._worker.polling import poll_for_ever
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +35,8 @@ class SurgicalPool:
     """Processor time of all its threads together."""
     program: Sequence[str] | None = None
     """The command that starts the worker's program, for each task that is to run alone; None: what
-    this process was started with."""
+    this process was started with. It becomes the program (`exec`): one that only waits for it, as
+    `uv run` does, is no such command."""
 
     def __post_init__(self) -> None:
         if self.slots < 1:
@@ -72,7 +76,10 @@ class SurgicalPoller:
         slots: int,
         workflows: bool,
         activities: bool,
+        is_able: Callable[[], bool],
     ) -> None:
+        """`is_able`: can tasks run alone here? One that cannot never can again."""
+        self._is_able = is_able
         self._door = door
         self._take_in = take_in
         self._surroundings = surroundings
@@ -97,6 +104,9 @@ class SurgicalPoller:
         while self._used >= self._slots:
             self._released.clear()
             await self._released.wait()
+        if not self._is_able():
+            logger.error("no task can run alone here: poisoned ones wait for another worker")
+            await asyncio.Event().wait()
         places = self._slots - self._used
         of_workflows, of_activities = self._kinds
         polled = await self._door.poll_tasks(

@@ -95,6 +95,7 @@ class Ward:
         self._seen: Seen | None = None
         self._saving: set[asyncio.Task[None]] = set()
         self._says_no_more = False
+        self._is_interrupted = False
         self._is_settled = False
         self.given_up = False
         self.runs_here = False
@@ -144,7 +145,7 @@ class Ward:
     async def run(self) -> None:
         """Returns when its process has ended. What it came to may still be under way."""
         if self.given_up or self._is_lost:
-            self._ended_unstarted()
+            self.put_back()
             return
         try:
             await self._make_ready()
@@ -157,6 +158,10 @@ class Ward:
             )
         except ProcessNotStartedError as error:
             await self._not_started(error)
+            return
+        if self._is_lost:  # it may be another's by now
+            child.kill()
+            self._ended(await child.ended)
             return
         self._log_start()
         await asyncio.to_thread(child.send, self._given())
@@ -180,7 +185,7 @@ class Ward:
         logger.error("%s cannot run alone: %s", self._what(), error, extra=self._polled.log_fields)
         if not self.given_up:
             await asyncio.sleep(_NOT_STARTED_PAUSE_S)
-        self._ended_unstarted()
+        self.put_back()
 
     def _given(self) -> messages.Given:
         return messages.Given(self._polled.kind, task_to_bytes(self._polled))
@@ -198,7 +203,8 @@ class Ward:
             before = await self._room.history.fetch_before(polled)
         polled.complete(before, after)
 
-    def _ended_unstarted(self) -> None:
+    def put_back(self) -> None:
+        """It is held no longer: the engine hands it out again, and counts nothing."""
         if not self.given_up:
             self._settle()
 
@@ -214,6 +220,11 @@ class Ward:
         """Its process has ended, and what it has handed up has not settled its task."""
         if self._is_lost or (self._says_no_more and not self.given_up):
             self._settle()
+        elif self._is_interrupted and not self.given_up:
+            what = self._what()
+            logger.error("%s: its program ended", what, extra=self._polled.log_fields)
+            self._room.launcher.interrupted()
+            self.put_back()
         elif not self.given_up:
             self._crashed(seen)
 
@@ -253,6 +264,8 @@ class Ward:
                 saving = asyncio.ensure_future(self._save(message))
                 self._saving.add(saving)
                 saving.add_done_callback(self._saving.discard)
+            case messages.Interrupted():
+                self._is_interrupted = True
             case messages.Done():
                 self._says_no_more = True
                 if self._child is not None:

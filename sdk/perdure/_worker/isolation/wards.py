@@ -110,6 +110,7 @@ class Wards:
         del self._tasks[ward]
         if not task.cancelled() and task.exception() is not None:
             logger.error("a task that ran alone was lost", exc_info=task.exception())
+            ward.put_back()
         if ward.given_up:
             self._wards.pop(ward, None)
         self._look_if_ended()
