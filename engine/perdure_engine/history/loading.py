@@ -219,6 +219,8 @@ class CurrentLoader:
     async def _run(self) -> None:
         try:
             while self._asked:
+                # what comes during a statement would have its turn after it: one read for all of it
+                await self._rooms.writer.statement_over()
                 asked, self._asked = self._asked, {}
                 await self._load(asked)
         finally:

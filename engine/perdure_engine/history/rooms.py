@@ -52,6 +52,10 @@ class Readiness(Protocol):
 
     def ready(self, shard: Shard) -> None: ...
 
+    async def statement_over(self) -> None:
+        """Returns when a statement has ended, at once while none is in flight."""
+        ...
+
 
 class HistoryConfig(msgspec.Struct, frozen=True):
     """Times in seconds unless their name says otherwise."""

@@ -70,6 +70,8 @@ class Writer:
         self._rooms = rooms
         self._ready: OrderedDict[int, Shard] = OrderedDict()
         self._work = asyncio.Event()
+        self._calm = asyncio.Event()  # no statement is in flight
+        self._calm.set()
         self._slots: list[asyncio.Task[None]] = []
         self.statements = 0
 
@@ -87,6 +89,10 @@ class Writer:
         self._ready[shard.shard_id] = shard
         self._work.set()
 
+    async def statement_over(self) -> None:
+        """See `Readiness`."""
+        await self._calm.wait()
+
     async def _serve(self) -> None:
         while True:
             while not self._ready:
@@ -96,6 +102,7 @@ class Writer:
             try:
                 self._gather(steps)
                 if steps:
+                    self._calm.clear()
                     await self._save(steps)
             except Exception as error:
                 # a bug, not a refusal: nothing of the step is said, and the writer lives on
@@ -103,6 +110,7 @@ class Writer:
                 self._forget([step for step in steps if not step.over])
                 await self._rooms.clock.sleep(DATABASE_WAIT_S)
             finally:
+                self._calm.set()
                 for step in steps:
                     if not step.over:
                         self._free(step)

@@ -230,6 +230,26 @@ async def test_starts_of_many_new_ids_need_one_read(room: Room) -> None:
 
 
 @in_room()
+async def test_ids_that_come_during_a_statement_are_read_together_when_it_is_over(
+    room: Room,
+) -> None:
+    node = await room.node(1, 2)
+    await node.start("first")
+    hold = node.holds.hold("commit")
+    signal = node.signal("first")
+    await hold.reached()
+    reads = node.holds.calls.count("load_current_runs")
+    starts = []
+    for n in range(5):
+        starts.append(node.start(f"o{n}", shard_id=2))
+        await turns(10)
+    assert node.holds.calls.count("load_current_runs") == reads
+    hold.release()
+    await asyncio.gather(signal, *starts)
+    assert node.holds.calls.count("load_current_runs") == reads + 1
+
+
+@in_room()
 async def test_a_start_of_a_new_id_takes_no_turn_before_its_id_is_looked_up(room: Room) -> None:
     """Invariant 11: and what comes for the same id meanwhile keeps its place behind it."""
     node = await room.node(1)
