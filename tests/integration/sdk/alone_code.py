@@ -148,6 +148,11 @@ def with_a_process_of_its_own(path: str) -> None:
 
 
 @activity.defn
+async def wait_for_ever(unused: object) -> None:
+    await asyncio.Event().wait()
+
+
+@activity.defn
 def leave_a_process_behind(unused: object) -> int:
     return subprocess.Popen(["sleep", "600"]).pid
 
@@ -226,6 +231,7 @@ ACTIVITIES: list[Callable[..., Any]] = [
     stubborn,
     with_a_process_of_its_own,
     leave_a_process_behind,
+    wait_for_ever,
     leave_it_to_others,
     freeze,
     local_pid,

@@ -32,7 +32,7 @@ PAUSED = 3
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
-import asyncio, os, signal, sys
+import asyncio, logging, os, signal, sys
 {before}
 from tests.integration.sdk import alone_code as code
 from perdure import activity
@@ -71,8 +71,10 @@ TWO = """async with Worker(client, task_queue={queue!r}, workflows=[code.CallOne
             with open({log!r}, "a") as log:
                 print("body", file=log)
             await asyncio.Event().wait()"""
-WITH_A_SERVER = """worker = Worker(
-            client, task_queue={queue!r}, workflows=[code.CallOne], activities=[of_the_script]
+WITH_A_SERVER = """logging.basicConfig(filename={place!r})
+        worker = Worker(
+            client, task_queue={queue!r}, workflows=[code.CallOne],
+            activities=[*code.ACTIVITIES, of_the_script],
         )
         await asyncio.gather(
             worker.run(), asyncio.start_server(lambda *_: None, "127.0.0.1", {port})
@@ -144,6 +146,15 @@ async def call(client: Client, name: str, arg: object = None) -> list[Any]:
         "CallOne", args=[name, arg], id=name, task_queue=QUEUE
     )
     return found
+
+
+def read_lines(place: Path, words: str, count: int) -> None:
+    """Returns when so many lines have had these words, or nobody writes any more."""
+    with place.open() as lines:
+        for line in lines:
+            count -= words in line
+            if not count:
+                return
 
 
 # --- what is started again ------------------------------------------------------------------------
@@ -234,25 +245,26 @@ async def test_invariant_36_a_program_that_dies_of_its_task_has_crashed(
 
 
 async def test_invariant_35_a_program_that_ends_of_itself_is_no_crash(
-    program: Program, engine: FakeEngine, client: Client
+    program: Program, engine: FakeEngine, client: Client, tmp_path: Path
 ) -> None:
     """Of no fault of the task's; a program that does so again and again does not isolate any more."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    program.start(enter=WITH_A_SERVER, port=port)
+    place = tmp_path / "place"
+    os.mkfifo(place)
+    program.start(enter=WITH_A_SERVER, port=port, place=str(place))
     assert program.process is not None
     count = launcher._FAILURES_MAX[launcher.PROGRAM]
     for number in range(count):
         await client.start_workflow(
-            code.CallOne.run, args=["of_the_script", 1], id=f"w{number}", task_queue=QUEUE
+            code.CallOne.run, args=["wait_for_ever", 1], id=f"w{number}", task_queue=QUEUE
         )
-    await engine.until(lambda: len(engine.runs.started_attempts) == count)
-    heartbeats = engine.requests["Heartbeat"]
-    under_way = len(heartbeats) + 1  # one may have been while the tasks were
-    await engine.until(lambda: any(not one.held for one in heartbeats[under_way:]))
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.to_thread(read_lines, place, "its program ended", count)
     pid, *_ = await call(client, "of_the_script")
     assert pid == program.process.pid
     assert not engine.completions("task_crash")
+    assert not engine.completions("activity_failure")
 
 
 async def test_invariant_35_a_signal_to_all_processes_of_a_service_is_no_crash(

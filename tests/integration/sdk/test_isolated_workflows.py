@@ -11,8 +11,9 @@ import pytest
 from tests.integration.sdk import alone_code as code
 from tests.integration.sdk.fake_engine import FakeEngine
 
+from perdure import workflow
 from perdure._wire.payloads import payloads_to_bytes
-from perdure._worker.isolation import bootstrap
+from perdure._worker.isolation import bootstrap, launcher
 from perdure.client import Client, WorkflowHandle
 from perdure.converter import PayloadConverter
 from perdure.worker import SurgicalPool, Worker
@@ -27,6 +28,21 @@ DEADLOCK = event_pb2.WORKFLOW_TASK_FAILED_CAUSE_DEADLOCK
 def crashed_twice(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.runs.workflow_tasks_have_crashed = 2
     monkeypatch.syspath_prepend(Path(__file__).parents[3])  # "spawn" imports the code by its name
+
+
+@workflow.defn(sandboxed=False)
+class Collects:
+    def __init__(self) -> None:
+        self.got: list[str] = []
+
+    @workflow.run
+    async def run(self, wanted: int) -> list[Any]:
+        await workflow.wait_condition(lambda: len(self.got) >= wanted)
+        return [os.getpid(), *self.got]
+
+    @workflow.signal
+    def add(self, one: str) -> None:
+        self.got.append(one)
 
 
 def worker(client: Client, *workflows: type, **options: Any) -> Worker:
@@ -79,6 +95,22 @@ async def test_each_task_alone_replays_a_history_that_comes_in_pages(
     assert pid != os.getpid()
     assert engine.requests["GetTaskHistory"]
     assert not engine.completions("workflow_task_failure")
+
+
+async def test_where_nothing_can_run_alone_they_run_in_the_worker(
+    engine: FakeEngine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the whole history, which the run in the worker's memory has most of."""
+    monkeypatch.setattr(launcher, "main_script_can_be_imported", lambda: False)
+    engine.page_events = 2
+    async with worker(client, Collects):
+        handle = await start(client, Collects.run, 3)
+        for count in range(1, 4):
+            await until_successes(engine, count)
+            await handle.signal(Collects.add, str(count))
+        assert await handle.result() == [os.getpid(), "1", "2", "3"]
+    assert not engine.completions("workflow_task_failure")
+    assert list(engine.requests["Goodbye"][0].released_tokens) == []
 
 
 async def test_a_query_that_comes_with_a_task_is_answered(

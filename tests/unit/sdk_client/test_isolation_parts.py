@@ -231,6 +231,7 @@ async def test_where_nothing_can_run_alone_no_poisoned_task_is_asked_for(
     [
         ('if __name__ == "__main__":\n    main()\n', True),
         ("main()\n", False),
+        ("logger = logging.getLogger(__name__)\nmain()\n", False),
         (None, False),  # not there: "<stdin>", or inside of an archive
     ],
 )

@@ -41,7 +41,7 @@ def main_script_can_be_imported() -> bool:
         return True
     try:
         with open(path, encoding="utf-8", errors="replace") as script:
-            return "__name__" in script.read()
+            return "__main__" in script.read()
     except OSError:
         return False
 

@@ -72,7 +72,10 @@ class HandsUp:
         number = next(self._numbers)
         self._open[number] = done
         self._all_settled.clear()
-        self._line.say(messages.Handed(number, completion.to_bytes()))
+        # In the next turn: a program that ends cancels all that runs on its loop at once. The task
+        # has not failed of that, and by then whoever waits for its end has said so and left.
+        handed = messages.Handed(number, completion.to_bytes())
+        asyncio.get_running_loop().call_soon(self._line.say, handed)
 
     def settled(self, message: messages.Settled) -> None:
         done = self._open.pop(message.number, None)

@@ -47,19 +47,24 @@ async def answer(summons: Summons, code: Code) -> NoReturn:
     if _claimed or not summons.wanted.is_met_by(code):
         await asyncio.Event().wait()
     _claimed = True
-    order = summons.order
     try:
-        prepare(order.worker_pid, order.stacks_path)
-        room = _Room(Connection(summons.descriptor), code.recipe.without_edge(), order)
-        # The program may end without a word to us, and before what it has left to do at its exit.
-        atexit.register(room.interrupt)
-        await room.run()
-    except asyncio.CancelledError:
-        room.interrupt()
+        await _serve_in_program(summons, code.recipe.without_edge())
     except BaseException:
         logger.exception("a task that runs alone was lost")
         leave(SystemExit(1))  # what the program would still do is the worker's to do
     leave(SystemExit(0))
+
+
+async def _serve_in_program(summons: Summons, recipe: Recipe) -> None:
+    order = summons.order
+    prepare(order.worker_pid, order.stacks_path)
+    room = _Room(Connection(summons.descriptor), recipe, order)
+    # It may end without a word to us; this comes before all that it has left to do at its exit.
+    atexit.register(room.interrupt)
+    try:
+        await room.run()
+    except asyncio.CancelledError:
+        room.interrupt()
 
 
 def run_alone(connection: Connection, recipe: Recipe, order: Order) -> None:
