@@ -51,6 +51,12 @@ class Held(msgspec.Struct, eq=False, gc=False):
     details_version: int = 0
     save_told_at: float = LONG_AGO  # when the shard was last asked to save the start
     ending: bool = False  # an intent about it is under way
+    suspected: bool = False  # its worker's connection broke, and it has not been heard of since
+
+    def renewed(self, lease_until: float) -> None:
+        """Its worker lives."""
+        self.handout.lease_until = lease_until
+        self.suspected = False
 
 
 class Progressing(Protocol):
@@ -189,6 +195,7 @@ class Leases(ABC, Generic[K]):
         until = self._shard.rooms.clock.monotonic() + SUSPECT_LEASE_S
         for held in given:
             held.handout.lease_until = min(held.handout.lease_until, until)
+            held.suspected = True
 
     def release(self, given: Sequence[Held]) -> None:
         """The worker that has these said goodbye: they go back."""
@@ -242,20 +249,16 @@ class Leases(ABC, Generic[K]):
         now_us = self._shard.rooms.database_clock.low_us()
         for held in self._held.values():
             held.handout.beat_us = max(held.handout.beat_us, now_us)
-            held.handout.lease_until = max(held.handout.lease_until, until)
+            held.renewed(max(held.handout.lease_until, until))
 
     def _judge_one(self, held: Held, now: float, now_us: int) -> None:
         handout = held.handout
-        if held.deadline_us and now_us >= held.deadline_us:
+        timeout_type = _timeout_of(held, now_us)
+        if timeout_type is not TimeoutType.NONE and not held.suspected:
             held.ending = True
-            self._time_out(held, TimeoutType.START_TO_CLOSE)
-        elif (
-            held.heartbeat_us
-            and now_us - max(handout.beat_us, handout.started_us) >= held.heartbeat_us
-        ):
-            held.ending = True
-            self._time_out(held, TimeoutType.HEARTBEAT)
-        elif now >= handout.lease_until:
+            self._time_out(held, timeout_type)
+        elif timeout_type is not TimeoutType.NONE or now >= handout.lease_until:
+            # That a time is over which is shorter than the lease, is no failure of code whose worker died.
             held.ending = True
             # One that was silent already when it was given the task had died before: its poll was still open.
             silent = self._shard.rooms.hearing.was_silent(handout.worker_id, held.handed_at)
@@ -271,3 +274,13 @@ class Leases(ABC, Generic[K]):
                 self._save_start(held)
         elif held.details is not None and now - held.progress_saved_at >= PROGRESS_EVERY_S:
             self._save_progress(held, held.details, now)
+
+
+def _timeout_of(held: Held, now_us: int) -> TimeoutType:
+    """NONE: it has time left."""
+    if held.deadline_us and now_us >= held.deadline_us:
+        return TimeoutType.START_TO_CLOSE
+    heard_us = max(held.handout.beat_us, held.handout.started_us)
+    if held.heartbeat_us and now_us - heard_us >= held.heartbeat_us:
+        return TimeoutType.HEARTBEAT
+    return TimeoutType.NONE

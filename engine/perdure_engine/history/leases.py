@@ -101,9 +101,7 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
         held = self._held.get(token.start_no)
         if held is None:
             return self._adopt_or_lose(worker, token)
-        held.handout.lease_until = (
-            self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s
-        )
+        held.renewed(self._shard.rooms.clock.monotonic() + self._shard.rooms.config.lease_s)
         run = self._shard.runs.get(held.run_id)
         if details is not None:
             self._progress(held, details, version)

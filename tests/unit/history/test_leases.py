@@ -2,6 +2,7 @@
 
 from unittest import mock
 
+import pytest
 from tests.unit.history.room import (
     FINISH,
     ONCE,
@@ -142,6 +143,35 @@ async def test_a_broken_poll_leaves_4_seconds(room: Room) -> None:
     node.history.poll_broken(worker.worker_id)
     await beats(node, worker, 20, other.token)
     await node.complete_activity(other.token)
+
+
+@pytest.mark.parametrize("timeout", ["heartbeat_timeout_ms", "start_to_close_timeout_ms"])
+def test_invariant_35_a_dead_workers_task_has_crashed_though_its_time_was_shorter(
+    timeout: str,
+) -> None:
+    """A broken connection and a time that is over: code that kills its worker at once must not pass for slow."""
+
+    @in_room()
+    async def story(room: Room) -> None:
+        node = await room.node(1)
+        worker = room.worker()
+        await held_activity(room, node, worker, **{timeout: 2_000})
+        node.history.poll_broken(worker.worker_id)
+        again = await node.activity_task(room.worker("w2"), timeout_s=3)
+        assert (again.attempt, again.crashes) == (1, 1)
+
+    story()
+
+
+@in_room()
+async def test_a_worker_that_is_heard_of_again_is_slow_and_not_dead(room: Room) -> None:
+    node = await room.node(1)
+    worker = room.worker()
+    _, task = await held_activity(room, node, worker, heartbeat_timeout_ms=3_000)
+    node.history.poll_broken(worker.worker_id)
+    await beats(node, worker, 2, task.token)
+    again = await node.activity_task(room.worker("w2"), timeout_s=4)
+    assert (again.attempt, again.crashes) == (2, 0)
 
 
 @in_room()

@@ -92,7 +92,7 @@ class JobLeases(Leases[bytes]):
         if held is None:
             return self._adopt_or_lose(worker, token)
         rooms = self._shard.rooms
-        held.handout.lease_until = rooms.clock.monotonic() + rooms.config.lease_s
+        held.renewed(rooms.clock.monotonic() + rooms.config.lease_s)
         if details is not None:
             self._progress(held, details, version)
         run = self._jobs.memory.jobs.get(held.run_id)

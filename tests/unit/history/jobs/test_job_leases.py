@@ -216,6 +216,23 @@ def test_invariant_24_an_attempt_times_out_once(kind: TimeoutType) -> None:
     story()
 
 
+@pytest.mark.parametrize("timeout", ["heartbeat_timeout_ms", "timeout_ms"])
+def test_invariant_35_a_dead_workers_job_has_crashed_though_its_time_was_shorter(
+    timeout: str,
+) -> None:
+    @in_room()
+    async def story(room: Room) -> None:
+        node = await room.node(1)
+        await started(room, node, "a", retry=AT_ONCE, **{timeout: 2_000})
+        node.history.poll_broken(room.worker().worker_id)
+        again = await poll_one(node, room.worker("w2"), timeout_s=3)
+        assert (again.token.attempt, again.job.failures) == (1, ())
+        assert again.job.crashes is not None
+        assert again.job.crashes.count == 1
+
+    story()
+
+
 # ---- cancellation
 
 
