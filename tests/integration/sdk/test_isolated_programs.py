@@ -142,9 +142,10 @@ def program(tmp_path: Path, engine: FakeEngine) -> Iterator[Program]:
 
 
 async def call(client: Client, name: str, arg: object = None) -> list[Any]:
-    found: list[Any] = await client.execute_workflow(
-        "CallOne", args=[name, arg], id=name, task_queue=QUEUE
-    )
+    async with asyncio.timeout(PATIENCE_S):
+        found: list[Any] = await client.execute_workflow(
+            "CallOne", args=[name, arg], id=name, task_queue=QUEUE
+        )
     return found
 
 
@@ -281,7 +282,8 @@ async def test_invariant_35_a_signal_to_all_processes_of_a_service_is_no_crash(
         os.kill(int(await asyncio.to_thread(place.read_text)), signal.SIGTERM)
     (token,) = engine.runs.started_attempts
     engine.notices[token] = PAUSED
-    assert await handle.result() == "paused True, lost False, gone False"
+    async with asyncio.timeout(PATIENCE_S):
+        assert await handle.result() == "paused True, lost False, gone False"
 
 
 # --- what cannot be started again -----------------------------------------------------------------
