@@ -95,6 +95,7 @@ if {variable!r} in os.environ:
     signal.pause()"""
 GUARDED = 'if __name__ == "__main__":\n    asyncio.run(main())\n'
 UNGUARDED = "asyncio.run(main())\n"
+ON_UVLOOP = "import uvloop\nuvloop.run(main())\n"
 
 
 class Program:
@@ -268,13 +269,16 @@ async def test_invariant_35_a_program_that_ends_of_itself_is_no_crash(
     assert not engine.completions("activity_failure")
 
 
+@pytest.mark.parametrize("end", [UNGUARDED, ON_UVLOOP], ids=["asyncio", "uvloop"])
 async def test_invariant_35_a_signal_to_all_processes_of_a_service_is_no_crash(
-    program: Program, engine: FakeEngine, client: Client, tmp_path: Path
+    program: Program, engine: FakeEngine, client: Client, tmp_path: Path, end: str
 ) -> None:
     """Whatever the program does on it: its worker says when the task is to end."""
+    if end == ON_UVLOOP:
+        pytest.importorskip("uvloop")
     place = tmp_path / "place"
     os.mkfifo(place)
-    program.start(enter=WITH_A_SIGNAL_HANDLER)
+    program.start(end, enter=WITH_A_SIGNAL_HANDLER)
     handle = await client.start_workflow(
         code.CallOne.run, args=["report", str(place)], id="report", task_queue=QUEUE
     )
