@@ -159,9 +159,11 @@ class Worker:
     are threads whatever `activity_executor` is; after the third it is poisoned, and only the surgical
     pool gets it. `surgical` is what this worker has for it besides its other tasks, by default one
     place with 1 GiB of memory (None: nothing); with `pool="surgical"` it has nothing else.
-    For such a task the program is started again, as a service manager does after a crash: everything
-    runs that it does before the worker is entered, and nothing of what comes then. Where there is no
-    program (a session, a run of tests), what can be pickled is imported in a new process instead.
+    For such a task the program is started again, as a service manager does after a crash, where and
+    with what environment this one has begun: everything runs that it does before the worker is
+    entered and beside it, and nothing of what comes then. Where that is no way (a session, a run of
+    tests, a thread that is not the main one, a process of `multiprocessing`, a program that binds a
+    port that this one has), what can be pickled is imported in a new process instead.
     Interceptors and converters work in those processes, codecs do not.
     """
 

@@ -95,6 +95,7 @@ if {variable!r} in os.environ:
     signal.pause()"""
 GUARDED = 'if __name__ == "__main__":\n    asyncio.run(main())\n'
 UNGUARDED = "asyncio.run(main())\n"
+ON_UVLOOP = "import uvloop\nuvloop.run(main())\n"
 
 
 class Program:
@@ -142,9 +143,10 @@ def program(tmp_path: Path, engine: FakeEngine) -> Iterator[Program]:
 
 
 async def call(client: Client, name: str, arg: object = None) -> list[Any]:
-    found: list[Any] = await client.execute_workflow(
-        "CallOne", args=[name, arg], id=name, task_queue=QUEUE
-    )
+    async with asyncio.timeout(PATIENCE_S):
+        found: list[Any] = await client.execute_workflow(
+            "CallOne", args=[name, arg], id=name, task_queue=QUEUE
+        )
     return found
 
 
@@ -267,13 +269,16 @@ async def test_invariant_35_a_program_that_ends_of_itself_is_no_crash(
     assert not engine.completions("activity_failure")
 
 
+@pytest.mark.parametrize("end", [UNGUARDED, ON_UVLOOP], ids=["asyncio", "uvloop"])
 async def test_invariant_35_a_signal_to_all_processes_of_a_service_is_no_crash(
-    program: Program, engine: FakeEngine, client: Client, tmp_path: Path
+    program: Program, engine: FakeEngine, client: Client, tmp_path: Path, end: str
 ) -> None:
     """Whatever the program does on it: its worker says when the task is to end."""
+    if end == ON_UVLOOP:
+        pytest.importorskip("uvloop")
     place = tmp_path / "place"
     os.mkfifo(place)
-    program.start(enter=WITH_A_SIGNAL_HANDLER)
+    program.start(end, enter=WITH_A_SIGNAL_HANDLER)
     handle = await client.start_workflow(
         code.CallOne.run, args=["report", str(place)], id="report", task_queue=QUEUE
     )
@@ -281,7 +286,8 @@ async def test_invariant_35_a_signal_to_all_processes_of_a_service_is_no_crash(
         os.kill(int(await asyncio.to_thread(place.read_text)), signal.SIGTERM)
     (token,) = engine.runs.started_attempts
     engine.notices[token] = PAUSED
-    assert await handle.result() == "paused True, lost False, gone False"
+    async with asyncio.timeout(PATIENCE_S):
+        assert await handle.result() == "paused True, lost False, gone False"
 
 
 # --- what cannot be started again -----------------------------------------------------------------
