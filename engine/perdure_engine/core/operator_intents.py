@@ -68,7 +68,9 @@ class UpdateActivityOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True)
     reason: str = ""
 
 
-class PauseWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class RunOperation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What an operator does with a whole run, and why."""
+
     namespace_id: bytes
     workflow_id: str
     run_id: bytes
@@ -78,26 +80,16 @@ class PauseWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: str = ""
 
 
-class UnpauseWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    namespace_id: bytes
-    workflow_id: str
-    run_id: bytes
-    request_id: bytes
-    body_hash: bytes
-    identity: str = ""
-    reason: str = ""
+class PauseWorkflow(RunOperation, frozen=True, gc=False, kw_only=True):
+    pass
 
 
-class ResumeWorkflow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class UnpauseWorkflow(RunOperation, frozen=True, gc=False, kw_only=True):
+    pass
+
+
+class ResumeWorkflow(RunOperation, frozen=True, gc=False, kw_only=True):
     """What of the run is poisoned is ready at once, for the surgical pool; a suspended run goes on."""
-
-    namespace_id: bytes
-    workflow_id: str
-    run_id: bytes
-    request_id: bytes
-    body_hash: bytes
-    identity: str = ""
-    reason: str = ""
 
 
 class ResetType(enum.IntEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_engine.core.errors import invalid
@@ -15,8 +16,11 @@ from perdure_engine.core.intents import (
     ResumeWorkflow,
     UnpauseWorkflow,
 )
+from perdure_engine.core.operator_intents import RunOperation
 from perdure_engine.frontend.checks import uuid_bytes, uuid_bytes_or_none
 from perdure_engine.transport.grpc.convert.intents import body_hash
+
+Op = TypeVar("Op", bound=RunOperation)
 
 RESET_TYPES = {int(one): one for one in ResetType}
 REAPPLY_TYPES = {int(one): one for one in Reapply}
@@ -65,31 +69,23 @@ def reset_workflow(message: pb.ResetWorkflowRequest, namespace_id: bytes) -> Res
 
 
 def pause_workflow(message: pb.PauseWorkflowRequest, namespace_id: bytes) -> PauseWorkflow:
-    return PauseWorkflow(
-        namespace_id=namespace_id,
-        workflow_id=message.workflow_id,
-        run_id=uuid_bytes_or_none("run_id", message.run_id),
-        request_id=uuid_bytes("request_id", message.request_id),
-        body_hash=body_hash(message),
-        identity=message.identity,
-        reason=message.reason,
-    )
+    return _operation(PauseWorkflow, message, namespace_id)
 
 
 def unpause_workflow(message: pb.UnpauseWorkflowRequest, namespace_id: bytes) -> UnpauseWorkflow:
-    return UnpauseWorkflow(
-        namespace_id=namespace_id,
-        workflow_id=message.workflow_id,
-        run_id=uuid_bytes_or_none("run_id", message.run_id),
-        request_id=uuid_bytes("request_id", message.request_id),
-        body_hash=body_hash(message),
-        identity=message.identity,
-        reason=message.reason,
-    )
+    return _operation(UnpauseWorkflow, message, namespace_id)
 
 
 def resume_workflow(message: pb.ResumeWorkflowRequest, namespace_id: bytes) -> ResumeWorkflow:
-    return ResumeWorkflow(
+    return _operation(ResumeWorkflow, message, namespace_id)
+
+
+def _operation(
+    kind: type[Op],
+    message: pb.PauseWorkflowRequest | pb.UnpauseWorkflowRequest | pb.ResumeWorkflowRequest,
+    namespace_id: bytes,
+) -> Op:
+    return kind(
         namespace_id=namespace_id,
         workflow_id=message.workflow_id,
         run_id=uuid_bytes_or_none("run_id", message.run_id),

@@ -188,11 +188,7 @@ async def _cancel(call: Call[bodies.CancelQuery, None]) -> Answer:
 
 
 async def _reschedule(call: Call[Query, bodies.Rescheduling]) -> Answer:
-    job_id, recurs = _kind(call)
-    body, frontend = call.body, call.frontend
-    if recurs:
-        await _recurring(call, job_id)
-        raise _it_recurs()
+    job_id, body, frontend = await _once(call), call.body, call.frontend
     due_us = 0
     if body.schedule is not None:
         due_us = date_us(frontend.times, body.schedule, body.timezone)
@@ -202,11 +198,7 @@ async def _reschedule(call: Call[Query, bodies.Rescheduling]) -> Answer:
 
 
 async def _resume(call: Call[Query, bodies.Resuming]) -> Answer:
-    job_id, recurs = _kind(call)
-    body, frontend = call.body, call.frontend
-    if recurs:
-        await _recurring(call, job_id)
-        raise _it_recurs()
+    job_id, body, frontend = await _once(call), call.body, call.frontend
     request_id = uuid_text(call.request_id())
     status = await resume_job(
         frontend, call.namespace_id, job_id, request_id, body.reason, body.identity
@@ -214,8 +206,13 @@ async def _resume(call: Call[Query, bodies.Resuming]) -> Answer:
     return Answer(body=bodies.JobResumed(job_id=job_id, status=status.name))
 
 
-def _it_recurs() -> Rejected:
-    return Rejected(
+async def _once(call: Call[Any, Any]) -> str:
+    """The id of a job that runs once. Raises NOT_FOUND; FAILED_PRECONDITION for a recurring one."""
+    job_id, recurs = _kind(call)
+    if not recurs:
+        return job_id
+    await _recurring(call, job_id)
+    raise Rejected(
         Code.FAILED_PRECONDITION,
         "JOB_RECURS",
         "a recurring job is a schedule: change it by PUT /schedules/{schedule_id}",
