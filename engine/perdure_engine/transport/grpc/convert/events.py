@@ -370,23 +370,19 @@ def _upsert_workflow_search_attributes(e: core.UpsertWorkflowSearchAttributes) -
     }
 
 
-def _paused(e: core.WorkflowExecutionPaused) -> Fields:
-    fields: Fields = {
-        "reason": e.reason,
-        "identity": e.identity,
-        "request_id": _optional_id(e.request_id),
-    }
-    if e.suspended:
-        fields["suspended"] = True
-    return fields
-
-
-def _unpaused(e: core.WorkflowExecutionUnpaused) -> Fields:
+def _held_back(e: core.WorkflowExecutionPaused | core.WorkflowExecutionUnpaused) -> Fields:
     return {
         "reason": e.reason,
         "identity": e.identity,
         "request_id": _request_id(e.request_id),
     }
+
+
+def _paused(e: core.WorkflowExecutionPaused) -> Fields:
+    fields = _held_back(e)
+    if e.suspended:
+        fields["suspended"] = True
+    return fields
 
 
 def _workflow_execution_options_updated(e: core.WorkflowExecutionOptionsUpdated) -> Fields:
@@ -463,7 +459,7 @@ ATTRIBUTES: dict[type[core.Event], tuple[str, Callable[[Any], Fields]]] = {
     ),
     **OUTSIDE,
     core.WorkflowExecutionPaused: ("workflow_execution_paused", _paused),
-    core.WorkflowExecutionUnpaused: ("workflow_execution_unpaused", _unpaused),
+    core.WorkflowExecutionUnpaused: ("workflow_execution_unpaused", _held_back),
     core.WorkflowExecutionOptionsUpdated: (
         "workflow_execution_options_updated",
         _workflow_execution_options_updated,
