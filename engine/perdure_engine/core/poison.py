@@ -62,7 +62,7 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def pool(self) -> str:
         """Whose polls alone get the task."""
-        return SURGICAL if self.count >= POISONED_FROM else ""
+        return SURGICAL if self.is_poisoned else ""
 
     @property
     def suspended_us(self) -> int:
@@ -82,7 +82,7 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def is_over_time(self, now_us: int) -> bool:
         """Whether poisoned work is to be suspended."""
-        return self.count >= POISONED_FROM and now_us >= self.suspended_us
+        return self.is_poisoned and now_us >= self.suspended_us
 
     def next_us(self, now_us: int) -> int:
         """When poisoned work is ready again, or is to be suspended."""
@@ -90,11 +90,14 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return min(now_us + DELAYS_US[rung], self.suspended_us)
 
 
+NO_CRASHES = Crashes()
+
+
 def crashed(
     before: Crashes | None, worker_id: bytes, start_no: int, failure: Failure, now_us: int
 ) -> Crashes:
     """One more, with this start. `worker_id` b"": a process of the task's own, which does not come back."""
-    known = before or Crashes()
+    known = before or NO_CRASHES
     worker_ids = known.worker_ids
     if worker_id:
         worker_ids = (*worker_ids, worker_id)[-WORKERS_KEPT_MAX:]
