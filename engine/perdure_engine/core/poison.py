@@ -1,8 +1,9 @@
 """Work that crashes its workers: the count, and the ladder that it climbs (design §7).
 
 An error that code raises follows its retry policy. A *crash* is the death of the worker instance that had the task in
-hand, or of the process that the task had to itself. Three in a row mark it *poisoned*: from then on only the surgical
-pool gets it, after 1, 5, 30, 30, … minutes; 24 hours after the first crash without success it is *suspended*.
+hand, or of the process that the task had to itself; so is a deadlock of a workflow's code. Three in a row mark it
+*poisoned*: from then on only the surgical pool gets it, after 1, 5, 30, 30, … minutes; 24 hours after the first crash
+without success it is *suspended*.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ NO_CRASHES = Crashes()
 def crashed(
     before: Crashes | None, worker_id: bytes, start_no: int, failure: Failure, now_us: int
 ) -> Crashes:
-    """One more, with this start. `worker_id` b"": a process of the task's own, which does not come back."""
+    """One more, with this start. `worker_id` b"": no worker died of it, so that none comes back."""
     known = before or NO_CRASHES
     worker_ids = known.worker_ids
     if worker_id:
