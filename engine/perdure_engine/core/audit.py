@@ -18,6 +18,9 @@ import msgspec
 INSTALLATION = 0
 """The chain of what belongs to no shard. Shards begin at 1."""
 
+ENGINE = "perdure"
+"""Who is said to have done what nobody asked for."""
+
 BEFORE_FIRST = bytes(32)
 """Stands where the first row of a chain has the hash of the row before it."""
 

@@ -6,6 +6,7 @@ from perdure_engine.core import limits
 from perdure_engine.core.closing import following as following
 from perdure_engine.core.events import ClosingEvent, WorkflowExecutionTerminated
 from perdure_engine.core.messages import root_of
+from perdure_engine.core.poison import NO_CRASHES
 from perdure_engine.core.replies import (
     Closed,
     Description,
@@ -127,6 +128,7 @@ def _activity(activity: Activity, record: TaskRecord | None) -> PendingActivity:
     scheduled = activity.scheduled
     aside = (record.aside if record is not None else None) or NO_ASIDE
     pause, options = aside.pause, aside.options or scheduled
+    crashes = aside.crashes or NO_CRASHES
     if activity.cancel_requested_event_id:
         state = "CANCEL_REQUESTED"
     elif record is None or record.running:
@@ -153,22 +155,22 @@ def _activity(activity: Activity, record: TaskRecord | None) -> PendingActivity:
         pause_identity=pause.identity if pause is not None else "",
         pause_reason=pause.reason if pause is not None else "",
         options=aside.options,
-        crashes=aside.crashes.count if aside.crashes is not None else 0,
-        first_crash_us=aside.crashes.first_us if aside.crashes is not None else 0,
-        last_crash=aside.crashes.last if aside.crashes is not None else None,
+        crashes=crashes.count,
+        first_crash_us=crashes.first_us,
+        last_crash=crashes.last,
     )
 
 
 def _workflow_task(record: TaskRecord) -> PendingWorkflowTask:
-    crashes = record.crashes
+    crashes = record.crashes or NO_CRASHES
     return PendingWorkflowTask(
         record.attempt,
         record.ready_us,
         record.started_us,
         record.identity,
         record.last_failure,
-        crashes.count if crashes is not None else 0,
-        crashes.first_us if crashes is not None else 0,
-        crashes.last if crashes is not None else None,
+        crashes.count,
+        crashes.first_us,
+        crashes.last,
         record.next_attempt_us if record.state is TaskState.BACKOFF else 0,
     )

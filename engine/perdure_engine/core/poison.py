@@ -1,8 +1,9 @@
 """Work that crashes its workers: the count, and the ladder that it climbs (design §7).
 
 An error that code raises follows its retry policy. A *crash* is the death of the worker instance that had the task in
-hand, or of the process that the task had to itself. Three in a row mark it *poisoned*: from then on only the surgical
-pool gets it, after 1, 5, 30, 30, … minutes; 24 hours after the first crash without success it is *suspended*.
+hand, or of the process that the task had to itself; so is a deadlock of a workflow's code. Three in a row mark it
+*poisoned*: from then on only the surgical pool gets it, after 1, 5, 30, 30, … minutes; 24 hours after the first crash
+without success it is *suspended*.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def pool(self) -> str:
         """Whose polls alone get the task."""
-        return SURGICAL if self.count >= POISONED_FROM else ""
+        return SURGICAL if self.is_poisoned else ""
 
     @property
     def suspended_us(self) -> int:
@@ -82,7 +83,7 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def is_over_time(self, now_us: int) -> bool:
         """Whether poisoned work is to be suspended."""
-        return self.count >= POISONED_FROM and now_us >= self.suspended_us
+        return self.is_poisoned and now_us >= self.suspended_us
 
     def next_us(self, now_us: int) -> int:
         """When poisoned work is ready again, or is to be suspended."""
@@ -90,11 +91,14 @@ class Crashes(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return min(now_us + DELAYS_US[rung], self.suspended_us)
 
 
+NO_CRASHES = Crashes()
+
+
 def crashed(
     before: Crashes | None, worker_id: bytes, start_no: int, failure: Failure, now_us: int
 ) -> Crashes:
-    """One more, with this start. `worker_id` b"": a process of the task's own, which does not come back."""
-    known = before or Crashes()
+    """One more, with this start. `worker_id` b"": no worker died of it, so that none comes back."""
+    known = before or NO_CRASHES
     worker_ids = known.worker_ids
     if worker_id:
         worker_ids = (*worker_ids, worker_id)[-WORKERS_KEPT_MAX:]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from perdure_engine.core.audit import INSTALLATION, Action, Entry, begins_at
+from perdure_engine.core.audit import ENGINE, INSTALLATION, Action, Entry, begins_at
 from perdure_engine.core.limits import AUDIT_KEPT_US
 from perdure_engine.history.rooms import Rooms
 from perdure_engine.history.shard import Shard
@@ -54,7 +54,7 @@ class Expiry:
             entry = Entry(
                 time_us=now_us,
                 action=Action.EXPIRE_AUDIT,
-                identity="perdure",
+                identity=ENGINE,
                 subject=str(chain),
                 after=begins_at(begin),
             )

@@ -57,7 +57,7 @@ class Inbox:
         self._again: deque[Item] = deque()
         self.count = 0
         """Of all items. For others to read: in each step of each shard, where a `len()` is a call."""
-        self._weight = 0  # of those in lanes
+        self._weight = 0  # of all but a single one
 
     def __len__(self) -> int:
         return self.count

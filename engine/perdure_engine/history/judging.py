@@ -106,8 +106,9 @@ class Leases(ABC, Generic[K]):
         """Nobody has claimed it after a take-over: no crash is counted, for nobody saw its worker die."""
 
     @abstractmethod
-    def _came_back(self, held: Held, worker_id: bytes) -> None:
-        """The worker that was thought to have died with it lives."""
+    def came_back(self, died_with: Sequence[Held]) -> None:
+        """The worker that was thought to have died with these lives. Also what it never got, because the answer was
+        lost, and so does not list, has not crashed it."""
 
     @abstractmethod
     def _save_start(self, held: Held) -> None: ...
@@ -181,13 +182,6 @@ class Leases(ABC, Generic[K]):
             if unlisted and held.handed_at < oldest and not held.ending:
                 held.ending = True
                 self._put_back(held, worker_dead=False, crashed=False)
-        self._tell()
-
-    def came_back(self, died_with: Sequence[Held]) -> None:
-        """The worker that was thought to have died with these lives. Also what it never got, because the answer was
-        lost, and so does not list, has not crashed it."""
-        for held in died_with:
-            self._came_back(held, held.handout.worker_id)
         self._tell()
 
     def suspect(self, given: Sequence[Held]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from perdure_engine.core.decide.attempts import key_of, options_of, stops_for_pause
 from perdure_engine.core.draft import Draft
@@ -218,8 +219,10 @@ class LeaseBook(Leases[tuple[bytes, TaskKind, int]]):
     def _put_orphan_back(self, key: tuple[bytes, TaskKind, int], start_no: int) -> None:
         self._shard.tell(PutBackTask(*key, start_no, worker_dead=True))
 
-    def _came_back(self, held: Held, worker_id: bytes) -> None:
-        self._take_back(worker_id, held.run_id, held.kind, held.scheduled_event_id)
+    def came_back(self, died_with: Sequence[Held]) -> None:
+        for held in died_with:
+            worker_id = held.handout.worker_id
+            self._take_back(worker_id, held.run_id, held.kind, held.scheduled_event_id)
 
     def _save_start(self, held: Held) -> None:
         self._shard.tell(SaveStart(held.run_id, held.key, held.handout.start_no))

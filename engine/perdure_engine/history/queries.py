@@ -163,14 +163,13 @@ class Queries:
     def _is_refused(self, run: Run, item: Item) -> bool:
         """Its code would take another worker with it, and nobody would count that."""
         task = run.state.tasks.get(WORKFLOW_TASK_KEY)
-        crashes = task.crashes if task is not None else None
-        if crashes is None or not crashes.is_isolated:
+        if task is None or not task.isolated:
             return False
         item.refuse(
             Rejected(
                 Code.FAILED_PRECONDITION,
                 "WORKFLOW_POISONED",
-                f"the workflow's code has crashed its workers {crashes.count} times in a row",
+                f"the workflow's code has crashed its workers {task.crash_count} times in a row",
             )
         )
         return True

@@ -152,9 +152,8 @@ class HistoryService:
             token = task.token
             shard = self._shards.get(token.shard_id)
             if shard is None or shard.closed or shard.unproven:
-                verdicts.append(
-                    None
-                )  # its owner is elsewhere, or not known yet: the worker goes on
+                # its owner is elsewhere, or not known yet: the worker goes on
+                verdicts.append(None)
                 continue
             listed.setdefault(token.shard_id, set()).add(token.start_no)
             leases = shard.jobs.leases if token.kind is TaskKind.JOB else shard.leases

@@ -17,14 +17,13 @@ from perdure_engine.core.decide.attempts import (
     options_of,
     stale,
 )
-from perdure_engine.core.decide.crashes import count
+from perdure_engine.core.decide.crashes import count, is_counted
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import Failure, RetryState
 from perdure_engine.core.intents import CrashTask
 from perdure_engine.core.poison import Crashes, crashed, reported
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
-from perdure_engine.core.tokens import TaskToken
 
 
 def decide(draft: Draft, intent: CrashTask) -> None:
@@ -36,7 +35,7 @@ def decide(draft: Draft, intent: CrashTask) -> None:
         record = holder(draft, token, TaskKind.ACTIVITY)
         if record.state is TaskState.ASYNC:
             raise stale()  # no process has it any more
-    if _is_counted(record, token):
+    if is_counted(record, token):
         _mark_as_its_own(draft, record, intent.failure)
     elif token.kind is TaskKind.WORKFLOW:
         crash_workflow_task(draft, b"", intent.failure)
@@ -47,13 +46,8 @@ def decide(draft: Draft, intent: CrashTask) -> None:
         again.start_no = draft.env.new_number()
 
 
-def _is_counted(record: TaskRecord, token: TaskToken) -> bool:
-    """Its worker was thought dead when the lease ended, and has to say now that it was the process only."""
-    crashes = record.crashes
-    return not record.running and crashes is not None and crashes.is_counted(token.start_no)
-
-
 def _mark_as_its_own(draft: Draft, record: TaskRecord, failure: Failure) -> None:
+    """Its worker says now that it was the process only."""
     crashes = record.crashes
     assert crashes is not None
     record.set_aside(crashes=reported(crashes, failure))

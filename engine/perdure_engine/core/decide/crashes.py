@@ -12,6 +12,13 @@ from perdure_engine.core.draft import Draft
 from perdure_engine.core.poison import DELAYS_US, POISONED_FROM, Crashes, Rung, forgiven
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
+from perdure_engine.core.tokens import TaskToken
+
+
+def is_counted(record: TaskRecord, token: TaskToken) -> bool:
+    """Whether the token's worker was thought dead when the lease ended, and its crash counted; nobody has the task."""
+    crashes = record.crashes
+    return not record.running and crashes is not None and crashes.is_counted(token.start_no)
 
 
 def backoff_timer(key: int) -> tuple[TimerKind, int]:
@@ -116,20 +123,21 @@ def forgive(draft: Draft, key: int) -> None:
 def take_back(draft: Draft, key: int, crashes: Crashes | None) -> None:
     """Some of the task's crashes do not count any more: if it is poisoned no longer, it is ready for all workers."""
     record = draft.state.tasks[key]
-    was_poisoned = record.crashes is not None and record.crashes.is_poisoned
-    record.set_aside(crashes=crashes)
-    if not was_poisoned or (crashes is not None and crashes.is_poisoned):
-        draft.touch(record)
-        return
-    drop_timers(draft, key)
-    if record.running:
-        draft.touch(record)
+    if record.pool and (crashes is None or not crashes.is_poisoned):
+        _wait_no_longer(draft, key, crashes)
     else:
-        draft.ready_again(key)
+        record.set_aside(crashes=crashes)
+        draft.touch(record)
 
 
 def let_go(draft: Draft, key: int, crashes: Crashes) -> None:
     """A poisoned task is ready at once, for the surgical pool."""
+    _wait_no_longer(draft, key, crashes)
+    watch(draft, key)
+
+
+def _wait_no_longer(draft: Draft, key: int, crashes: Crashes | None) -> None:
+    """Neither for its time nor for its suspension. An attempt that runs goes on."""
     record = draft.state.tasks[key]
     record.set_aside(crashes=crashes)
     drop_timers(draft, key)
@@ -137,7 +145,6 @@ def let_go(draft: Draft, key: int, crashes: Crashes) -> None:
         draft.touch(record)
     else:
         draft.ready_again(key)
-    watch(draft, key)
 
 
 def poisoned_keys(draft: Draft) -> list[int]:

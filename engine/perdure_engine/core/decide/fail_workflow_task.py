@@ -9,7 +9,7 @@ from __future__ import annotations
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
 from perdure_engine.core.decide import attempts
-from perdure_engine.core.decide.crashes import count, forgive, note_crash
+from perdure_engine.core.decide.crashes import count, forgive, is_counted, note_crash
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.events import WorkflowTaskFailedCause
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
@@ -24,8 +24,8 @@ _DEADLOCK = Failure(FailureKind.SERVER, "the workflow's code did not come back")
 def decide(draft: Draft, intent: FailWorkflowTask) -> None:
     record = attempts.current_workflow_task(draft, intent.token)
     crashes = record.crashes
-    if crashes is not None and not record.running and crashes.is_counted(intent.token.start_no):
-        # its worker was thought dead, and lives: that was no crash, whatever this is
+    if crashes is not None and is_counted(record, intent.token):
+        # its worker lives: that was no crash, whatever this is
         record.set_aside(crashes=came_back(crashes, crashes.worker_ids[-1]))
     fail_task(draft, intent.cause, intent.failure, intent.identity)
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perdure_engine.core.audit import Action
+from perdure_engine.core.audit import ENGINE, Action
 from perdure_engine.core.decide.auditing import note
 from perdure_engine.core.decide.pause_workflow import hold_back
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.poison import Rung
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TimerKind
-
-ENGINE = "perdure"
-"""Who is said to have done what nobody asked for."""
 
 
 class _Suspension(NamedTuple):

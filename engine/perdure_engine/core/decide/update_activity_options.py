@@ -82,9 +82,8 @@ def put_in_force(draft: Draft, record: TaskRecord, options: ActivityOptions | No
     in_force = options or activity.scheduled
     unstarted = not record.was_started and not record.running
     pause = draft.state.folded.paused
-    if (
-        pause is None or not pause.suspended
-    ):  # else it stands still, and comes back as the options say then
+    # while the run is suspended it stands still, and comes back as the options say then
+    if pause is None or not pause.suspended:
         _timer(draft, TimerKind.SCHEDULE_TO_CLOSE, key, in_force.schedule_to_close_timeout_ms)
     if unstarted:
         _timer(draft, TimerKind.SCHEDULE_TO_START, key, in_force.schedule_to_start_timeout_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perdure_engine.core.errors import Rejected
@@ -138,7 +139,7 @@ class JobLeases(Leases[bytes]):
         """Whether a token of another owner's hand-out is still the job's newest start. A worker that was thought dead
         is heard of here first: whatever becomes of the start, its crashes were none."""
         if run.crashes is not None and worker.worker_id in run.crashes.worker_ids:
-            self._take_back(worker.worker_id, run.job_id)
+            self._take_back([(run.job_id, worker.worker_id)])
         if run.handout is not None or not run.open or not may_run(run):
             return False
         if run.attempt != token.attempt or token.start_no < run.start_no:
@@ -161,8 +162,8 @@ class JobLeases(Leases[bytes]):
         self.hand_out(run, run.handout, token, now)
         return True
 
-    def _take_back(self, worker_id: bytes, job_id: bytes) -> None:
-        self._shard.tell(TakeBackCrashes(self._shard.shard_id, ((job_id, worker_id),)))
+    def _take_back(self, marks: list[tuple[bytes, bytes]]) -> None:
+        self._shard.tell(TakeBackCrashes(self._shard.shard_id, marks))
 
     # ---- what it is asked by all leases
 
@@ -179,8 +180,8 @@ class JobLeases(Leases[bytes]):
     def _put_orphan_back(self, key: bytes, start_no: int) -> None:
         self._back.append((key, start_no, True, False))
 
-    def _came_back(self, held: Held, worker_id: bytes) -> None:
-        self._take_back(worker_id, held.run_id)
+    def came_back(self, died_with: Sequence[Held]) -> None:
+        self._take_back([(held.run_id, held.handout.worker_id) for held in died_with])
 
     def _save_start(self, held: Held) -> None:
         self._starts.append((held.run_id, held.handout.start_no))

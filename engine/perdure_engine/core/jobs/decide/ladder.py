@@ -8,7 +8,7 @@ any more, when it is to be suspended: that comes also when no worker of the surg
 from __future__ import annotations
 
 from perdure_engine.core import poison
-from perdure_engine.core.audit import Action, Entry
+from perdure_engine.core.audit import ENGINE, Action, Entry
 from perdure_engine.core.failures import Failure
 from perdure_engine.core.ids import queue_number, uuid_text
 from perdure_engine.core.jobs.decide import places
@@ -21,9 +21,6 @@ from perdure_engine.core.jobs.transitions import move
 from perdure_engine.core.poison import Crashes
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.versions import bucket
-
-ENGINE = "perdure"
-"""Who suspends, in the audit log."""
 
 
 def count(draft: JobDraft, run: JobRun, worker_id: bytes, failure: Failure) -> None:

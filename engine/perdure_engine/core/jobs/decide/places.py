@@ -83,11 +83,12 @@ def admit(draft: JobDraft, room: KeyRoom) -> None:
             return
         del queue[run.job_id]
         room.places[run.job_id] = run
+        run.reason = ""
         if run.crashes is not None and run.pool:
             room.poisoned[run.job_id] = run
+            run.reason = run.crashes.told
         draft.drop_wake(run)
         run.key_place = True
-        run.reason = run.crashes.told if run.crashes is not None and run.pool else ""
         draft.make_ready(run)
 
 
@@ -106,4 +107,4 @@ def _make_way(draft: JobDraft, room: KeyRoom) -> None:
 
 
 def _makes_way(run: JobRun) -> bool:
-    return run.pool != "" and not started(run)
+    return bool(run.pool) and not started(run)
