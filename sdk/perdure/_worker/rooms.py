@@ -241,8 +241,8 @@ class WorkerRooms:
     def _take_in(self, polled: PolledTasks) -> None:
         workflow_tasks, activities = self._runners.workflow_tasks, self._runners.activities
         release = self._poller.workflow_slots.release
-        take = partial(self._take_here_or_alone, workflow_tasks.take, release=release)
-        self._decode_and_take(polled.workflow_tasks, take, workflow_tasks.refuse)
+        take_workflow_task = partial(self._take_here_or_alone, workflow_tasks.take, release=release)
+        self._decode_and_take(polled.workflow_tasks, take_workflow_task, workflow_tasks.refuse)
         release = self._poller.activity_slots.release
         take_attempt = partial(self._take_here_or_alone, activities.take, release=release)
         self._decode_and_take(polled.activity_tasks, take_attempt, activities.refuse)
