@@ -13,7 +13,6 @@ its own tells the engine every 2 s what the worker holds, whatever the loop is d
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -55,10 +54,10 @@ from perdure._worker.compatible import (
     WorkflowRunner,
     check_options,
 )
-from perdure._worker.grpc_poller import use_earlier_poller
 from perdure._worker.isolation import program, room
 from perdure._worker.isolation.bootstrap import refuse_worker_in_bootstrap
 from perdure._worker.isolation.surgical import SurgicalPool
+from perdure._worker.process_tuning import tune_garbage_collector, tune_grpc
 from perdure._worker.processes import check_picklable
 from perdure._worker.recipe import Code, Recipe
 from perdure._worker.rooms import WorkerRooms, WorkerSettings, WorkerUsage
@@ -111,27 +110,6 @@ __all__ = [
 _WORKER_ID_BYTES = 16
 _DEFAULT_RUNNER = SandboxedWorkflowRunner()
 _DEFAULT_SURGICAL = SurgicalPool()
-
-
-def tune_garbage_collector() -> None:
-    """For a process that only runs workers, at its start: collect rarely, and not what is there.
-
-    Objects of a run live as long as the run waits, so that by CPython's thresholds most of them
-    count as long-lived and all of those are walked again and again: 12 % of a busy worker's CPU.
-    Afterwards cyclic garbage of your own code stays until some 50,000 objects have come together.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
-def tune_grpc() -> None:
-    """For a process whose gRPC is Perdure's alone, before it connects: messages cost half as much.
-
-    Puts GRPC_EXPERIMENTS into the environment, unless that is set, and so turns gRPC's event engine
-    off: its earlier poller takes fewer threads. Does nothing with a grpcio newer than 1.85.
-    """
-    use_earlier_poller()
 
 
 class Worker:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -20,6 +20,8 @@ from perdure_api.v1 import event_pb2
 from perdure_api.v1 import worker_service_pb2 as pb
 
 EventMessage = event_pb2.HistoryEvent
+
+M = TypeVar("M", pb.ActivityTask, pb.JobTask)
 
 _NO_UPDATES: list[replay.Update] = []  # shared: nobody changes a task
 
@@ -150,44 +152,19 @@ class JobOfTask(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str
 
 
-class PolledActivityTask:
-    """An attempt that a workflow asked for."""
+class _PolledAttempt(Generic[M]):
+    """Of an activity or of a job: what is the same of both."""
 
     __slots__ = ("_message", "token")
-    kind = "activity"
 
-    def __init__(self, message: pb.ActivityTask) -> None:
-        self._message = message
-        self.token = message.token
+    def __init__(self, message: M) -> None:
+        self._message: M = message
+        self.token: bytes = message.token
 
     @property
-    def message(self) -> pb.ActivityTask:
+    def message(self) -> M:
         """For the edge, which decodes it before it is read."""
         return self._message
-
-    @property
-    def activity_type(self) -> str:
-        return self._message.activity_type
-
-    @property
-    def log_fields(self) -> dict[str, Any]:
-        """Which attempt it is, for log lines: as those of `activity.logger`."""
-        message = self._message
-        return {
-            "perdure_activity": {
-                "activity_id": message.activity_id,
-                "activity_type": message.activity_type,
-                "attempt": message.attempt,
-                "workflow_id": message.workflow_id,
-                "workflow_run_id": message.run_id,
-                "workflow_type": message.workflow_type,
-            }
-        }
-
-    @property
-    def version(self) -> int | None:
-        """Of the activity; None: the newest there is."""
-        return self._message.version or 1
 
     @property
     def progress_version(self) -> int:
@@ -214,6 +191,37 @@ class PolledActivityTask:
     def header(self) -> Mapping[str, Payload]:
         """Raises PayloadDecodeError."""
         return fields_from_bytes(self._message.header)
+
+
+class PolledActivityTask(_PolledAttempt[pb.ActivityTask]):
+    """An attempt that a workflow asked for."""
+
+    __slots__ = ()
+    kind = "activity"
+
+    @property
+    def activity_type(self) -> str:
+        return self._message.activity_type
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """Which attempt it is, for log lines: as those of `activity.logger`."""
+        message = self._message
+        return {
+            "perdure_activity": {
+                "activity_id": message.activity_id,
+                "activity_type": message.activity_type,
+                "attempt": message.attempt,
+                "workflow_id": message.workflow_id,
+                "workflow_run_id": message.run_id,
+                "workflow_type": message.workflow_type,
+            }
+        }
+
+    @property
+    def version(self) -> int | None:
+        """Of the activity; None: the newest there is."""
+        return self._message.version or 1
 
     def read(self) -> ActivityTask:
         """What its code may ask for, and hardly any does. Raises PayloadDecodeError."""
@@ -244,20 +252,11 @@ class PolledActivityTask:
         )
 
 
-class PolledJobTask:
+class PolledJobTask(_PolledAttempt[pb.JobTask]):
     """An attempt of a job: run as an activity's is, and its outcome travels as one."""
 
-    __slots__ = ("_message", "token")
+    __slots__ = ()
     kind = "job"
-
-    def __init__(self, message: pb.JobTask) -> None:
-        self._message = message
-        self.token = message.token
-
-    @property
-    def message(self) -> pb.JobTask:
-        """For the edge, which decodes it before it is read."""
-        return self._message
 
     @property
     def activity_type(self) -> str:
@@ -279,32 +278,6 @@ class PolledJobTask:
     def version(self) -> int | None:
         """None: the newest there is."""
         return None
-
-    @property
-    def progress_version(self) -> int:
-        """What the attempt's sayings are counted on from."""
-        return self._message.progress_version
-
-    @property
-    def crashes(self) -> int:
-        """How many workers in a row have died with it in hand."""
-        return self._message.crashes
-
-    @property
-    def attempt(self) -> int:
-        return self._message.attempt
-
-    @property
-    def heartbeat_timeout_ms(self) -> int:
-        return self._message.heartbeat_timeout_ms
-
-    def input(self) -> list[Payload]:
-        """Raises PayloadDecodeError."""
-        return payloads_from_bytes(self._message.input)
-
-    def header(self) -> Mapping[str, Payload]:
-        """Raises PayloadDecodeError."""
-        return fields_from_bytes(self._message.header)
 
     def read(self) -> ActivityTask:
         """What its code may ask for, and hardly any does. Raises PayloadDecodeError."""

@@ -190,7 +190,7 @@ class Activities:
             result = await self._call(attempt, polled)
             completion = activity_success(token, [self.converter.to_payload(result)])
         except activity._CompleteAsyncError:  # pyright: ignore[reportPrivateUsage]  # made for us
-            progress = attempt.held.unsealed or attempt.held.progress
+            progress = attempt.held.said_last
             completion = (
                 activity_async(token, None, 0)
                 if progress is None
@@ -313,7 +313,7 @@ class Activities:
         return definition
 
     def _failure(self, attempt: Attempt, error: BaseException) -> Completion:
-        progress = attempt.held.unsealed or attempt.held.progress
+        progress = attempt.held.said_last
         return activity_failure(
             attempt.held.token,
             exception_to_failure(for_good(error), self.converter),

@@ -52,6 +52,11 @@ class HeldTask:
         self.sealing = False
         self.progress_sent: Progress | None = None
 
+    @property
+    def said_last(self) -> Progress | None:
+        """As code said it, whatever a codec makes of it."""
+        return self.unsealed or self.progress
+
 
 class HeldTasks:
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from perdure.workflow._outbound import RootOutbound
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Checked by the worker. Can be pickled when all that it names can."""
+    """Checked by the worker. Can be pickled when all that it names can: "spawn" needs that."""
 
     task_queue: str
     identity: WorkerIdentity

@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from perdure._replay.messages import Event
 from perdure._wire.connection import Connection
 from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.tasks import (
     EventMessage,
-    PolledAttempt,
     PolledTask,
     PolledTasks,
     PolledWorkflowTask,
 )
 from perdure._wire.worker_service import BlockingWorkerService, WorkerService
 from perdure._wire.workflow_service import WorkflowService
-from perdure._worker.activities import Activities
 from perdure._worker.cache import RunCache
 from perdure._worker.completions import Completions
 from perdure._worker.deadlock import DeadlockWatch, deadlock_completion
@@ -39,15 +35,14 @@ from perdure._worker.isolation.launcher import Launcher
 from perdure._worker.isolation.surgical import SurgicalPoller, SurgicalPool
 from perdure._worker.isolation.ward import WardRoom
 from perdure._worker.isolation.wards import ALONE_FROM_CRASHES, Wards
-from perdure._worker.local_activities import LocalActivities
 from perdure._worker.polling import Poller
 from perdure._worker.progress import ProgressDoor
 from perdure._worker.recipe import Code
+from perdure._worker.runners import Doors, Runners
 from perdure._worker.sealing import Sealing
-from perdure._worker.workflow_tasks import WorkflowTasks
 from perdure.errors import RPCError
 
-T = TypeVar("T")
+T = TypeVar("T", bound=PolledTask)
 
 logger = logging.getLogger(__name__)
 
@@ -108,20 +103,24 @@ class WorkerRooms:
         self._decoding = Decoding(edge, self._held)
         self._sealing = None if edge.is_plain else Sealing(edge, loop)
         self._save_progress = ProgressDoor(connection, identity, surroundings).save
-        self._make_rooms_of_activities(settings)
         workflow_service = WorkflowService(connection, edge)
         self._cache = RunCache(settings.cached_runs_max)
         watch = DeadlockWatch(self._report_deadlock, surroundings.monotonic_s)
-        self._make_room_of_workflows(
-            settings.code,
-            watch,
-            TaskHistory(
+        doors = Doors(
+            held=self._held,
+            completions=self._completions,
+            save_progress=self._save_progress,
+            sealing=self._sealing,
+            history=TaskHistory(
                 self._service.task_history,
                 workflow_service.replay_page,
                 identity.namespace,
                 surroundings,
             ),
+            workflow_slots=self._poller.workflow_slots,
+            activity_slots=self._poller.activity_slots,
         )
+        self._runners = Runners(settings.code, doors, settings.executor, self._cache, watch)
         self._make_room_of_wards(
             settings.surgical,
             surroundings,
@@ -139,51 +138,6 @@ class WorkerRooms:
         jobs = (heartbeats.tick, watch.tick) if recipe.watches_deadlocks else (heartbeats.tick,)
         self._guard = GuardThread(jobs, heartbeats.tick_after_s)
         self._guard.start()
-
-    def _make_rooms_of_activities(self, settings: WorkerSettings) -> None:
-        recipe, activities = self._recipe, settings.code.activities
-        self._activities = Activities(
-            activities.newest,
-            namespace=recipe.identity.namespace,
-            task_queue=recipe.task_queue,
-            converter=recipe.converter,
-            executor=settings.executor,
-            completions=self._completions,
-            held=self._held,
-            slots=self._poller.activity_slots,
-            versions=activities.others,
-            save_progress=self._save_progress,
-            sealing=self._sealing,
-            hides_messages=self._recipe.hides_messages,
-            interceptors=recipe.interceptors,
-        )
-        self._local = LocalActivities(
-            activities.newest,
-            namespace=recipe.identity.namespace,
-            task_queue=recipe.task_queue,
-            converter=recipe.converter,
-            executor=settings.executor,
-            at_once_max=recipe.local_activities_at_once,
-            now_us=_now_us,
-            interceptors=recipe.interceptors,
-            hides_messages=self._recipe.hides_messages,
-        )
-
-    def _make_room_of_workflows(
-        self, code: Code, watch: DeadlockWatch, history: TaskHistory[Event]
-    ) -> None:
-        self._workflow_tasks = WorkflowTasks(
-            make_instance=code.make_instance,
-            cache=self._cache,
-            history=history,
-            watch=watch,
-            completions=self._completions,
-            held=self._held,
-            slots=self._poller.workflow_slots,
-            converter=self._recipe.converter,
-            local=self._local,
-            hides_messages=self._recipe.hides_messages,
-        )
 
     def _make_room_of_wards(
         self,
@@ -219,15 +173,17 @@ class WorkerRooms:
 
     def _run_here(self, task: PolledTask) -> None:
         if isinstance(task, PolledWorkflowTask):
-            self._take_one(self._workflow_tasks.take, task, self._poller.workflow_slots.release)
+            release = self._poller.workflow_slots.release
+            self._take_one(self._runners.workflow_tasks.take, task, release)
         else:
-            self._take_one(self._activities.take, task, self._poller.activity_slots.release)
+            release = self._poller.activity_slots.release
+            self._take_one(self._runners.activities.take, task, release)
 
     def usage(self) -> WorkerUsage:
         return WorkerUsage(
             cached_workflows=len(self._cache),
             running_activities=(
-                self._activities.running + self._local.running + self._wards.running
+                self._runners.activities.running + self._runners.local.running + self._wards.running
             ),
             activity_slots=self._poller.activity_slots.total,
         )
@@ -237,7 +193,7 @@ class WorkerRooms:
         BrokenExecutor when activities can run no more."""
         pollers = [one for one in (self._poller, self._surgical) if one is not None]
         polls = [asyncio.ensure_future(one.run()) for one in pollers if one.wants_tasks]
-        broken = self._activities.broken
+        broken = self._runners.activities.broken
         try:
             await asyncio.wait((*polls, broken), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -253,13 +209,10 @@ class WorkerRooms:
     async def stop(self) -> None:
         """Lets what runs end, asks what is still there to stop, gives back what has not."""
         await self._decoding.close()
-        self._activities.begin_shutdown()
-        self._local.begin_shutdown()
+        self._runners.begin_shutdown()
         self._wards.begin_shutdown()
         await _at_most(self._graceful_s, self._wait_ended())
-        self._activities.give_up()
-        self._workflow_tasks.give_up_open()
-        self._local.give_up()
+        self._runners.give_up()
         self._wards.give_up()
         await _at_most(LAST_WORDS_S, self._wait_ended())
         await _at_most(LAST_WORDS_S, self._completions.wait_settled())
@@ -267,16 +220,15 @@ class WorkerRooms:
         await self._completions.close()
         # In a thread, because a heartbeat may be under way. After it no other must follow the
         # farewell, or the engine would take us for alive.
-        self._activities.close()
+        self._runners.activities.close()
         await asyncio.to_thread(self._guard.stop)
         await self._say_goodbye()
-        await self._workflow_tasks.close()
+        await self._runners.workflow_tasks.close()
         await self._service.close()
         self._blocking_service.close()
 
     async def _wait_ended(self) -> None:
-        await self._activities.wait_ended()
-        await self._local.wait_ended()
+        await self._runners.wait_ended()
         await self._wards.wait_ended()
 
     async def _say_goodbye(self) -> None:
@@ -287,54 +239,40 @@ class WorkerRooms:
             logger.info("the engine did not hear our goodbye: %s", error)
 
     def _take_in(self, polled: PolledTasks) -> None:
-        if not self._edge.is_plain:
-            self._decode_and_take_in(polled)
-            return
-        for workflow_task in polled.workflow_tasks:
-            take = self._taker_of_workflow_task(workflow_task)
-            self._take_one(take, workflow_task, self._poller.workflow_slots.release)
+        workflow_tasks, activities = self._runners.workflow_tasks, self._runners.activities
+        release = self._poller.workflow_slots.release
+        take_workflow_task = partial(self._take_here_or_alone, workflow_tasks.take, release=release)
+        self._decode_and_take(polled.workflow_tasks, take_workflow_task, workflow_tasks.refuse)
         release = self._poller.activity_slots.release
-        for activity_task in polled.activity_tasks:
-            alone = activity_task.crashes >= ALONE_FROM_CRASHES
-            taker = self._take_attempt_alone if alone else self._activities.take
-            self._take_one(taker, activity_task, release)
-
-    def _decode_and_take_in(self, polled: PolledTasks) -> None:
-        for workflow_task in polled.workflow_tasks:
-            taker = self._taker_of_workflow_task(workflow_task)
-            take = partial(self._take_one, taker, release=self._poller.workflow_slots.release)
-            self._decoding.begin(workflow_task, take, self._workflow_tasks.refuse)
-        for activity_task in polled.activity_tasks:
-            alone = activity_task.crashes >= ALONE_FROM_CRASHES
-            attempt_taker = self._take_attempt_alone if alone else self._activities.take
-            take = partial(
-                self._take_one, attempt_taker, release=self._poller.activity_slots.release
-            )
-            self._decoding.begin(activity_task, take, self._activities.refuse)
-
-    def _taker_of_workflow_task(
-        self, task: PolledWorkflowTask
-    ) -> Callable[[PolledWorkflowTask], None]:
-        if task.crashes >= ALONE_FROM_CRASHES and task.token:
-            return self._take_workflow_task_alone
-        return self._workflow_tasks.take
-
-    def _take_workflow_task_alone(self, task: PolledWorkflowTask) -> None:
-        self._wards.take(task, self._poller.workflow_slots.release)
-
-    def _take_attempt_alone(self, attempt: PolledAttempt) -> None:
-        self._wards.take(attempt, self._poller.activity_slots.release)
+        take_attempt = partial(self._take_here_or_alone, activities.take, release=release)
+        self._decode_and_take(polled.activity_tasks, take_attempt, activities.refuse)
 
     def _take_in_surgical(self, polled: PolledTasks) -> None:
         assert self._surgical is not None
         release = self._surgical.release
         taker = partial(self._wards.take, release=release, limits=self._limits)
         take = partial(self._take_one, taker, release=release)
-        for task in (*polled.workflow_tasks, *polled.activity_tasks):
+        refuse = partial(self._wards.refuse, release=release)
+        self._decode_and_take((*polled.workflow_tasks, *polled.activity_tasks), take, refuse)
+
+    def _decode_and_take(
+        self,
+        tasks: Sequence[T],
+        take: Callable[[T], None],
+        refuse: Callable[[T, Exception], None],
+    ) -> None:
+        for task in tasks:
             if self._edge.is_plain:
                 take(task)
             else:
-                self._decoding.begin(task, take, partial(self._wards.refuse, release=release))
+                self._decoding.begin(task, take, refuse)
+
+    def _take_here_or_alone(
+        self, here: Callable[[T], None], task: T, release: Callable[[], None]
+    ) -> None:
+        alone = task.crashes >= ALONE_FROM_CRASHES and task.token
+        taker = partial(self._wards.take, release=release) if alone else here
+        self._take_one(taker, task, release)
 
     @staticmethod
     def _take_one(take: Callable[[T], None], task: T, release: Callable[[], None]) -> None:
@@ -350,10 +288,6 @@ class WorkerRooms:
             shown = "" if self._edge.encodes_failures else stack
             completion = deadlock_completion(task.token, shown)
             self._blocking_service.complete_tasks([completion], _DEADLOCK_REPORT_TIMEOUT_S)
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
 
 
 async def _at_most(limit_s: float, end: Coroutine[Any, Any, None]) -> None:

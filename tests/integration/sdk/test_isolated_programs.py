@@ -369,7 +369,6 @@ def test_a_program_is_what_this_process_was_started_with(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], again: bool
 ) -> None:
     monkeypatch.delitem(sys.modules, "pytest")
-    monkeypatch.delitem(sys.modules, "unittest.main", raising=False)
     monkeypatch.setattr(sys, "orig_argv", ["python", *arguments])
     assert command_of(None) == ([sys.executable, *arguments] if again else [])
 

@@ -48,7 +48,7 @@ def seen(**changes: object) -> Seen:
         "exit_code": 1,
         "killed_for": "",
         "ran_s": 2.0,
-        "method": "spawn",
+        "way": "spawn",
         "vitals": Vitals(None),
         "stacks": "",
         "steps": [],

@@ -1,8 +1,8 @@
 """What a process is made ready with before a task may come, and what keeps it from being another worker.
 
-The start method "spawn" imports the program's main script again. One without the usual
-`if __name__ == "__main__"` would then do again all that it does, and start a second worker; so it is
-looked at first, and a `Worker` refuses to be made while its process is not ready.
+Where the program cannot be started again, the start method "spawn" imports its main script. One
+without the usual `if __name__ == "__main__"` would then do again all that it does, and start a second
+worker; so it is looked at first, and a `Worker` refuses to be made while its process is not ready.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ class Seen:
     killed_for: str
     """In words, when it was its worker who killed it."""
     ran_s: float
-    method: str
+    way: str
+    """That it was started by."""
     vitals: Vitals
     stacks: str
     steps: list[tuple[float, str]]
@@ -142,9 +143,9 @@ class Child:
 
     # --- of its worker ----------------------------------------------------------------------------
 
-    def start(self, method: str, starter: Starter) -> None:
+    def start(self, way: str, starter: Starter) -> None:
         """Raises whatever keeps it from being started."""
-        self._method = method
+        self._way = way
         self._stacks = Stacks()
         try:
             order = Order(
@@ -295,7 +296,7 @@ class Child:
             exit_code=code,
             killed_for=self._killed_for,
             ran_s=time.monotonic() - self._started_s,
-            method=self._method,
+            way=self._way,
             vitals=self._vitals,
             stacks=self._stacks.last(),
             steps=list(self._steps),

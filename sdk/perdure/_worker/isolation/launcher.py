@@ -122,9 +122,7 @@ class Launcher:
     def _starter(self, way: str, polled: PolledTask) -> Starter:
         if way == SPAWN:
             return spawned(self._recipe.without_edge())
-        wanted = Wanted.of(self._recipe, polled)
-
-        return partial(start, self._command, wanted)
+        return partial(start, self._command, Wanted.of(self._recipe, polled))
 
     async def close(self) -> None:
         self._closed = True

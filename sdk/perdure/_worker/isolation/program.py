@@ -158,9 +158,8 @@ def taken_from(environment: MutableMapping[str, str]) -> Summons | None:
     if text is None:
         return None
     summons = msgspec.json.decode(text, type=Summons)
-    with suppress(
-        OSError
-    ):  # closed by somebody between us and the worker: then nobody waits for us
+    # Closed by somebody between us and the worker: then nobody waits for us.
+    with suppress(OSError):
         os.set_inheritable(summons.descriptor, False)
     if os.getppid() == summons.order.worker_pid:
         die_with_parent()

@@ -35,7 +35,7 @@ def _head(what: str, seen: Seen) -> str:
     if vitals.growth:
         most = bytes_text(vitals.memory_bytes_max)
         lines.append(f"processor time {vitals.cpu_s:.1f} s, at most {most} of memory")
-    lines.append(f"a process of its own, by start method {seen.method}")
+    lines.append(f"a process of its own, by start method {seen.way}")
     return "\n".join(lines)
 
 

@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 from perdure._replay.guard import guard_workflows
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.tasks import PolledWorkflowTask, task_from_bytes
-from perdure._worker.activities import Activities
 from perdure._worker.cache import RunCache
 from perdure._worker.deadlock import DeadlockWatch, deadlock_completion
 from perdure._worker.guard import GuardThread
@@ -29,10 +28,9 @@ from perdure._worker.isolation.line import ORPHANED, HandsUp, Line, SaysProgress
 from perdure._worker.isolation.messages import Down, Telling
 from perdure._worker.isolation.program import Order, Summons
 from perdure._worker.isolation.tracing import Tracing
-from perdure._worker.local_activities import LocalActivities
 from perdure._worker.recipe import Code, Recipe
+from perdure._worker.runners import Doors, Runners
 from perdure._worker.slots import Slots
-from perdure._worker.workflow_tasks import WorkflowTasks
 from perdure.errors import HistoryError
 
 logger = logging.getLogger(__name__)
@@ -98,53 +96,20 @@ class _Room:
         if order.is_traced:
             tracing = Tracing(lambda text: self._line.say(messages.Step(text)))
             recipe = recipe.with_interceptor(tracing)
-        self._code = Code(recipe)
-        self._watch = DeadlockWatch(self._report_deadlock, time.monotonic)
-        self._make_parts(recipe)
-        watches = (self._watch.tick,) if recipe.watches_deadlocks else ()
-        self._guard = GuardThread((self._pulse, *watches))
-
-    def _make_parts(self, recipe: Recipe) -> None:
-        activities = self._code.activities
-        namespace = recipe.identity.namespace
-        self._activities = Activities(
-            activities.newest,
-            namespace=namespace,
-            task_queue=recipe.task_queue,
-            converter=recipe.converter,
-            executor=self._executor,
-            completions=self._hands_up,
+        watch = DeadlockWatch(self._report_deadlock, time.monotonic)
+        doors = Doors(
             held=self._held,
-            slots=self._slots,
-            versions=activities.others,
+            completions=self._hands_up,
             save_progress=self._progress.save,
             sealing=self._progress,
-            hides_messages=recipe.hides_messages,
-            interceptors=recipe.interceptors,
+            history=TaskHistory(_no_more, _no_more, recipe.identity.namespace, _surroundings()),
+            workflow_slots=self._slots,
+            activity_slots=self._slots,
         )
-        self._local = LocalActivities(
-            activities.newest,
-            namespace=namespace,
-            task_queue=recipe.task_queue,
-            converter=recipe.converter,
-            executor=self._executor,
-            at_once_max=recipe.local_activities_at_once,
-            now_us=lambda: time.time_ns() // 1000,
-            interceptors=recipe.interceptors,
-            hides_messages=recipe.hides_messages,
-        )
-        self._workflow_tasks = WorkflowTasks(
-            make_instance=self._code.make_instance,
-            cache=RunCache(0),  # its next task goes to any worker
-            history=TaskHistory(_no_more, _no_more, namespace, _surroundings()),
-            watch=self._watch,
-            completions=self._hands_up,
-            held=self._held,
-            slots=self._slots,
-            converter=recipe.converter,
-            local=self._local,
-            hides_messages=recipe.hides_messages,
-        )
+        cache = RunCache(0)  # its next task goes to any worker
+        self._runners = Runners(Code(recipe), doors, self._executor, cache, watch)
+        watches = (watch.tick,) if recipe.watches_deadlocks else ()
+        self._guard = GuardThread((self._pulse, *watches))
 
     async def run(self) -> None:
         await self._slots.reserve()
@@ -155,14 +120,13 @@ class _Room:
         given_up = asyncio.ensure_future(self._given_up.wait())
         await asyncio.wait((settled, given_up), return_when=asyncio.FIRST_COMPLETED)
         if not settled.done():
-            await self._activities.wait_ended()
-            await self._local.wait_ended()
+            await self._runners.wait_ended()
             await self._hands_up.wait_settled()
             settled.cancel()
         given_up.cancel()
         self._line.say(messages.Done())
         self._guard.stop()
-        await self._workflow_tasks.close()
+        await self._runners.workflow_tasks.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def interrupt(self) -> NoReturn:
@@ -175,9 +139,9 @@ class _Room:
             case messages.Given():
                 task = task_from_bytes(message.kind, message.message)
                 if isinstance(task, PolledWorkflowTask):
-                    self._workflow_tasks.take(task)
+                    self._runners.workflow_tasks.take(task)
                 else:
-                    self._activities.take(task)
+                    self._runners.activities.take(task)
             case messages.Told():
                 self._hear_told(message.what)
             case messages.Settled():
@@ -188,12 +152,9 @@ class _Room:
     def _hear_told(self, what: Telling) -> None:
         match what:
             case Telling.SHUTDOWN:
-                self._activities.begin_shutdown()
-                self._local.begin_shutdown()
+                self._runners.begin_shutdown()
             case Telling.GIVE_UP:
-                self._activities.give_up()
-                self._workflow_tasks.give_up_open()
-                self._local.give_up()
+                self._runners.give_up()
                 self._given_up.set()
             case Telling.CANCEL | Telling.PAUSE | Telling.LOSS:
                 for task in self._held.all():
