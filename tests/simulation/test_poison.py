@@ -104,7 +104,8 @@ async def until_it_is_poisoned(cluster: Hospital, workflow_id: str) -> None:
         await asyncio.sleep(1)
 
 
-async def trouble(cluster: Hospital, chaos: random.Random) -> None:
+async def trouble(cluster: Cluster, chaos: random.Random) -> None:
+    """Of the kind that must not be taken for the death of a worker, for long enough that a ladder is climbed in it."""
     for _ in range(8):
         await asyncio.sleep(chaos.uniform(1, 5))
         if chaos.random() < 0.6:

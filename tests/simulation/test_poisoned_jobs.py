@@ -14,11 +14,11 @@ import pytest
 from tests.simulation.cluster import NAMESPACE, QUEUE, SHARDS, Gone, Node
 from tests.simulation.job_world import JobCluster, JobWorker, new_job
 from tests.simulation.loop import SimulatedLoop, simulate
-from tests.simulation.test_cluster import QUIET_ALARMS, conflict, freeze, kill, lose_commit
+from tests.simulation.test_cluster import QUIET_ALARMS
+from tests.simulation.test_poison import DIED, trouble
 
 from perdure_engine.core import poison
 from perdure_engine.core.audit import Action, entry_of
-from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.ids import job_id_of
 from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.model import JobStatus
@@ -33,7 +33,6 @@ SEEDS = 40
 BYSTANDERS = 8
 BAD = b"bad"
 THREE_HOURS_S = 3 * 3600  # instead of 24, which would take minutes
-DIED = Failure(FailureKind.WORKER_LOST, "killed by signal 9 (SIGKILL)")
 CODEC = MsgpackCodec()
 
 
@@ -90,16 +89,6 @@ class Patient(JobWorker):
             await asyncio.sleep(self.cluster.ids.jitter())
             self.cluster.jobs.done[task.token.run_id] += 1
         await self._tell(task.token.shard_id, [outcome])
-
-
-async def trouble(cluster: Hospital, chaos: random.Random) -> None:
-    for _ in range(8):
-        await asyncio.sleep(chaos.uniform(1, 5))
-        if chaos.random() < 0.6:
-            chaos.choice((lose_commit, conflict))(cluster, chaos)
-        else:
-            nodes = sorted(cluster.nodes.values(), key=lambda node: node.name)
-            await chaos.choice((kill, freeze))(cluster, chaos.choice(nodes), chaos)
 
 
 async def create(cluster: Hospital, shard_id: int, *inputs: bytes) -> list[bytes]:
