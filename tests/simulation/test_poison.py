@@ -50,7 +50,6 @@ class Patient(Worker):
     def __init__(self, cluster: Hospital, name: str, pool: str) -> None:
         super().__init__(cluster, name)
         self.hospital = cluster
-        self.pool = pool
         self.ref = msgspec.structs.replace(self.ref, pool=pool)
 
     async def _workflow_task(self, node: Node, task: HandedWorkflowTask) -> None:
@@ -68,8 +67,8 @@ class Patient(Worker):
     ) -> bool:
         """A surgeon gets it done."""
         seen = self.hospital.handed.setdefault(task.workflow_id, [])
-        seen.append((self.pool, task.crashes))
-        if not bad or self.pool:
+        seen.append((self.ref.pool, task.crashes))
+        if not bad or self.ref.pool:
             return False
         assert task.token is not None
         self.hospital.deaths += 1

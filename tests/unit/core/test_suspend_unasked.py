@@ -307,24 +307,20 @@ def test_an_activity_that_is_canceled_or_reset_while_it_is_ready_has_no_timer() 
     run = poisoned("a")
     run.when(cancel())
     run.turn(cmd.RequestCancelActivity(5))
-    assert watch_of_5(run) is None
+    assert (TimerKind.SUSPENSION, 5) not in run.state.timer_rows
 
     run = poisoned("a")
     assert run.when(reset_activity()).timers == ["SUSPENSION 5 gone"]
 
 
-def watch_of_5(run: Scenario) -> TimerRecord | None:
-    return run.state.timer_rows.get((TimerKind.SUSPENSION, 5))
-
-
 def test_another_queue_or_version_moves_the_task_and_leaves_the_timer() -> None:
     run = poisoned("a")
-    before = watch_of_5(run)
+    before = watch(run, "a")
     assert run.when(update_options(task_queue="elsewhere")).timers == []
     assert run.task("a").queue == "elsewhere"
     run.when(options(60, Versioning(Behavior.PINNED, "shop", "1")))
     assert run.task("a").pinned
-    assert watch_of_5(run) is before
+    assert watch(run, "a") is before
 
 
 # ---- said of it
