@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.simulation.cluster import NAMESPACE, QUEUE, SHARDS, Gone, Node
+from tests.simulation.cluster import NAMESPACE, SHARDS
 from tests.simulation.job_world import JobCluster, JobWorker, new_job
 from tests.simulation.loop import SimulatedLoop, simulate
 from tests.simulation.test_cluster import QUIET_ALARMS
@@ -24,7 +24,6 @@ from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.model import JobStatus
 from perdure_engine.core.poison import ISOLATED_FROM, POISONED_FROM, SURGICAL
 from perdure_engine.ports.history import HandedJobTask
-from perdure_engine.ports.matching import PollRequest
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.faults import Faults
@@ -58,20 +57,9 @@ class Patient(JobWorker):
         self.hospital = cluster
         self.ref = msgspec.structs.replace(self.ref, pool=pool)
 
-    async def _poll(self, node: Node) -> None:
-        request = PollRequest(NAMESPACE, QUEUE, self.ref, 0, 20, 10.0)
-        while node.name in self.cluster.nodes:
-            try:
-                answer = await self.cluster.call(
-                    node, lambda: node.matcher.poll(request), limit_s=15.0
-                )
-            except Gone:
-                continue
-            for task in answer.job_tasks:
-                self.held[task.token.shard_id, task.token.start_no] = task.token
-                self._spawn(self._one(task))
-            if not answer.job_tasks:
-                await asyncio.sleep(0.01)
+    async def _work(self, tasks: list[HandedJobTask]) -> None:
+        for task in tasks:
+            self._spawn(self._one(task))
 
     async def _one(self, task: HandedJobTask) -> None:
         crashes = 0 if task.job.crashes is None else task.job.crashes.count
