@@ -50,7 +50,6 @@ class Patient(Worker):
     def __init__(self, cluster: Hospital, name: str, pool: str) -> None:
         super().__init__(cluster, name)
         self.hospital = cluster
-        self.pool = pool
         self.ref = msgspec.structs.replace(self.ref, pool=pool)
 
     async def _workflow_task(self, node: Node, task: HandedWorkflowTask) -> None:
@@ -68,8 +67,8 @@ class Patient(Worker):
     ) -> bool:
         """A surgeon gets it done."""
         seen = self.hospital.handed.setdefault(task.workflow_id, [])
-        seen.append((self.pool, task.crashes))
-        if not bad or self.pool:
+        seen.append((self.ref.pool, task.crashes))
+        if not bad or self.ref.pool:
             return False
         assert task.token is not None
         self.hospital.deaths += 1
@@ -104,7 +103,8 @@ async def until_it_is_poisoned(cluster: Hospital, workflow_id: str) -> None:
         await asyncio.sleep(1)
 
 
-async def trouble(cluster: Hospital, chaos: random.Random) -> None:
+async def trouble(cluster: Cluster, chaos: random.Random) -> None:
+    """Of the kind that must not be taken for the death of a worker, for long enough that a ladder is climbed in it."""
     for _ in range(8):
         await asyncio.sleep(chaos.uniform(1, 5))
         if chaos.random() < 0.6:

@@ -11,20 +11,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.simulation.cluster import NAMESPACE, QUEUE, SHARDS, Gone, Node
+from tests.simulation.cluster import NAMESPACE, SHARDS
 from tests.simulation.job_world import JobCluster, JobWorker, new_job
 from tests.simulation.loop import SimulatedLoop, simulate
-from tests.simulation.test_cluster import QUIET_ALARMS, conflict, freeze, kill, lose_commit
+from tests.simulation.test_cluster import QUIET_ALARMS
+from tests.simulation.test_poison import DIED, trouble
 
 from perdure_engine.core import poison
 from perdure_engine.core.audit import Action, entry_of
-from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.ids import job_id_of
 from perdure_engine.core.jobs import intents as job
 from perdure_engine.core.jobs.model import JobStatus
 from perdure_engine.core.poison import ISOLATED_FROM, POISONED_FROM, SURGICAL
 from perdure_engine.ports.history import HandedJobTask
-from perdure_engine.ports.matching import PollRequest
 from perdure_engine.ports.rows import ROW_GONE
 from perdure_engine.store.codec import MsgpackCodec
 from perdure_engine.store.memory.faults import Faults
@@ -33,7 +32,6 @@ SEEDS = 40
 BYSTANDERS = 8
 BAD = b"bad"
 THREE_HOURS_S = 3 * 3600  # instead of 24, which would take minutes
-DIED = Failure(FailureKind.WORKER_LOST, "killed by signal 9 (SIGKILL)")
 CODEC = MsgpackCodec()
 
 
@@ -59,20 +57,9 @@ class Patient(JobWorker):
         self.hospital = cluster
         self.ref = msgspec.structs.replace(self.ref, pool=pool)
 
-    async def _poll(self, node: Node) -> None:
-        request = PollRequest(NAMESPACE, QUEUE, self.ref, 0, 20, 10.0)
-        while node.name in self.cluster.nodes:
-            try:
-                answer = await self.cluster.call(
-                    node, lambda: node.matcher.poll(request), limit_s=15.0
-                )
-            except Gone:
-                continue
-            for task in answer.job_tasks:
-                self.held[task.token.shard_id, task.token.start_no] = task.token
-                self._spawn(self._one(task))
-            if not answer.job_tasks:
-                await asyncio.sleep(0.01)
+    async def _work(self, tasks: list[HandedJobTask]) -> None:
+        for task in tasks:
+            self._spawn(self._one(task))
 
     async def _one(self, task: HandedJobTask) -> None:
         crashes = 0 if task.job.crashes is None else task.job.crashes.count
@@ -90,16 +77,6 @@ class Patient(JobWorker):
             await asyncio.sleep(self.cluster.ids.jitter())
             self.cluster.jobs.done[task.token.run_id] += 1
         await self._tell(task.token.shard_id, [outcome])
-
-
-async def trouble(cluster: Hospital, chaos: random.Random) -> None:
-    for _ in range(8):
-        await asyncio.sleep(chaos.uniform(1, 5))
-        if chaos.random() < 0.6:
-            chaos.choice((lose_commit, conflict))(cluster, chaos)
-        else:
-            nodes = sorted(cluster.nodes.values(), key=lambda node: node.name)
-            await chaos.choice((kill, freeze))(cluster, chaos.choice(nodes), chaos)
 
 
 async def create(cluster: Hospital, shard_id: int, *inputs: bytes) -> list[bytes]:

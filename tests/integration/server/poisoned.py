@@ -1,4 +1,4 @@
-"""A worker that says itself what becomes of its jobs, and jobs that it makes crash."""
+"""A worker that says itself what becomes of its tasks: that they have crashed, above all."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from perdure_api.v1.worker_service_pb2_grpc import WorkerServiceStub
 
 QUEUE = "jobs"
 CALL_S = 30.0
+TASKS_MAX = 10
 REPORT = pb.TaskCrash(message="killed by signal 11 (SIGSEGV)", report="its stacks")
 
 
 class RawWorker:
     """Polls when it is told to, sends no heartbeats, and never says goodbye."""
 
-    def __init__(self, channel: grpc.aio.Channel, pool: str = "") -> None:
+    def __init__(self, channel: grpc.aio.Channel, pool: str = "", queue: str = QUEUE) -> None:
         self._stub: Any = WorkerServiceStub(channel)
         self._worker: dict[str, Any] = {
             "namespace": "default",
@@ -26,25 +27,29 @@ class RawWorker:
             "identity": "raw",
             "pool": pool,
         }
+        self._queue = queue
 
-    async def poll(self, timeout_s: float = 5.0, most: int = 10) -> list[pb.JobTask]:
+    async def poll(self, timeout_s: float = 5.0, *, workflows: bool = False) -> list[Any]:
+        """Workflow tasks, or else activities and jobs."""
         request = pb.PollTasksRequest(
             **self._worker,
-            task_queue=QUEUE,
-            max_activity_tasks=most,
+            task_queue=self._queue,
+            max_workflow_tasks=TASKS_MAX if workflows else 0,
+            max_activity_tasks=0 if workflows else TASKS_MAX,
             timeout_ms=round(timeout_s * 1_000),
         )
-        return list((await self._stub.PollTasks(request, timeout=CALL_S)).job_tasks)
+        answer = await self._stub.PollTasks(request, timeout=CALL_S)
+        return [*answer.workflow_tasks, *answer.activity_tasks, *answer.job_tasks]
 
-    async def one(self, timeout_s: float = 5.0) -> pb.JobTask:
-        (task,) = await self.poll(timeout_s)
+    async def one(self, timeout_s: float = 5.0, *, workflows: bool = False) -> Any:
+        (task,) = await self.poll(timeout_s, workflows=workflows)
         return task
 
-    async def crashes(self, *tasks: pb.JobTask) -> None:
+    async def crashes(self, *tasks: Any, report: pb.TaskCrash = REPORT) -> None:
         """The process that each of them had to itself has died."""
-        await self._tell([pb.TaskCompletion(token=one.token, task_crash=REPORT) for one in tasks])
+        await self._tell([pb.TaskCompletion(token=one.token, task_crash=report) for one in tasks])
 
-    async def completes(self, *tasks: pb.JobTask) -> None:
+    async def completes(self, *tasks: Any) -> None:
         done = pb.ActivitySuccess()
         await self._tell([pb.TaskCompletion(token=t.token, activity_success=done) for t in tasks])
 

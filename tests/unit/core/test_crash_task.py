@@ -28,7 +28,7 @@ from tests.unit.core.scenario import (
     task_failed,
     timed_out,
 )
-from tests.unit.core.test_activity_operations import reset
+from tests.unit.core.test_activity_operations import pause, reset, unpause
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
@@ -513,14 +513,12 @@ def test_schedule_to_start_has_done_its_duty_once_a_worker_had_it() -> None:
 def test_an_activity_that_is_paused_waits_for_its_operator() -> None:
     run = with_activity()
     poison(run)
-    address = {"namespace_id": run.started.namespace_id, "workflow_id": "order-17", "run_id": b""}
-    named: dict[str, Any] = address | {"activity_id": "a", "activity_type": ""}
-    run.when(intents.PauseActivity(**named))
+    run.when(pause())
     run.wait(24 * 3600)
     assert run.fire(TimerKind.ACTIVITY_RETRY, 5).tasks == ["activity 5 paused 1", "activity 5 gone"]
     assert run.state.folded.paused is None, "nobody gets it as it is: nothing to suspend"
 
-    run.when(intents.UnpauseActivity(**named))
+    run.when(unpause())
     assert in_pool(run, run.task("a"), SURGICAL)
 
 

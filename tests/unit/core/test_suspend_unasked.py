@@ -38,6 +38,7 @@ from tests.unit.core.test_activity_operations import pause as pause_activity
 from tests.unit.core.test_activity_operations import reset as reset_activity
 from tests.unit.core.test_activity_operations import unpause as unpause_activity
 from tests.unit.core.test_activity_operations import update as update_options
+from tests.unit.core.test_crash_task import backoff, both, given, poison, poisoned_and_still_held
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import intents
@@ -50,17 +51,13 @@ from perdure_engine.core.versions import Behavior, Versioning
 
 DAY_S = 24 * 3_600
 HALF_AN_HOUR_S = 1_800
-both = pytest.mark.parametrize("name", ["", "a"], ids=["workflow task", "activity"])
 
 
 def poisoned(name: str) -> Scenario:
     """Ready in the surgical pool, a minute after its three crashes."""
-    run = Scenario(start())
-    if name:
-        run.turn(activity("a"))
-    for _ in range(3):
-        run.when(died(run.hand_out(name)))
-    run.fire(TimerKind.ACTIVITY_RETRY if name else TimerKind.WORKFLOW_TASK_BACKOFF, key(run, name))
+    run = given(name)
+    poison(run, name)
+    run.fire(*backoff(run, name))
     return run
 
 
@@ -251,9 +248,8 @@ def test_the_suspension_of_one_task_is_that_of_all() -> None:
     run = Scenario(start())
     run.turn(activity("a"), activity("b"))
     for name in ("a", "b"):
-        for _ in range(3):
-            run.when(died(run.hand_out(name)))
-        run.fire(TimerKind.ACTIVITY_RETRY, run.key_of(name))
+        poison(run, name)
+        run.fire(*backoff(run, name))
 
     assert out_of_time(run, "a").timers == ["SUSPENSION 5 gone", "SUSPENSION 6 gone"]
     run.when(resume())
@@ -267,13 +263,8 @@ def test_the_suspension_of_one_task_is_that_of_all() -> None:
 @pytest.mark.parametrize("is_out", [False, True], ids=["ready", "out"])
 def test_what_is_poisoned_no_longer_is_suspended_no_longer(name: str, is_out: bool) -> None:
     """Its workers were thought dead, and live."""
-    run = Scenario(start())
-    if name:
-        run.turn(activity("a"))
-    for _ in range(3):
-        token = run.hand_out(name)
-        run.when(died(token))
-    run.fire(TimerKind.ACTIVITY_RETRY if name else TimerKind.WORKFLOW_TASK_BACKOFF, key(run, name))
+    run, token = poisoned_and_still_held(name)
+    run.fire(*backoff(run, name))
     if is_out:
         run.hand_out(name)
 
@@ -316,24 +307,20 @@ def test_an_activity_that_is_canceled_or_reset_while_it_is_ready_has_no_timer() 
     run = poisoned("a")
     run.when(cancel())
     run.turn(cmd.RequestCancelActivity(5))
-    assert watch_of_5(run) is None
+    assert (TimerKind.SUSPENSION, 5) not in run.state.timer_rows
 
     run = poisoned("a")
     assert run.when(reset_activity()).timers == ["SUSPENSION 5 gone"]
 
 
-def watch_of_5(run: Scenario) -> TimerRecord | None:
-    return run.state.timer_rows.get((TimerKind.SUSPENSION, 5))
-
-
 def test_another_queue_or_version_moves_the_task_and_leaves_the_timer() -> None:
     run = poisoned("a")
-    before = watch_of_5(run)
+    before = watch(run, "a")
     assert run.when(update_options(task_queue="elsewhere")).timers == []
     assert run.task("a").queue == "elsewhere"
     run.when(options(60, Versioning(Behavior.PINNED, "shop", "1")))
     assert run.task("a").pinned
-    assert watch_of_5(run) is before
+    assert watch(run, "a") is before
 
 
 # ---- said of it

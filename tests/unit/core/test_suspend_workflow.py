@@ -35,11 +35,12 @@ from tests.unit.core.scenario import (
 )
 from tests.unit.core.test_activity_operations import reset as reset_activity
 from tests.unit.core.test_activity_operations import update as update_options
+from tests.unit.core.test_audited_actions import entries
+from tests.unit.core.test_crash_task import backoff, poison
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
-from perdure_engine.core.audit import Entry
 from perdure_engine.core.describe import describe
 from perdure_engine.core.explain import WaitKind, explain
 from perdure_engine.core.poison import SURGICAL
@@ -57,11 +58,9 @@ TIMEOUTS: dict[str, Any] = {
 
 def crash_for_a_day(run: Scenario, name: str = "a") -> Then:
     """From the first crash on: the last thing that happens."""
-    kind = TimerKind.ACTIVITY_RETRY if name else TimerKind.WORKFLOW_TASK_BACKOFF
-    for _ in range(3):
-        then = run.when(died(run.hand_out(name)))
+    poison(run, name)
     for _ in range(60):
-        then = run.fire(kind, run.key_of(name) if name else 0)
+        then = run.fire(*backoff(run, name))
         if run.state.folded.paused is not None:
             return then
         run.when(died(run.hand_out(name)))
@@ -74,14 +73,6 @@ def suspended(name: str = "a", **options: Any) -> Scenario:
         run.turn(activity("a", schedule_to_close_timeout_ms=92 * 3_600_000, **options))
     crash_for_a_day(run, name)
     return run
-
-
-def audited(run: Scenario, intent: intents.Intent) -> list[Entry]:
-    run.decide(intent)
-    assert run.draft is not None
-    found = run.draft.audit or []
-    run.commit()
-    return found
 
 
 # ---- suspended
@@ -121,30 +112,28 @@ def test_invariant_39_24_hours_after_the_first_crash_its_timer_suspends_the_run_
 def test_invariant_39_one_audit_row_says_what_how_often_and_since_when() -> None:
     run = Scenario(start())
     run.turn(activity("a"))
-    for _ in range(3):
-        run.when(died(run.hand_out("a")))
+    poison(run)
     run.wait(24 * 3_600)
     row = run.state.timer_rows[TimerKind.ACTIVITY_RETRY, 5]
     fire = intents.FireTimer(
         run.state.run_id, TimerKind.ACTIVITY_RETRY, 5, row.wake_us, row.timer_id
     )
 
-    (entry,) = audited(run, fire)
+    (entry,) = entries(run, fire)
     assert (entry.action, entry.identity, entry.subject) == ("workflow.suspend", "perdure", "a")
     assert (entry.before, entry.after) == ("RUNNING", "PAUSED")
     assert entry.reason == run.last(ev.WorkflowExecutionPaused).reason
     assert (
         "crashed 3 times in a row, for the first time at 2027-01-15T08:00:00Z: the" in entry.reason
     )
-    assert audited(run, fire) == [], "said once"
+    assert entries(run, fire) == [], "said once"
 
 
 def test_invariant_39_a_crash_that_comes_after_24_hours_suspends_at_once() -> None:
     """In the decision that counts it. A workflow task that is out is taken back, as by any pause."""
     run = Scenario(start())
     run.turn(activity("a"))
-    for _ in range(3):
-        run.when(died(run.hand_out("a")))
+    poison(run)
     run.fire(TimerKind.ACTIVITY_RETRY, 5)
     token = run.hand_out("a")
     run.when(signal())
@@ -161,8 +150,7 @@ def test_invariant_39_a_crash_that_comes_after_24_hours_suspends_at_once() -> No
 
 def test_invariant_39_code_that_crashes_is_suspended_too() -> None:
     run = Scenario(start())
-    for _ in range(3):
-        run.when(died(run.hand_out()))
+    poison(run, "")
     run.fire(TimerKind.WORKFLOW_TASK_BACKOFF)
     token = run.hand_out()
     run.when(signal())
@@ -184,8 +172,7 @@ def test_invariant_39_code_that_crashes_is_suspended_too() -> None:
 def test_what_an_operator_holds_back_is_not_suspended_as_well() -> None:
     run = Scenario(start())
     run.turn(activity("a"))
-    for _ in range(3):
-        run.when(died(run.hand_out("a")))
+    poison(run)
     run.when(pause())
     run.wait(24 * 3_600)
 
@@ -276,8 +263,7 @@ def test_all_that_is_poisoned_is_ready_at_once_in_the_surgical_pool(go_on: inten
     """With 24 hours before it is suspended again. What is not poisoned is ready for all."""
     run = Scenario(start())
     run.turn(activity("a"), activity("b"))
-    for _ in range(3):
-        run.when(died(run.hand_out("b")))
+    poison(run, "b")
     run.wait(10)
     crash_for_a_day(run)
     run.when(signal())
@@ -296,13 +282,13 @@ def test_all_that_is_poisoned_is_ready_at_once_in_the_surgical_pool(go_on: inten
 
 def test_to_go_on_is_said_once() -> None:
     run = suspended()
-    (entry,) = audited(run, resume())
+    (entry,) = entries(run, resume())
     assert (entry.action, entry.reason, entry.identity) == ("workflow.resume", "it is mended", "me")
-    assert audited(run, resume()) == []
+    assert entries(run, resume()) == []
     assert run.when(resume(body_hash=b"other")).refused == "INVALID_ARGUMENT REQUEST_ID_REUSED"
     assert run.when(unpause()).refused == "FAILED_PRECONDITION WORKFLOW_NOT_PAUSED"
     assert crash_again(run) == ["8 WorkflowExecutionPaused"], "and it is suspended again"
-    (entry,) = audited(run, unpause(331))
+    (entry,) = entries(run, unpause(331))
     assert entry.action == "workflow.unpause"
 
 
@@ -316,11 +302,10 @@ def test_what_waits_for_its_time_is_ready_at_once() -> None:
     run = Scenario(start())
     run.turn(activity("a"), activity("b"))
     assert run.when(resume()).refused == "FAILED_PRECONDITION WORKFLOW_NOT_POISONED"
-    for _ in range(3):
-        run.when(died(run.hand_out("a")))
+    poison(run)
     run.wait(5)
 
-    (entry,) = audited(run, resume())
+    (entry,) = entries(run, resume())
     assert (entry.before, entry.after) == ("RUNNING, 1 poisoned", "RUNNING")
     record = run.task("a")
     assert (record.state, record.pool) == (TaskState.READY, SURGICAL)
@@ -341,8 +326,7 @@ def test_what_waits_for_its_time_is_ready_at_once() -> None:
 def test_a_run_that_an_operator_paused_stays_paused() -> None:
     run = Scenario(start())
     run.turn(activity("a"))
-    for _ in range(3):
-        run.when(died(run.hand_out("a")))
+    poison(run)
     run.when(pause())
 
     assert run.when(resume()) == Then(

@@ -119,7 +119,7 @@ async def test_invariant_37_the_delays_are_never_early_and_never_on_a_normal_poo
 ) -> None:
     node = await room.node(1)
     await poisoned(room, node)
-    for crashes, minutes in ((3, 1), (4, 5), (5, 30), (6, 30)):
+    for crashes, next_minutes in ((3, 5), (4, 30), (5, 30), (6, 30)):
         due_us = saved(room).next_attempt_us
         jump(room, node, (due_us - room.now_us) / 1_000_000 - 5)
         waiting = node.polling(surgeon(room, f"s{crashes}"), timeout_s=10)
@@ -127,14 +127,13 @@ async def test_invariant_37_the_delays_are_never_early_and_never_on_a_normal_poo
         await pass_time(4.5)
         nothing_said(waiting, normal)
         answer = await waiting
-        assert room.now_us >= due_us, f"not before {minutes} minutes"
+        assert room.now_us >= due_us
         [task] = answer.activity_tasks
         assert task.crashes == crashes
         assert task.started_us >= due_us
         await pass_time(room.config.lease_s + 1)
         nothing_said(normal)
         assert not (await normal).activity_tasks
-        next_minutes = 5 if crashes == 3 else 30
         left_us = saved(room).next_attempt_us - room.now_us
         assert (next_minutes - 1) * MINUTE_US < left_us <= next_minutes * MINUTE_US
 
@@ -145,8 +144,8 @@ async def test_invariant_38_a_surgical_poll_gets_poisoned_work_and_nothing_else(
 ) -> None:
     node = await room.node(1)
     await poisoned(room, node)
-    await node.start("other")
     await node.at_activity("busy", room.worker("w9"))
+    await node.start("other")
     await node.nothing(surgeon(room), timeout_s=50)
     jump(room, node, 60)
     task = await node.activity_task(surgeon(room), timeout_s=2)
@@ -154,10 +153,8 @@ async def test_invariant_38_a_surgical_poll_gets_poisoned_work_and_nothing_else(
     await node.nothing(surgeon(room))
     await node.complete_activity(task.token)
     await node.nothing(surgeon(room))  # the workflow task that follows is anybody's
-    assert {"other", "order", "busy"} >= {
-        one.workflow_id
-        for one in (await node.polling(room.worker("w2"), timeout_s=2)).workflow_tasks
-    }
+    taken = (await node.polling(room.worker("w2"), timeout_s=2)).workflow_tasks
+    assert {one.workflow_id for one in taken} == {"other", "order"}
 
 
 @in_room(window_s=CENTURIES_S)
@@ -234,8 +231,7 @@ async def test_invariant_35_a_worker_that_comes_back_takes_its_marks_along(room:
     node = await room.node(1)
     worker = room.worker("d0")
     await node.at_activity("order", room.worker())
-    task = await node.activity_task(worker)
-    await pass_time(room.config.lease_s + 1)
+    task = await die(room, node, "d0")
     await die(room, node, "d1")
     await die(room, node, "d2")
     assert (count(room), saved(room).state) == (3, TaskState.BACKOFF)
@@ -254,8 +250,7 @@ async def test_invariant_35_so_it_does_when_nobody_has_taken_its_task_meanwhile(
     node = await room.node(1)
     worker = room.worker("d0")
     await node.at_activity("order", room.worker())
-    task = await node.activity_task(worker)
-    await pass_time(room.config.lease_s + 1)
+    task = await die(room, node, "d0")
     assert count(room) == 1
 
     assert node.beat(worker, task.token) == [None]
@@ -306,8 +301,7 @@ async def test_invariant_35_so_it_does_when_its_run_has_to_be_loaded(room: Room)
     node = await room.node(1)
     worker = room.worker("d0")
     await node.at_activity("order", room.worker())
-    task = await node.activity_task(worker)
-    await pass_time(room.config.lease_s + 1)
+    task = await die(room, node, "d0")
     await die(room, node, "d1")
     await die(room, node, "d2")
     new = await room.node(1)
@@ -315,7 +309,7 @@ async def test_invariant_35_so_it_does_when_its_run_has_to_be_loaded(room: Room)
     assert new.beat(worker, task.token) == [None], "it is not known yet"
     await pass_time(1)
     assert count(room) == 2
-    assert new.beat(worker, task.token) in ([LOST], [None])
+    assert new.beat(worker, task.token) == [LOST]
 
 
 # ---- the process that a task had to itself
@@ -524,7 +518,7 @@ async def test_to_resume_is_refused_where_nothing_is_poisoned(room: Room) -> Non
 
     await resume(node, "order", body_hash=BODY)
     assert (await node.activity_task(surgeon(room))).crashes == 3
-    assert isinstance(await node.terminate("order"), type(None))
+    await node.terminate("order")
     assert await codes(resume(node, "order")) == [Code.NOT_FOUND]
 
 

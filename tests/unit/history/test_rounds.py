@@ -6,7 +6,6 @@ from tests.unit.history.room import (
     held_activity,
     in_room,
     pass_time,
-    schedule,
 )
 
 from perdure_engine.history.rounds import Round
@@ -82,9 +81,7 @@ async def test_a_shard_that_closes_holds_nothing_of_a_worker_any_more(room: Room
 async def test_what_ended_is_nobodys_any_more(room: Room) -> None:
     node = await room.node(1)
     worker = room.worker()
-    await node.start("order")
-    await node.complete(await node.workflow_task(worker), [schedule()])
-    task = await node.activity_task(worker)
+    _, task = await held_activity(room, node, worker)
     assert list(node.rooms.holders.of(worker.worker_id)) == [(1, False)]
     await node.complete_activity(task.token)
     await node.complete(await node.workflow_task(worker), [FINISH])
