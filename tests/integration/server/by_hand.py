@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+from tests.channels import channel_to
 from tests.integration.server.calls import CALL_S
 
 from perdure_api.v1 import event_pb2, worker_service_pb2_grpc, workflow_service_pb2_grpc
@@ -99,7 +100,7 @@ class Hand:
 
 @asynccontextmanager
 async def at_hand(address: str) -> AsyncIterator[Hand]:
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         yield Hand(channel)
 
 

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no stubs
+from tests.channels import channel_to
 
 from perdure_api.v1 import workflow_service_pb2 as pb
 from perdure_api.v1 import workflow_service_pb2_grpc
@@ -30,7 +30,7 @@ async def until(predicate: Callable[[], object], deadline_s: float, what: str) -
 
 
 async def health_of(address: str) -> int:
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=CALL_S)
         status: int = answer.status
@@ -49,7 +49,7 @@ async def start_workflow(address: str, workflow_id: str) -> str:
         task_queue="nobody",
         request_id=str(uuid.uuid4()),
     )
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         stub: Any = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
         answer = await stub.StartWorkflow(request, timeout=CALL_S)
         run_id: str = answer.run_id
@@ -59,7 +59,7 @@ async def start_workflow(address: str, workflow_id: str) -> str:
 async def describe_workflow(address: str, workflow_id: str) -> str:
     """The run id of the workflow's newest run."""
     request = pb.DescribeWorkflowRequest(namespace="default", workflow_id=workflow_id)
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         stub: Any = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
         answer = await stub.DescribeWorkflow(request, timeout=CALL_S)
         run_id: str = answer.info.run_id

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from tests.channels import channel_to
 from tests.engine_node import DEFAULTS, running_node
 from tests.integration.server.by_hand import Hand, at_hand, names, working
 from tests.integration.server.calls import until
@@ -194,7 +195,7 @@ async def owner_of(workflow_id: str, *hands: Hand) -> Hand:
 
 async def only_nodes_may_deliver(address: str) -> None:
     """Invariant 67: who has not the cluster's key reaches no run."""
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         stub: Any = engine_service_pb2_grpc.EngineServiceStub(channel)
         for seal in (b"", b"\0" * 100):
             request = engine_service_pb2.DeliverRequest(shard_id=1, intent=b"x", seal=seal)

@@ -13,6 +13,7 @@ import grpc
 import msgspec
 import psycopg
 import pytest
+from tests.channels import channel_to
 from tests.engine_node import running_node
 from tests.integration.server.calls import CALL_S
 
@@ -98,7 +99,7 @@ async def ward(dsn: str) -> AsyncIterator[tuple[Client, Doctor]]:
     async with (
         running_node(dsn, SETTINGS) as node,
         await Client.connect(node.address) as client,
-        grpc.aio.insecure_channel(node.address) as channel,
+        channel_to(node.address) as channel,
     ):
         yield client, Doctor(channel)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.channels import channel_to
 from tests.engine_node import running_node
 from tests.integration.sdk import alone_code as code
 from tests.integration.server.poisoned import RawWorker
@@ -49,7 +50,7 @@ class Crashing:
 async def engine(dsn: str) -> AsyncIterator[tuple[Client, Crashing]]:
     async with (
         running_node(dsn) as node,
-        grpc.aio.insecure_channel(node.address) as channel,
+        channel_to(node.address) as channel,
         await Client.connect(node.address) as client,
     ):
         yield client, Crashing(channel)

@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.metrics.v1 import (
     metrics_service_pb2_grpc,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from tests.channels import channel_to
 from tests.engine_node import running_node
 from tests.integration.server.calls import get, start_workflow, until
 
@@ -60,7 +61,7 @@ async def work(address: str) -> None:
         with pytest.raises(WorkflowFailureError):
             await client.execute_workflow(Measured.run, True, id="m-2", task_queue=QUEUE)
     await client.close()
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         describe: Any = channel.unary_unary("/perdure_api.v1.WorkflowService/DescribeWorkflow")
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await describe(b"\xff\xff")

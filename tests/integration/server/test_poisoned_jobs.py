@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from tests.channels import channel_to
 from tests.engine_node import running_node
 from tests.integration.server.poisoned import QUEUE, RawWorker
 
@@ -27,7 +28,7 @@ async def served(dsn: str) -> AsyncIterator[tuple[Client, grpc.aio.Channel]]:
     async with (
         running_node(dsn) as node,
         await Client.connect(node.address) as client,
-        grpc.aio.insecure_channel(node.address) as channel,
+        channel_to(node.address) as channel,
     ):
         yield client, channel
 

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from tests.channels import channel_to
 from tests.engine_node import running_node
 from tests.integration.server.calls import CALL_S, start_workflow, until
 
@@ -27,7 +28,7 @@ async def delete_workflow(address: str, workflow_id: str, run_id: str = "") -> N
         identity="operator@host",
         reason="a mistake",
     )
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         stub: Any = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
         await stub.DeleteWorkflow(request, timeout=CALL_S)
 
@@ -77,6 +78,6 @@ async def _terminate(address: str, workflow_id: str) -> None:
     request = pb.TerminateWorkflowRequest(
         namespace="default", workflow_id=workflow_id, request_id=str(uuid.uuid4())
     )
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         stub: Any = workflow_service_pb2_grpc.WorkflowServiceStub(channel)
         await stub.TerminateWorkflow(request, timeout=CALL_S)

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.channels import channel_to
 from tests.engine_node import running_node
 
 from perdure import activity, workflow
@@ -150,7 +151,7 @@ async def test_bad_input_names_the_field_and_a_repeat_is_answered_the_same(
     async with connected(database_dsn) as (client, address), worker(client):
         handle = await client.start_workflow(Order.run, id="order", task_queue=QUEUE)
         assert await handle.query(Order.heard, rpc_timeout=LIMIT) == []
-        async with grpc.aio.insecure_channel(address) as channel:
+        async with channel_to(address) as channel:
             stub: Any = WorkflowServiceStub(channel)
             for changes, field in BAD_RESETS:
                 fields = GOOD | {"request_id": str(uuid.uuid4())} | changes

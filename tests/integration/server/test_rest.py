@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from tests.channels import http_to
 from tests.engine_node import running_node
 
 from perdure import job, workflow
@@ -85,7 +86,7 @@ class Api:
 async def api(database_dsn: str) -> AsyncIterator[Api]:
     async with (
         running_node(database_dsn) as node,
-        httpx.AsyncClient(base_url=f"http://{node.http_address}", timeout=30) as http,
+        http_to(node.http_address) as http,
     ):
         yield Api(node, http)
 
@@ -361,7 +362,7 @@ async def test_a22_what_has_left_the_tables_is_fetched_and_listed_as_before(
     }
     async with (
         running_node(database_dsn, settings) as node,
-        httpx.AsyncClient(base_url=f"http://{node.http_address}", timeout=30) as http,
+        http_to(node.http_address) as http,
     ):
         client = await Client.connect(node.address)
         start = {"workflow_type": "Greeting", "task_queue": "default", "args": ["Ada"]}
@@ -423,7 +424,7 @@ async def test_b46_names_are_a_setting(
 ) -> None:
     async with (
         running_node(database_dsn, {"http.allowed_hosts": setting}) as node,
-        httpx.AsyncClient(base_url=f"http://{node.http_address}") as http,
+        http_to(node.http_address) as http,
     ):
         assert (await http.get("/jobs", headers={"host": host})).status_code == status
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import grpc
 import pytest
+from tests.channels import channel_to
 from tests.engine_node import running_node
 from tests.integration.server.engine_process import EngineProcess
 
@@ -181,7 +182,7 @@ async def test_admitted_updates_survive_the_engine_and_are_limited_in_number(
     """Invariant 43, and semantics §6: an update that was admitted is never lost."""
     async with connected(database_dsn) as client:
         await started_cart(client)
-        async with grpc.aio.insecure_channel(client.core.connection.target) as channel:
+        async with channel_to(client.core.connection.target) as channel:
             stub = WorkflowServiceStub(channel)
             for number in range(10):
                 answer = await stub.UpdateWorkflow(_admitting(client, number))
@@ -252,7 +253,7 @@ async def test_update_with_start(database_dsn: str) -> None:
 async def test_bad_input_names_its_field_and_admits_nothing(database_dsn: str) -> None:
     async with connected(database_dsn) as client:
         await started_cart(client)
-        async with grpc.aio.insecure_channel(client.core.connection.target) as channel:
+        async with channel_to(client.core.connection.target) as channel:
             stub = WorkflowServiceStub(channel)
             for field, change in (
                 ("update_id", {"update_id": ""}),
@@ -296,7 +297,7 @@ async def test_an_admitted_update_survives_the_kill_of_its_engine(database_dsn: 
     ports = ("--grpc-port", "0", "--http-port", "0")
     with EngineProcess("server", *ports, more=more) as engine:
         address = engine.grpc_address()
-        async with await Client.connect(address) as client, grpc.aio.insecure_channel(address) as c:
+        async with await Client.connect(address) as client, channel_to(address) as c:
             await started_cart(client)
             answer = await WorkflowServiceStub(c).UpdateWorkflow(_admitting(client, 1))
             engine.stop(signal.SIGKILL)

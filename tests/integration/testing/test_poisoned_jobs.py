@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import grpc
+from tests.channels import channel_to
 from tests.integration.server.poisoned import QUEUE, RawWorker
 
 from perdure.client import JobHandle
@@ -23,7 +24,7 @@ SECOND = timedelta(seconds=1)
 async def poisoned() -> AsyncIterator[tuple[WorkflowEnvironment, grpc.aio.Channel, JobHandle[Any]]]:
     async with (
         await WorkflowEnvironment.start_time_skipping() as env,
-        grpc.aio.insecure_channel(env.client.core.connection.target) as channel,
+        channel_to(env.client.core.connection.target) as channel,
     ):
         handle = await env.client.jobs.create("bad", queue=QUEUE)
         for _ in range(3):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-import grpc
+from tests.channels import channel_to
 from tests.integration.server.test_crashes import ANSWERS_MAX, Doctor, begin
 
 from perdure.client import WorkflowHandle
@@ -27,7 +27,7 @@ async def poisoned() -> AsyncIterator[tuple[WorkflowEnvironment, Doctor, Workflo
     """Ready in the surgical pool."""
     async with (
         await WorkflowEnvironment.start_time_skipping() as env,
-        grpc.aio.insecure_channel(env.client.core.connection.target) as channel,
+        channel_to(env.client.core.connection.target) as channel,
     ):
         doctor = Doctor(channel)
         handle = await begin(env.client)
