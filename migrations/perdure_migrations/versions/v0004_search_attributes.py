@@ -66,12 +66,16 @@ select n.node_id, n.address, n.region, n.roles, n.lease_end
 from nodes as n
 """
 
-PORTABLE = (VISIBILITY_ATTRIBUTES, WORKFLOWS, PENDING_TASKS, PENDING_TIMERS, SHARDS, NODES)
+VIEWS = (WORKFLOWS, PENDING_TASKS, PENDING_TIMERS, SHARDS, NODES)
 
 # Its writers are batches of many rows: a list of pending entries would be swept by one of them, late.
 FASTUPDATE = "alter index visibility_attributes set (fastupdate = off)"
 
-STEPS = (*(Step(sql) for sql in PORTABLE), Step(FASTUPDATE, Product.POSTGRESQL))
+STEPS = (
+    Step(VISIBILITY_ATTRIBUTES, index="visibility_attributes"),
+    *(Step(sql) for sql in VIEWS),
+    Step(FASTUPDATE, Product.POSTGRESQL),
+)
 
 
 def upgrade() -> None:

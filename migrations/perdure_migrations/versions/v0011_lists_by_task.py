@@ -17,7 +17,7 @@ on job_runs (namespace_id, status, bucket, scheduled_at, job_id, shard_id) inclu
 """
 WITHOUT_NAMES = "drop index if exists job_runs_list"
 
-STEPS = (Step(JOB_RUNS_LISTED), Step(WITHOUT_NAMES))
+STEPS = (Step(JOB_RUNS_LISTED, index="job_runs_listed"), Step(WITHOUT_NAMES))
 
 
 def upgrade() -> None:

@@ -55,22 +55,12 @@ join namespaces as n on n.namespace_id = e.namespace_id
 where t.state < 9
 """
 
-STEPS = tuple(
-    Step(sql)
-    for sql in (
-        NO_STATUS,
-        NO_CLOSED,
-        STATUS,
-        CLOSED,
-        OLD_STATUS,
-        OLD_OPEN,
-        CHECK_STATUS,
-        CHECK_CLOSED,
-        JOB_RUNS_DEAD,
-        WITHOUT_FAILED,
-        JOBS,
-        PENDING_TIMERS,
-    )
+RULES = (NO_STATUS, NO_CLOSED, STATUS, CLOSED, OLD_STATUS, OLD_OPEN, CHECK_STATUS, CHECK_CLOSED)
+
+STEPS = (
+    *(Step(sql) for sql in RULES),
+    Step(JOB_RUNS_DEAD, index="job_runs_dead"),
+    *(Step(sql) for sql in (WITHOUT_FAILED, JOBS, PENDING_TIMERS)),
 )
 
 

@@ -10,11 +10,18 @@ import psycopg
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from tests.waiting import wait_until
 
 import perdure_migrations
 from perdure_engine.server.embedded import EmbeddedPostgres
 from perdure_migrations import MigrationError, MigrationLocked, ShardCountFixed, lock, runner
 from perdure_migrations.versions import v0001_tables
+
+BUILDING = """
+select 1 from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid()
+  and query like '%create index%job_runs%' and wait_event_type = 'Lock'
+"""
 
 
 @pytest.fixture
@@ -102,6 +109,33 @@ def test_a_revision_that_was_done_and_not_recorded_is_done_again(dsn: str) -> No
     assert perdure_migrations.status(dsn).current == perdure_migrations.HEAD
 
 
+def test_an_index_of_a_table_in_use_is_built_beside_those_who_write(dsn: str) -> None:
+    """Of a build that was killed there is an index left that nobody reads: it is built anew."""
+    perdure_migrations.upgrade(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "update pg_index set indisvalid = false where indexrelid = 'job_runs_dead'::regclass"
+        )
+        connection.execute("drop index job_runs_listed")
+        connection.execute("update alembic_version set version_num = '0010'")
+    with psycopg.connect(dsn) as writer:
+        writer.execute("delete from job_runs")  # its transaction goes on, and is waited for
+        migration = threading.Thread(target=perdure_migrations.upgrade, args=(dsn,), daemon=True)
+        migration.start()
+        with psycopg.connect(dsn, autocommit=True) as other:
+            wait_until(lambda: other.execute(BUILDING).fetchone(), 20, "the build has begun")
+            other.execute("set lock_timeout = '10s'")
+            other.execute("delete from job_runs")
+    migration.join(20)
+
+    with psycopg.connect(dsn) as connection:
+        built = connection.execute(
+            "select indexrelid::regclass::text from pg_index where indisvalid"
+            " and indexrelid in (to_regclass('job_runs_dead'), to_regclass('job_runs_listed'))"
+        ).fetchall()
+    assert len(built) == 2
+
+
 def test_several_at_once_come_to_the_same_end(dsn: str) -> None:
     failures: list[BaseException] = []
 
@@ -131,6 +165,20 @@ def test_the_lock_is_waited_for_and_then_refused(dsn: str, monkeypatch: pytest.M
         perdure_migrations.upgrade(dsn)
 
     perdure_migrations.upgrade(dsn)
+
+
+def test_the_lock_is_kept_while_a_step_takes_longer_than_it_lasts(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "RENEW_EVERY_S", 0.01)
+    expires = "select expires_at from migration_lock"
+    with (
+        runner._connect(dsn) as connection,
+        lock.migration_lock(connection),
+        psycopg.connect(dsn, autocommit=True) as other,
+    ):
+        taken = other.execute(expires).fetchone()
+        wait_until(lambda: other.execute(expires).fetchone() > taken, 20, "it is renewed")
 
 
 def test_the_lock_of_a_killed_migration_expires(dsn: str) -> None:
