@@ -18,7 +18,7 @@ from typing import Any
 
 from perdure import activity
 from perdure._definitions import ActivityDefinition
-from perdure._failures import exception_to_failure
+from perdure._failures import OF_THE_PROCESS, exception_to_failure
 from perdure._interceptors.activity import ExecuteActivityInput
 from perdure._interceptors.worker import Interceptor
 from perdure._thread_cancel import ThreadCancel
@@ -168,7 +168,7 @@ class Activities:
             self._processes.close()
 
     async def _run(self, attempt: Attempt, polled: PolledAttempt) -> None:
-        # What escapes here (SystemExit, KeyboardInterrupt) ends the process, on purpose.
+        # What escapes here (KeyboardInterrupt) ends the process, on purpose.
         completion: Completion | None = None
         try:
             completion = await self._outcome(attempt, polled)
@@ -206,7 +206,9 @@ class Activities:
             if not self.broken.done():
                 self.broken.set_exception(error)
             return None  # the worker's farewell hands it out again
-        except Exception as error:
+        except OF_THE_PROCESS:
+            raise
+        except BaseException as error:
             told = "(not shown, it is encoded)" if self._hides_messages else error
             logger.log(
                 logging.DEBUG if is_benign(error) else logging.WARNING,

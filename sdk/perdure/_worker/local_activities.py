@@ -11,7 +11,7 @@ import asyncio
 import builtins
 import contextvars
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any
 
 from perdure import activity
 from perdure._definitions import ActivityDefinition
-from perdure._failures import exception_to_failure
+from perdure._failures import OF_THE_PROCESS, exception_to_failure
 from perdure._interceptors.activity import ExecuteActivityInput
 from perdure._interceptors.worker import Interceptor
 from perdure._replay.messages import LocalActivityOutcome, LocalActivityTask
@@ -232,12 +232,14 @@ class LocalActivity:
             if self._cancel_requested:
                 return self._failed(error, RetryState.CANCEL_REQUESTED)
             failed = error
-        except Exception as error:
-            failed = error
-            self._log_failure(error)
+        except OF_THE_PROCESS:
+            raise
+        except BaseException as error:
+            failed = error.exit if isinstance(error, _Exited) else error
+            self._log_failure(failed)
         return self._after(failed, deadlines)
 
-    def _log_failure(self, error: Exception) -> None:
+    def _log_failure(self, error: BaseException) -> None:
         task, origin = self._task, self._origin
         fields = {
             "activity_id": task.activity_id,
@@ -307,9 +309,9 @@ class LocalActivity:
     ) -> asyncio.Future[Any]:
         room, loop = self._room, asyncio.get_running_loop()
         if room.interceptors:
-            return loop.create_task(self._intercepted(definition, args), context=scope)
+            return loop.create_task(_kept(self._intercepted(definition, args)), context=scope)
         if definition.is_async:
-            return loop.create_task(definition.function(*args), context=scope)
+            return loop.create_task(_kept(definition.function(*args)), context=scope)
         return loop.run_in_executor(room.executor, partial(scope.run, definition.function, *args))
 
     async def _intercepted(self, definition: ActivityDefinition, args: Sequence[Any]) -> Any:
@@ -382,6 +384,20 @@ class _Again:
 
 def _no_heartbeat(_: tuple[Any, ...]) -> None:
     """There is no next attempt elsewhere that would want it; the task is renewed by the worker."""
+
+
+class _Exited(Exception):
+    def __init__(self, error: SystemExit) -> None:
+        super().__init__()
+        self.exit = error
+
+
+async def _kept(code: Awaitable[Any]) -> Any:
+    """A SystemExit that left a task would end the loop."""
+    try:
+        return await code
+    except SystemExit as error:
+        raise _Exited(error) from error
 
 
 def _look_at(ended: asyncio.Future[Any]) -> None:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from perdure import activity
 from perdure._definitions import ActivityDefinition
 from perdure._failure_info import FailureInfo
-from perdure._failures import exception_to_failure, failure_to_exception
+from perdure._failures import OF_THE_PROCESS, exception_to_failure, failure_to_exception
 from perdure._worker.attempt import Attempt
 from perdure.converter import PayloadConverter
 from perdure.errors import AttemptLostError, PerdureError
@@ -222,7 +222,9 @@ def run_in_process(call: _Call) -> Any:
             return contextvars.copy_context().run(_entered, context, call)
         except activity._CompleteAsyncError:  # pyright: ignore[reportPrivateUsage]  # made for us
             return _HandedOver()
-        except Exception as error:
+        except OF_THE_PROCESS:
+            raise
+        except BaseException as error:
             return exception_to_failure(error, call.converter)
 
 

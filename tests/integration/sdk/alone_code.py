@@ -8,7 +8,6 @@ import ctypes
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -67,10 +66,6 @@ async def die(how: str) -> str:
             os.kill(os.getpid(), signal.SIGSEGV)
         case "os._exit":
             os._exit(3)
-        case "sys.exit":
-            sys.exit(7)
-        case "sys.exit without a code":
-            sys.exit()
         case _:
             return how
     await asyncio.Event().wait()
@@ -79,8 +74,8 @@ async def die(how: str) -> str:
 
 @activity.defn
 def die_in_thread(how: str) -> None:
-    if how == "sys.exit":
-        sys.exit(7)
+    if how == "os._exit":
+        os._exit(3)
     ctypes.string_at(0)
 
 
