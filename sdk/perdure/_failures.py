@@ -46,9 +46,6 @@ logger = logging.getLogger(__name__)
 SOURCE = "PythonSDK"
 # Deep enough for any chain that a person can read; a longer one is a loop of re-raising.
 DEPTH_MAX = 20
-# What ends more than the code that it meets. Everything else is that code's failure, `sys.exit` in a library too: it
-# must not take along what else its worker has in hand.
-OF_THE_PROCESS = (KeyboardInterrupt, GeneratorExit)
 # Of one text of one failure: with DEPTH_MAX causes a failure stays well under a payload's 2 MiB.
 TEXT_BYTES_MAX = 16 * 1024
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from perdure import activity
 from perdure._definitions import ActivityDefinition
-from perdure._failures import OF_THE_PROCESS, exception_to_failure
+from perdure._failures import exception_to_failure
 from perdure._interceptors.activity import ExecuteActivityInput
 from perdure._interceptors.worker import Interceptor
 from perdure._thread_cancel import ThreadCancel
@@ -32,6 +32,7 @@ from perdure._wire.completions import (
 from perdure._wire.tasks import PolledAttempt
 from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
 from perdure._worker.completions import REFUSED, SubmitsCompletions
+from perdure._worker.exits import is_of_the_process
 from perdure._worker.heartbeat import SHORT_TIMEOUT_S
 from perdure._worker.holding import HeldTasks
 from perdure._worker.interception import intercepted
@@ -168,7 +169,7 @@ class Activities:
             self._processes.close()
 
     async def _run(self, attempt: Attempt, polled: PolledAttempt) -> None:
-        # What escapes here (KeyboardInterrupt) ends the process, on purpose.
+        # What escapes here ends the process, on purpose (see `exits`).
         completion: Completion | None = None
         try:
             completion = await self._outcome(attempt, polled)
@@ -206,9 +207,9 @@ class Activities:
             if not self.broken.done():
                 self.broken.set_exception(error)
             return None  # the worker's farewell hands it out again
-        except OF_THE_PROCESS:
-            raise
         except BaseException as error:
+            if is_of_the_process(error):
+                raise
             told = "(not shown, it is encoded)" if self._hides_messages else error
             logger.log(
                 logging.DEBUG if is_benign(error) else logging.WARNING,

@@ -19,11 +19,12 @@ from typing import Any
 
 from perdure import activity
 from perdure._definitions import ActivityDefinition
-from perdure._failures import OF_THE_PROCESS, exception_to_failure
+from perdure._failures import exception_to_failure
 from perdure._interceptors.activity import ExecuteActivityInput
 from perdure._interceptors.worker import Interceptor
 from perdure._replay.messages import LocalActivityOutcome, LocalActivityTask
 from perdure._wire.policies import duration_from_ms, instant_from_us
+from perdure._worker.exits import is_of_the_process
 from perdure._worker.interception import intercepted
 from perdure._worker.local_retries import RESULT_BYTES_MAX, Deadlines, next_backoff_ms
 from perdure.common import Priority
@@ -232,9 +233,9 @@ class LocalActivity:
             if self._cancel_requested:
                 return self._failed(error, RetryState.CANCEL_REQUESTED)
             failed = error
-        except OF_THE_PROCESS:
-            raise
         except BaseException as error:
+            if is_of_the_process(error):
+                raise
             failed = error.exit if isinstance(error, _Exited) else error
             self._log_failure(failed)
         return self._after(failed, deadlines)
@@ -397,6 +398,8 @@ async def _kept(code: Awaitable[Any]) -> Any:
     try:
         return await code
     except SystemExit as error:
+        if is_of_the_process(error):
+            raise
         raise _Exited(error) from error
 
 

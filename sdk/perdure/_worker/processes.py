@@ -27,8 +27,9 @@ from typing import Any, NamedTuple
 from perdure import activity
 from perdure._definitions import ActivityDefinition
 from perdure._failure_info import FailureInfo
-from perdure._failures import OF_THE_PROCESS, exception_to_failure, failure_to_exception
+from perdure._failures import exception_to_failure, failure_to_exception
 from perdure._worker.attempt import Attempt
+from perdure._worker.exits import is_of_the_process
 from perdure.converter import PayloadConverter
 from perdure.errors import AttemptLostError, PerdureError
 
@@ -222,9 +223,9 @@ def run_in_process(call: _Call) -> Any:
             return contextvars.copy_context().run(_entered, context, call)
         except activity._CompleteAsyncError:  # pyright: ignore[reportPrivateUsage]  # made for us
             return _HandedOver()
-        except OF_THE_PROCESS:
-            raise
         except BaseException as error:
+            if is_of_the_process(error):
+                raise
             return exception_to_failure(error, call.converter)
 
 

@@ -6,6 +6,7 @@ Libraries call it (argparse, click): nobody who calls them means the worker.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import sys
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from perdure import activity, job, workflow
+from perdure._worker.exits import is_of_the_process
 from perdure.common import RetryPolicy
 from perdure.errors import ActivityError, ApplicationError, JobFailedError
 from perdure.testing import WorkflowEnvironment
@@ -129,3 +131,27 @@ async def test_a_job() -> None:
             assert await beside.result() == "word"
     assert isinstance(failed.value.cause, ApplicationError)
     assert (failed.value.cause.type, failed.value.cause.message) == ("SystemExit", "sys.exit(7)")
+
+
+@pytest.mark.parametrize("of_an_object", [False, True])
+def test_whose_exit_it_is(of_an_object: bool) -> None:
+    """A handler ends the process, as whoever sent the signal wants, in whatever code the main thread happens to be."""
+
+    class Stopping:
+        def stop(self, *_: object) -> None:
+            sys.exit(3)
+
+    before = signal.signal(signal.SIGUSR1, Stopping().stop if of_an_object else _stop)
+    try:
+        with pytest.raises(SystemExit) as sent:
+            signal.raise_signal(signal.SIGUSR1)
+        with pytest.raises(SystemExit) as called:
+            sys.exit(3)
+        assert is_of_the_process(sent.value)
+        assert not is_of_the_process(called.value)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def _stop(*_: object) -> None:
+    sys.exit(3)
