@@ -33,9 +33,11 @@ def run(steps: Iterable[Step], parameters: Mapping[str, object] | None = None) -
     connection = op.get_bind()
     product = Product(connection.dialect.name)
     for step in steps:
+        if step.only not in (None, product):
+            continue
         if step.index and product is Product.POSTGRESQL:
             _build_beside(connection, step)
-        elif step.only in (None, product):
+        else:
             connection.execute(text(step.sql), parameters or {})
 
 

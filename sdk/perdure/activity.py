@@ -353,11 +353,12 @@ def raise_complete_async() -> NoReturn:
     ids, through `client.get_async_activity_handle`.
 
     From now on the worker does not watch over the attempt; its timeouts do, so give it a
-    start-to-close or a heartbeat timeout that is long enough. Raises RuntimeError in a job: its
-    outcome is what its function returns or raises.
+    start-to-close or a heartbeat timeout that is long enough. Raises RuntimeError in a job and in a
+    local activity: their outcome is what their function returns or raises.
     """
-    if _context().info.job is not None:
-        raise RuntimeError("a job cannot be completed from elsewhere")
+    info = _context().info
+    if info.job is not None or info.is_local:
+        raise RuntimeError("a job or a local activity cannot be completed from elsewhere")
     raise _CompleteAsyncError
 
 

@@ -133,7 +133,10 @@ async def story(loop: SimulatedLoop, seed: int) -> None:
         await guilty
     await scrub(cluster.store, SHARDS)
     for name in bystanders:
-        assert all(pool == "" for pool, _ in cluster.handed[name]), "invariant 36: none poisoned"
+        handed = cluster.handed[name]
+        assert all(pool == "" and crashes < POISONED_FROM for pool, crashes in handed), (
+            "invariant 36"
+        )
     for pool, crashes in cluster.handed[bad]:
         assert (pool == SURGICAL) == (crashes >= POISONED_FROM), "invariant 38"
     assert cluster.deaths >= POISONED_FROM

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure_engine.core.tasks import TaskKind
 from perdure_engine.history.flows import Flow
 from perdure_engine.history.offering import Book
 from perdure_engine.history.rooms import Rooms
@@ -19,18 +18,19 @@ from perdure_engine.ports.history import NO_FACTS, QueueFacts, QueueName
 
 
 def facts_of(rooms: Rooms, shards: Iterable[Shard], name: QueueName) -> QueueFacts:
-    return facts_of_all(rooms, shards, name.kind).get(name, NO_FACTS)
+    return facts_of_all(rooms, shards, name).get(name, NO_FACTS)
 
 
 def facts_of_all(
-    rooms: Rooms, shards: Iterable[Shard], kind: TaskKind | None = None
+    rooms: Rooms, shards: Iterable[Shard], only: QueueName | None = None
 ) -> dict[QueueName, QueueFacts]:
-    """Of each queue that has tasks or flow; `kind` None: of all kinds."""
+    """Of each queue that has tasks or flow; `only` None: of all of them."""
     found: dict[QueueName, _Known] = {}
     names: dict[int, QueueName] = {}
     for queue_no, flow in rooms.flows.by_number.items():
         name = names[queue_no] = QueueName(flow.namespace_id, flow.queue, flow.kind)
-        found.setdefault(name, _Known()).flows.append(flow)
+        if only in (None, name):
+            found.setdefault(name, _Known()).flows.append(flow)
     for shard in shards:
         for offering in (shard.queues, shard.jobs.queues):
             for queue_no, book in offering.books.items():
@@ -39,12 +39,10 @@ def facts_of_all(
                     continue
                 if offer is not None and queue_no not in names:
                     names[queue_no] = QueueName(offer.namespace_id, offer.queue, offer.kind)
-                if queue_no in names:
+                if queue_no in names and only in (None, names[queue_no]):
                     known = found.setdefault(names[queue_no], _Known())
                     known.add(offering.waiting(queue_no, book), book)
-    return {
-        name: known.facts() for name, known in found.items() if kind is None or name.kind is kind
-    }
+    return {name: known.facts() for name, known in found.items()}
 
 
 class _Known:

@@ -70,7 +70,7 @@ class Writer:
         self._rooms = rooms
         self._ready: OrderedDict[int, Shard] = OrderedDict()
         self._work = asyncio.Event()
-        self._calm = asyncio.Event()  # no statement is in flight
+        self._calm = asyncio.Event()  # a statement has ended, and none has begun since
         self._calm.set()
         self._slots: list[asyncio.Task[None]] = []
         self.statements = 0

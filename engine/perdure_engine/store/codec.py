@@ -156,7 +156,7 @@ class MsgpackCodec:
         packed = self._encode(state)
         if state.crashes is None and len(packed) < COMPRESS_BYTES_MIN:
             return JOB_STATE_HEAD + packed[3:-1]
-        return self._pack(state)
+        return self._framed(packed)
 
     def decode_job_state(self, payload: bytes) -> JobState:
         return self._unpack(self._job_state, payload)
@@ -169,6 +169,11 @@ class MsgpackCodec:
 
     def _pack(self, value: object) -> bytes:
         packed = self._encode(value)
+        if len(packed) < COMPRESS_BYTES_MIN:
+            return PLAIN + packed
+        return self._framed(packed)
+
+    def _framed(self, packed: bytes) -> bytes:
         if len(packed) < COMPRESS_BYTES_MIN:
             return PLAIN + packed
         return ZSTD + self._compress(packed)

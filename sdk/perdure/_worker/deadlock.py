@@ -74,12 +74,7 @@ class DeadlockWatch:
                     current.run_id,
                     LIMIT_S,
                     stack,
-                    extra={
-                        "perdure_workflow": {
-                            "workflow_id": current.workflow_id,
-                            "run_id": current.run_id,
-                        }
-                    },
+                    extra=current.log_fields,
                 )
                 self._report(current, stack)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import signal
 import traceback
+from collections.abc import Callable
+from functools import partial
 from types import CodeType
 
 
@@ -21,8 +23,17 @@ def is_of_the_process(error: BaseException) -> bool:
 
 
 def _codes_of_handlers() -> set[CodeType]:
-    """Of the handlers that are functions or methods."""
+    """Of those that are installed: one that has put another in its place before it exits is not known any more."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    functions = [getattr(handler, "__func__", handler) for handler in handlers]
-    codes = [getattr(function, "__code__", None) for function in functions]
+    codes = [_code_of(handler) for handler in handlers if callable(handler)]
     return {code for code in codes if code is not None}
+
+
+def _code_of(handler: Callable[..., object]) -> CodeType | None:
+    """None: it is not written in Python."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)
+    if not hasattr(function, "__code__"):
+        function = getattr(type(handler).__call__, "__func__", type(handler).__call__)
+    return getattr(function, "__code__", None)

@@ -161,7 +161,7 @@ class LocalActivity:
             self._context.begin_shutdown()
 
     async def _run(self) -> None:
-        # What escapes here (SystemExit, KeyboardInterrupt) ends the process, on purpose.
+        # What escapes here ends the process, on purpose (see `exits`).
         outcome: LocalActivityOutcome | None = None
         try:
             outcome = await self._to_its_end()

@@ -261,11 +261,12 @@ class WorkerRooms:
         take: Callable[[T], None],
         refuse: Callable[[T, Exception], None],
     ) -> None:
-        for task in tasks:
-            if self._edge.is_plain:
+        if self._edge.is_plain:
+            for task in tasks:
                 take(task)
-            else:
-                self._decoding.begin(task, take, refuse)
+            return
+        for task in tasks:
+            self._decoding.begin(task, take, refuse)
 
     def _take_here_or_alone(
         self, here: Callable[[T], None], task: T, release: Callable[[], None]

@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -77,6 +78,16 @@ def die_in_thread(how: str) -> None:
     if how == "os._exit":
         os._exit(3)
     ctypes.string_at(0)
+
+
+@activity.defn
+async def call_exit(code: int) -> None:
+    sys.exit(code)
+
+
+@activity.defn
+def call_exit_in_thread(code: int) -> None:
+    sys.exit(code)
 
 
 @activity.defn
@@ -218,6 +229,8 @@ ACTIVITIES: list[Callable[..., Any]] = [
     fail,
     die,
     die_in_thread,
+    call_exit,
+    call_exit_in_thread,
     eat_memory,
     spin,
     report,

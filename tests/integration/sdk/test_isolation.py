@@ -126,6 +126,20 @@ async def test_a_failure_is_one(engine: FakeEngine, client: Client) -> None:
     assert not engine.completions("task_crash")
 
 
+@pytest.mark.parametrize("name", ["call_exit", "call_exit_in_thread"])
+async def test_sys_exit_fails_the_attempt_as_it_does_in_any_worker(
+    engine: FakeEngine, client: Client, name: str
+) -> None:
+    async with worker(client):
+        with pytest.raises(WorkflowFailureError) as caught:
+            await run(client, name, 7)
+    error = caught.value.cause
+    assert isinstance(error, ActivityError)
+    assert isinstance(error.cause, ApplicationError)
+    assert (error.cause.type, error.cause.message) == ("SystemExit", "sys.exit(7)")
+    assert not engine.completions("task_crash")
+
+
 async def test_progress_checkpoints_and_a_request_to_cancel(
     engine: FakeEngine, client: Client, place: str
 ) -> None:

@@ -16,6 +16,15 @@ TASKS_MAX = 10
 REPORT = pb.TaskCrash(message="killed by signal 11 (SIGSEGV)", report="its stacks")
 
 
+async def crash_in_a_row(channel: grpc.aio.Channel, times: int = 3) -> None:
+    """The one task there is takes down a worker, and the next, …"""
+    for crashes in range(times):
+        worker = RawWorker(channel)
+        task = await worker.one()
+        assert task.crashes == crashes
+        await worker.crashes(task)
+
+
 class RawWorker:
     """Polls when it is told to, sends no heartbeats, and never says goodbye."""
 

@@ -16,6 +16,7 @@ import pytest
 from tests.channels import channel_to
 from tests.engine_node import running_node
 from tests.integration.server.calls import CALL_S
+from tests.integration.server.poisoned import REPORT
 
 from perdure.client import Client, RPCError, RPCStatusCode, WaitKind, WorkflowHandle
 from perdure.common import WorkflowStatus
@@ -73,8 +74,9 @@ class Doctor:
         return not answer.failures
 
     async def crash(self, task: wpb.WorkflowTask) -> bool:
-        crash = wpb.TaskCrash(message="killed by signal 11 (SIGSEGV)", report="its stacks")
-        return await self.says(new_worker(), wpb.TaskCompletion(token=task.token, task_crash=crash))
+        return await self.says(
+            new_worker(), wpb.TaskCompletion(token=task.token, task_crash=REPORT)
+        )
 
     async def complete(self, task: wpb.WorkflowTask) -> bool:
         end = wpb.Command(complete_workflow=wpb.CompleteWorkflow(result=b""))

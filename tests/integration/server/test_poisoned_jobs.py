@@ -13,14 +13,13 @@ import psycopg
 import pytest
 from tests.channels import channel_to
 from tests.engine_node import running_node
-from tests.integration.server.poisoned import QUEUE, RawWorker
+from tests.integration.server.poisoned import QUEUE, RawWorker, crash_in_a_row
 
 from perdure.client import Client, JobHandle
 from perdure.errors import RPCError, RPCStatusCode
 from perdure.job import JobStatus
 from perdure_api.v1 import worker_service_pb2 as pb
-
-SURGICAL = "surgical"
+from perdure_engine.core.poison import SURGICAL
 
 
 @asynccontextmanager
@@ -35,11 +34,7 @@ async def served(dsn: str) -> AsyncIterator[tuple[Client, grpc.aio.Channel]]:
 
 async def poisoned(client: Client, channel: grpc.aio.Channel, name: str = "bad") -> JobHandle[Any]:
     handle = await client.jobs.create(name, queue=QUEUE)
-    for crashes in range(3):
-        worker = RawWorker(channel)
-        task = await worker.one()
-        assert task.crashes == crashes
-        await worker.crashes(task)
+    await crash_in_a_row(channel)
     return handle
 
 

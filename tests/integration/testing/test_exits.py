@@ -8,8 +8,10 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,11 @@ async def end(code: int | str | None) -> None:
     raise EndsEverything(code)
 
 
+@activity.defn
+async def leave_to_others(code: int | str | None) -> None:
+    activity.raise_complete_async()
+
+
 @job.defn
 def leave_a_job(code: int | str | None) -> None:
     sys.exit(code)
@@ -76,7 +83,7 @@ async def told(
             env.client,
             task_queue=QUEUE,
             workflows=[Calls],
-            activities=[leave, leave_in_thread, end, echo],
+            activities=[leave, leave_in_thread, end, leave_to_others, echo],
             activity_executor=executor,
         ),
     ):
@@ -108,6 +115,11 @@ async def test_whatever_else_is_no_exception_is_one_too(local: bool) -> None:
     assert await told("end", 1, local=local) == "EndsEverything: 1"
 
 
+async def test_a_local_activity_cannot_be_left_to_others() -> None:
+    failed = await told("leave_to_others", None, local=True)
+    assert failed.startswith("RuntimeError: a job or a local activity cannot be completed")
+
+
 async def test_in_a_process_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     # Its path is ours: it imports this module by its name.
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))  # type: ignore[no-untyped-call]  # pytest's
@@ -133,15 +145,21 @@ async def test_a_job() -> None:
     assert (failed.value.cause.type, failed.value.cause.message) == ("SystemExit", "sys.exit(7)")
 
 
-@pytest.mark.parametrize("of_an_object", [False, True])
-def test_whose_exit_it_is(of_an_object: bool) -> None:
+class Stopping:
+    def stop(self, *_: object) -> None:
+        sys.exit(3)
+
+    __call__ = stop
+
+
+def stop(*_: object) -> None:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("handler", [stop, partial(stop, None), Stopping().stop, Stopping()])
+def test_whose_exit_it_is(handler: Callable[..., object]) -> None:
     """A handler ends the process, as whoever sent the signal wants, in whatever code the main thread happens to be."""
-
-    class Stopping:
-        def stop(self, *_: object) -> None:
-            sys.exit(3)
-
-    before = signal.signal(signal.SIGUSR1, Stopping().stop if of_an_object else _stop)
+    before = signal.signal(signal.SIGUSR1, handler)
     try:
         with pytest.raises(SystemExit) as sent:
             signal.raise_signal(signal.SIGUSR1)
@@ -151,7 +169,3 @@ def test_whose_exit_it_is(of_an_object: bool) -> None:
         assert not is_of_the_process(called.value)
     finally:
         signal.signal(signal.SIGUSR1, before)
-
-
-def _stop(*_: object) -> None:
-    sys.exit(3)

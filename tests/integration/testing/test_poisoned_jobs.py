@@ -10,13 +10,13 @@ from typing import Any
 
 import grpc
 from tests.channels import channel_to
-from tests.integration.server.poisoned import QUEUE, RawWorker
+from tests.integration.server.poisoned import QUEUE, RawWorker, crash_in_a_row
 
 from perdure.client import JobHandle
 from perdure.job import JobStatus
 from perdure.testing import WorkflowEnvironment
+from perdure_engine.core.poison import SURGICAL
 
-SURGICAL = "surgical"
 SECOND = timedelta(seconds=1)
 
 
@@ -27,9 +27,7 @@ async def poisoned() -> AsyncIterator[tuple[WorkflowEnvironment, grpc.aio.Channe
         channel_to(env.client.core.connection.target) as channel,
     ):
         handle = await env.client.jobs.create("bad", queue=QUEUE)
-        for _ in range(3):
-            worker = RawWorker(channel)
-            await worker.crashes(await worker.one())
+        await crash_in_a_row(channel)
         yield env, channel, handle
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 from tests.simulation.loop import SimulatedLoop, simulate
 from tests.simulation.world import DatabaseClock, SeededIds, VirtualClock, pass_time, turns
 
@@ -20,6 +21,7 @@ from perdure_engine.core.commands import Command
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event
 from perdure_engine.core.ids import reset_run_id
+from perdure_engine.core.poison import SURGICAL
 from perdure_engine.core.replies import Description, Started
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind
@@ -318,6 +320,11 @@ class Node:
         task = await self.workflow_task(worker)
         await self.complete(task, commands, worker if cached else None)
         return started.run_id
+
+
+def surgeon(room: Room, name: str = "s1") -> WorkerRef:
+    """A worker of the surgical pool."""
+    return msgspec.structs.replace(room.worker(name), pool=SURGICAL)
 
 
 class Room:

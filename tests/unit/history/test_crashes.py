@@ -20,6 +20,7 @@ from tests.unit.history.room import (
     pass_time,
     refused,
     schedule,
+    surgeon,
     turns,
 )
 from tests.unit.history.test_stillness import CENTURIES_S, jump
@@ -33,14 +34,10 @@ from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
 from perdure_engine.history.hearing import SILENT_S
 from perdure_engine.history.judging import LOST
 from perdure_engine.history.stillness import Stillness, stillness
-from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask, WorkerRef
+from perdure_engine.ports.history import HandedActivityTask, HandedWorkflowTask
 
 MINUTE_US = 60_000_000
 DIED = Failure(FailureKind.WORKER_LOST, "killed by signal 9 (SIGKILL)", "its stacks")
-
-
-def surgeon(room: Room, name: str = "s1") -> WorkerRef:
-    return msgspec.structs.replace(room.worker(name), pool=SURGICAL)
 
 
 def saved(room: Room, kind: TaskKind = TaskKind.ACTIVITY) -> TaskRecord:

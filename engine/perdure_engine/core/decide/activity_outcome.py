@@ -49,15 +49,7 @@ def fail(draft: Draft, intent: FailActivity) -> None:
     retry_state = retry_or_not(draft, record, activity, intent.failure)
     if retry_state is RetryState.IN_PROGRESS:
         return
-    failure = activity_failure(activity, intent.failure, intent.identity, retry_state)
-    end(
-        draft,
-        record,
-        intent.identity,
-        ev.ActivityTaskFailed(
-            0, draft.env.now_us, failure, record.scheduled_event_id, 0, intent.identity, retry_state
-        ),
-    )
+    end_as_failed(draft, record, activity, intent.failure, intent.identity, retry_state)
 
 
 def cancel(draft: Draft, intent: CancelActivity) -> None:
@@ -69,20 +61,29 @@ def cancel(draft: Draft, intent: CancelActivity) -> None:
             "CANCEL_NOT_REQUESTED",
             "an activity can end as canceled only after the workflow asked for it",
         )
-    end(
-        draft,
-        record,
-        intent.identity,
-        ev.ActivityTaskCanceled(
-            0,
-            draft.env.now_us,
-            intent.details,
-            activity.cancel_requested_event_id,
-            record.scheduled_event_id,
-            0,
-            intent.identity,
-        ),
-    )
+    end_as_canceled(draft, record, activity, intent.identity, intent.details)
+
+
+def end_as_failed(
+    draft: Draft,
+    record: TaskRecord,
+    activity: Activity,
+    cause: Failure,
+    identity: str,
+    retry_state: RetryState,
+) -> None:
+    failure = activity_failure(activity, cause, identity, retry_state)
+    now_us, key = draft.env.now_us, record.scheduled_event_id
+    outcome = ev.ActivityTaskFailed(0, now_us, failure, key, 0, identity, retry_state)
+    end(draft, record, identity, outcome)
+
+
+def end_as_canceled(
+    draft: Draft, record: TaskRecord, activity: Activity, identity: str, details: bytes = b""
+) -> None:
+    request_id, key = activity.cancel_requested_event_id, record.scheduled_event_id
+    outcome = ev.ActivityTaskCanceled(0, draft.env.now_us, details, request_id, key, 0, identity)
+    end(draft, record, identity, outcome)
 
 
 def keep_progress(record: TaskRecord, progress: bytes, version: int) -> bool:

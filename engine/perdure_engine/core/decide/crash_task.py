@@ -6,10 +6,8 @@ third one in a row poisons it there and then (invariant 37).
 
 from __future__ import annotations
 
-from perdure_engine.core import events as ev
-from perdure_engine.core.decide.activity_outcome import end
+from perdure_engine.core.decide.activity_outcome import end_as_canceled, end_as_failed
 from perdure_engine.core.decide.attempts import (
-    activity_failure,
     activity_of,
     current_workflow_task,
     holder,
@@ -22,7 +20,7 @@ from perdure_engine.core.draft import Draft
 from perdure_engine.core.failures import Failure, RetryState
 from perdure_engine.core.intents import CrashTask
 from perdure_engine.core.poison import Crashes, crashed, reported
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
+from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
 
 
@@ -68,7 +66,8 @@ def crash_activity(
     key = record.scheduled_event_id
     activity = activity_of(draft, key)
     if options_of(activity, record).retry_policy.maximum_attempts == 1:
-        fail_as_lost(draft, record, activity, failure, identity)
+        once = RetryState.MAXIMUM_ATTEMPTS_REACHED
+        end_as_failed(draft, record, activity, failure, identity, once)
     elif activity.cancel_requested_event_id:
         end_as_canceled(draft, record, activity, identity)
     else:
@@ -77,19 +76,3 @@ def crash_activity(
 
 def one_more(draft: Draft, record: TaskRecord, worker_id: bytes, failure: Failure) -> Crashes:
     return crashed(record.crashes, worker_id, record.start_no, failure, draft.env.now_us)
-
-
-def fail_as_lost(
-    draft: Draft, record: TaskRecord, activity: Activity, cause: Failure, identity: str
-) -> None:
-    retry_state = RetryState.MAXIMUM_ATTEMPTS_REACHED
-    failure = activity_failure(activity, cause, identity, retry_state)
-    now_us, key = draft.env.now_us, record.scheduled_event_id
-    outcome = ev.ActivityTaskFailed(0, now_us, failure, key, 0, identity, retry_state)
-    end(draft, record, identity, outcome)
-
-
-def end_as_canceled(draft: Draft, record: TaskRecord, activity: Activity, identity: str) -> None:
-    request_id, key = activity.cancel_requested_event_id, record.scheduled_event_id
-    outcome = ev.ActivityTaskCanceled(0, draft.env.now_us, b"", request_id, key, 0, identity)
-    end(draft, record, identity, outcome)

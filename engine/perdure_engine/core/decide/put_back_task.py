@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from perdure_engine.core.decide.activity_outcome import end_as_canceled, end_as_failed
 from perdure_engine.core.decide.attempts import key_of, options_of, runs_as
 from perdure_engine.core.decide.crash_task import (
     crash_activity,
     crash_workflow_task,
-    end_as_canceled,
-    fail_as_lost,
 )
 from perdure_engine.core.decide.crashes import suspend_in_time
 from perdure_engine.core.draft import Draft
-from perdure_engine.core.failures import worker_lost_failure
+from perdure_engine.core.failures import RetryState, worker_lost_failure
 from perdure_engine.core.intents import PutBackTask
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
@@ -60,7 +59,8 @@ def _activity(draft: Draft, record: TaskRecord, intent: PutBackTask) -> None:
         return
     activity = draft.state.folded.activities[record.scheduled_event_id]
     if intent.worker_dead and options_of(activity, record).retry_policy.maximum_attempts == 1:
-        fail_as_lost(draft, record, activity, worker_lost_failure(identity), identity)
+        once, lost = RetryState.MAXIMUM_ATTEMPTS_REACHED, worker_lost_failure(identity)
+        end_as_failed(draft, record, activity, lost, identity, once)
     elif activity.cancel_requested_event_id:
         end_as_canceled(draft, record, activity, identity)
     else:

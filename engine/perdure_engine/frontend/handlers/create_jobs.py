@@ -211,8 +211,8 @@ def _put_together(
 
 
 async def _require_known(frontend: Frontend, call: CreateJobsCall, too_late: Rejected) -> None:
-    """A callback whose time is over is refused; the repeat of a call that came in time, and made its batch then, is
-    not."""
+    """A callback whose time is over is refused, but not for a batch that is there: the call may be the repeat of one
+    that came in time."""
     assert call.batch is not None
     try:
         await get_job_batch(frontend, call.namespace_id, call.batch.batch_id)

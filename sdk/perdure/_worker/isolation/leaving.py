@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any, NoReturn
-
-from perdure._interceptors.activity import ActivityInboundInterceptor, ExecuteActivityInput
-from perdure._interceptors.worker import Interceptor
+from typing import NoReturn
 
 
 def leave(leaving: SystemExit) -> NoReturn:
@@ -22,18 +19,3 @@ def leave(leaving: SystemExit) -> NoReturn:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code or 0)
-
-
-class Leaving(Interceptor):
-    """An activity that calls `sys.exit` ends the process, whatever surrounds it."""
-
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        return _Activity(next)
-
-
-class _Activity(ActivityInboundInterceptor):
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        try:
-            return await super().execute_activity(input)
-        except SystemExit as leaving:
-            leave(leaving)

@@ -23,7 +23,7 @@ from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
 from perdure._worker.isolation import messages
 from perdure._worker.isolation.bootstrap import prepare
-from perdure._worker.isolation.leaving import Leaving, leave
+from perdure._worker.isolation.leaving import leave
 from perdure._worker.isolation.line import ORPHANED, HandsUp, Line, SaysProgress
 from perdure._worker.isolation.messages import Down, Telling
 from perdure._worker.isolation.program import Order, Summons
@@ -92,7 +92,6 @@ class _Room:
         self._executor = ThreadPoolExecutor(
             recipe.local_activities_at_once, thread_name_prefix="perdure-activity"
         )
-        recipe = recipe.with_interceptor(Leaving())
         if order.is_traced:
             tracing = Tracing(lambda text: self._line.say(messages.Step(text)))
             recipe = recipe.with_interceptor(tracing)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from tests.unit.history import room as room_module
 from tests.unit.history.jobs.work import (
@@ -35,6 +34,7 @@ from tests.unit.history.room import (
     codes,
     in_room,
     pass_time,
+    surgeon,
     turns,
 )
 
@@ -42,12 +42,12 @@ from perdure_engine.core.audit import Action, entry_of
 from perdure_engine.core.errors import Code
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.jobs import intents as job
-from perdure_engine.core.poison import SURGICAL, Crashes
+from perdure_engine.core.poison import Crashes
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.history import offering
 from perdure_engine.history.jobs import queues
 from perdure_engine.history.jobs.queues import JobQueues
-from perdure_engine.ports.history import HandedJobTask, HeldVerdict, QueueName, WorkerRef
+from perdure_engine.ports.history import HandedJobTask, HeldVerdict, QueueName
 from perdure_engine.ports.store import OutcomeUnknown, StoreUnavailable
 from perdure_engine.store.memory import Moment
 
@@ -60,10 +60,6 @@ SEGFAULT = Failure(FailureKind.WORKER_LOST, "killed by signal 11 (SIGSEGV)")
 @pytest.fixture(autouse=True)
 def _days(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room_module, "TEST_S_MAX", 2 * DAY_S)
-
-
-def surgeon(room: Room, name: str = "s1") -> WorkerRef:
-    return msgspec.structs.replace(room.worker(name), pool=SURGICAL)
 
 
 def crashes_of(node: Node, name: str) -> Crashes:

@@ -10,7 +10,7 @@ from perdure_engine.core.ids import uuid_text
 from perdure_engine.core.jobs.intents import CreatedJob
 from perdure_engine.core.jobs.model import Concurrency, JobFailure, JobStatus
 from perdure_engine.core.jobs.replies import EndedJob, JobDescription, JobInfo
-from perdure_engine.core.poison import Crashes
+from perdure_engine.core.poison import NO_CRASHES
 from perdure_engine.frontend.handlers.create_jobs import Made
 from perdure_engine.frontend.handlers.get_job_batch import JobBatchInfo
 from perdure_engine.frontend.job_ids import unknown_job
@@ -21,7 +21,6 @@ from perdure_engine.transport.grpc.convert.retries import policy_fields
 from perdure_engine.transport.grpc.errors import Errors
 
 RESULT_ENVELOPE_BYTES = 256
-NO_CRASHES = Crashes()
 LISTED_MESSAGE_BYTES_MAX = 1_000  # of the last failure, in lists
 
 
