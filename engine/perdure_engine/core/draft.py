@@ -60,6 +60,7 @@ class Env(msgspec.Struct):
 
 class Draft:
     __slots__ = (
+        "ahead",
         "audit",
         "buffered",
         "climbed",
@@ -100,6 +101,7 @@ class Draft:
         self.rejected: dict[str, Failure] | None = None  # updates: told to who waits, kept nowhere
         self.audit: list[Entry] | None = None  # for the log of what operators did
         self.climbed: list[tuple[Rung, TaskKind]] | None = None  # by what crashes its workers
+        self.ahead: list[bool] | None = None  # of what workers did ahead: whether it counts
         self.messages = False  # some of `tasks` are messages to other runs
 
     @property
@@ -120,6 +122,12 @@ class Draft:
         if self.climbed is None:
             self.climbed = []
         self.climbed.append((rung, kind))
+
+    def note_ahead(self, *, counts: bool) -> None:
+        """To be counted once it is saved."""
+        if self.ahead is None:
+            self.ahead = []
+        self.ahead.append(counts)
 
     def note(self, entry: Entry) -> None:
         """Saved with whatever else the draft has."""

@@ -346,10 +346,19 @@ class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):
     identity: str
 
 
+class WorkAhead(msgspec.Struct, frozen=True, gc=False):
+    """A workflow task that was done before it was made. Its token says what the worker took for known."""
+
+    done: CompleteWorkflowTask
+    previous_started_id: int  # of the last workflow task that its worker knows to be completed
+    suggests_continue_as_new: bool  # what the code was told
+
+
 class CompleteActivity(msgspec.Struct, frozen=True, gc=False):
     token: TaskToken
     result: bytes
     identity: str
+    ahead: WorkAhead | None = None  # what follows from the result
 
 
 class FailActivity(msgspec.Struct, frozen=True, gc=False):

@@ -159,6 +159,10 @@ class ActivityHeard(msgspec.Struct, frozen=True, gc=False):
     reset: bool
 
 
+class WentAhead(msgspec.Struct, frozen=True, gc=False):
+    """To an activity's result: the workflow task that came with it counts."""
+
+
 class RunStatus(msgspec.Struct, frozen=True, gc=False):
     """To a schedule that asks for the run of one of its slots."""
 
@@ -175,6 +179,7 @@ Reply = (
     | Explanation
     | UpdateStatus
     | ActivityHeard
+    | WentAhead
     | Message
     | None
 )

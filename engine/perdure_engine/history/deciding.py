@@ -8,12 +8,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from perdure_engine.core import intents
 from perdure_engine.core.decide import decide, start_workflow
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Rejected, not_found
 from perdure_engine.core.limits import RUN_INTENTS_PER_BATCH_MAX
 from perdure_engine.core.replies import Reply, Started
+from perdure_engine.core.versions import version_name
 from perdure_engine.history import later
 from perdure_engine.history.addressing import address_of, require_same_workflow
 from perdure_engine.history.beginning import begin, follow, replaces
@@ -84,6 +87,8 @@ class Deciding:
             return self._shard.resetting.decide(step, item, run, env)
         if isinstance(intent, intents.FireTimer):  # also when it is refused
             step.after.append(partial(self._shard.timers.fired, intent.wake_us, intent.timer_id))
+        if kind is intents.CompleteActivity and intent.ahead is not None:
+            intent = self._with_its_version(run, intent)
         reply = None if kind in later.UNDECIDED else self._decided(step, run, intent, env)
         after = later.AFTER.get(kind)
         if after is None:
@@ -98,6 +103,17 @@ class Deciding:
             following, draft.next_run = draft.next_run, None
             follow(self._shard.runs, step, run, following)
         return reply
+
+    def _with_its_version(
+        self, run: Run, intent: intents.CompleteActivity
+    ) -> intents.CompleteActivity:
+        """Without what was done ahead, if the run's workflow tasks go to another version of the code by now."""
+        assert intent.ahead is not None
+        done = intent.ahead.done
+        version = version_name(done.deployment_name, done.build_id)
+        if self._shard.queues.version_of_workflow_tasks(run) == version:
+            return intent
+        return msgspec.structs.replace(intent, ahead=None)
 
     def draft_of(self, step: ShardStep, run: Run, env: Env) -> Draft:
         entry = step.drafts.get(run.state.run_id)

@@ -15,6 +15,7 @@ import msgspec
 from perdure_engine.core import events as ev
 from perdure_engine.core import limits
 from perdure_engine.core.decide.attempts import key_of
+from perdure_engine.core.decide.complete_activity import may_go_ahead
 from perdure_engine.core.decide.complete_workflow_task import suggest_continue_as_new
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event
@@ -224,6 +225,8 @@ def _start_activity(
         # after a reset it keeps its key: it may have done its work in the run that scheduled it
         writer_of(started, scheduled.event_id) if started.lineage else b"",
         record.crash_count if record.aside is not None else 0,
+        may_go_ahead(run.state, worker.worker_id)
+        and shard.queues.version_of_workflow_tasks(run) == worker.version,
     )
     if scheduled.retry_policy.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))

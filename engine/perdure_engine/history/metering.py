@@ -34,9 +34,15 @@ def count(metrics: Metrics, drafts: Sequence[Draft]) -> None:
         for timer in draft.timers:
             if timer.kind is TimerKind.ACTIVITY_RETRY and not _is_poisoned(draft, timer):
                 metrics.activity_retries.inc()
-        if draft.climbed is not None:
-            for rung, task_kind in draft.climbed:
-                _RUNGS[rung](metrics).inc(task_kind.name.lower())
+        if draft.ahead is not None or draft.climbed is not None:
+            _count_noted(metrics, draft)
+
+
+def _count_noted(metrics: Metrics, draft: Draft) -> None:
+    for counts in draft.ahead or ():
+        metrics.workflow_tasks_ahead.inc("counted" if counts else "left")
+    for rung, task_kind in draft.climbed or ():
+        _RUNGS[rung](metrics).inc(task_kind.name.lower())
 
 
 def _is_poisoned(draft: Draft, timer: TimerRecord) -> bool:

@@ -17,7 +17,7 @@ from perdure_engine.core.events import WorkflowTaskCompleted
 from perdure_engine.core.ids import queue_number
 from perdure_engine.core.intents import QueryRejectCondition, QueryWorkflow
 from perdure_engine.core.replies import QueryAnswer
-from perdure_engine.core.state import WORKFLOW_TASK_KEY, pinned_version, version_ran_on
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, version_ran_on
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind, TaskState
 from perdure_engine.core.tokens import QueryToken
@@ -52,7 +52,10 @@ class Queries:
             return
         queue = run.state.folded.started.task_queue
         if not self._shard.rooms.matching.has_pollers(
-            intent.namespace_id, queue, TaskKind.WORKFLOW, self._version_of(run)
+            intent.namespace_id,
+            queue,
+            TaskKind.WORKFLOW,
+            self._shard.queues.version_of_workflow_tasks(run),
         ):
             item.refuse(
                 Rejected(
@@ -201,7 +204,7 @@ class Queries:
                 )
             return
         started = run.state.folded.started
-        version = self._version_of(run)
+        version = self._shard.queues.version_of_workflow_tasks(run)
         sticky = run.state.sticky_worker_id
         if sticky and version != version_ran_on(run.state.folded):
             sticky = b""
@@ -224,16 +227,6 @@ class Queries:
                     version,
                 )
             ]
-        )
-
-    def _version_of(self, run: Run) -> str:
-        folded = run.state.folded
-        pinned = pinned_version(folded)
-        if not (pinned or self._shard.rooms.routing.active):
-            return ""
-        started = folded.started
-        return self._shard.rooms.routing.version_for(
-            started.namespace_id, started.task_queue, TaskKind.WORKFLOW, started.run_id, pinned
         )
 
 

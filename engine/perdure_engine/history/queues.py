@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure_engine.core.draft import Draft
-from perdure_engine.core.state import version_ran_on
+from perdure_engine.core.state import pinned_version, version_ran_on
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState
 from perdure_engine.history.flows import Flow
 from perdure_engine.history.offering import PAGE, Offering
@@ -104,6 +104,17 @@ class QueueBooks(Offering[TaskRow]):
         started = run.state.folded.started
         return self._version_of(
             started.namespace_id, record.queue, record.kind, started.run_id, record.pinned
+        )
+
+    def version_of_workflow_tasks(self, run: Run) -> str:
+        """Whose polls get the run's workflow tasks now."""
+        folded = run.state.folded
+        pinned = pinned_version(folded)
+        if not (pinned or self._shard.rooms.routing.active):
+            return ""
+        started = folded.started
+        return self._version_of(
+            started.namespace_id, started.task_queue, TaskKind.WORKFLOW, started.run_id, pinned
         )
 
     def _version_of(

@@ -105,25 +105,25 @@ def size_of(intent: AnyIntent) -> int:
     """Bytes of the caller's that the intent holds in memory, roughly."""
     match intent:  # the most frequent first
         case CompleteWorkflowTask():
-            return sum([_command_size(command) for command in intent.commands])
+            return _commands_size(intent)
+        case CompleteActivity():
+            ahead = intent.ahead
+            return len(intent.result) + (0 if ahead is None else _commands_size(ahead.done))
         case StartWorkflow():
-            signal = len(intent.signal.input) if intent.signal is not None else 0
-            update = (
-                len(intent.update.input) + len(intent.update.header)
-                if intent.update is not None
-                else 0
-            )
-            return len(intent.input) + len(intent.memo) + len(intent.header) + signal + update
+            return _start_size(intent)
         case SignalWorkflow() | UpdateWorkflow():
             return len(intent.input) + len(intent.header)
+        case _:
+            return _other_bytes(intent)
+
+
+def _other_bytes(intent: AnyIntent) -> int:
+    match intent:
         case QueryWorkflow():
             return len(intent.args)
         case TerminateWorkflow():
             return len(intent.details)
-        case (
-            CompleteActivity(result=result)
-            | CloseChild(closed=WorkflowExecutionCompleted(result=result))
-        ):
+        case CloseChild(closed=WorkflowExecutionCompleted(result=result)):
             return len(result)
         case FailActivity() | HandOverActivity():
             return len(intent.progress)
@@ -133,6 +133,12 @@ def size_of(intent: AnyIntent) -> int:
             return len(result)
         case _:
             return _job_bytes(intent)
+
+
+def _start_size(start: StartWorkflow) -> int:
+    signal = len(start.signal.input) if start.signal is not None else 0
+    update = len(start.update.input) + len(start.update.header) if start.update is not None else 0
+    return len(start.input) + len(start.memo) + len(start.header) + signal + update
 
 
 def _job_bytes(intent: AnyIntent) -> int:
@@ -154,6 +160,10 @@ def many_of(intent: AnyIntent) -> Sequence[Any]:
     """The list in an intent that has one (`LIST_OF`)."""
     many: Sequence[Any] = getattr(intent, LIST_OF[type(intent)])
     return many
+
+
+def _commands_size(done: CompleteWorkflowTask) -> int:
+    return sum([_command_size(command) for command in done.commands])
 
 
 def _command_size(command: Command) -> int:

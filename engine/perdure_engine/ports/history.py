@@ -86,6 +86,7 @@ class HandedActivityTask(msgspec.Struct, frozen=True, gc=False):
     progress_version: int = 0  # what the worker counts its own sayings on from
     key_run_id: bytes = b""  # the run that its idempotency key names; b"": its own
     crashes: int = 0  # workers in a row that died with it in hand
+    may_go_ahead: bool = False  # what follows from its result may come with it
 
 
 class HandedJobTask(msgspec.Struct, frozen=True, gc=False):

@@ -273,6 +273,11 @@ class RunsFigures:
         self.workflow_task_failed = Counter(
             "workflow_task_failed_total", "Workflow tasks that failed or timed out.", "cause"
         )
+        self.workflow_tasks_ahead = Counter(
+            "workflow_tasks_ahead_total",
+            "Workflow tasks that a worker did before they were made, with the result that led to them.",
+            "outcome",
+        )
         self.nondeterminism = Counter(
             "nondeterminism_total", "Workflow tasks failed because code and history differ."
         )

@@ -402,6 +402,7 @@ class ActivityTask(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     PROGRESS_VERSION_FIELD_NUMBER: _builtins.int
     CRASHES_FIELD_NUMBER: _builtins.int
+    MAY_GO_AHEAD_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     """sealed"""
     workflow_id: _builtins.str
@@ -430,6 +431,8 @@ class ActivityTask(_message.Message):
     """the worker counts what the attempt says of its progress on from here"""
     crashes: _builtins.int
     """How many workers in a row have died with it in hand. From 2 on it must run in a process of its own."""
+    may_go_ahead: _builtins.bool
+    """The worker is to have the run in memory, and nothing but this attempt is awaited: `ActivitySuccess.ahead` may count."""
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(
@@ -456,10 +459,11 @@ class ActivityTask(_message.Message):
         version: _builtins.int = ...,
         progress_version: _builtins.int = ...,
         crashes: _builtins.int = ...,
+        may_go_ahead: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "crashes", b"crashes", "header", b"header", "heartbeat_details", b"heartbeat_details", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "priority", b"priority", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "run_id", b"run_id", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "scheduled_time_us", b"scheduled_time_us", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "started_time_us", b"started_time_us", "token", b"token", "version", b"version", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_id", b"activity_id", "activity_type", b"activity_type", "attempt", b"attempt", "crashes", b"crashes", "header", b"header", "heartbeat_details", b"heartbeat_details", "heartbeat_timeout_ms", b"heartbeat_timeout_ms", "idempotency_key", b"idempotency_key", "input", b"input", "may_go_ahead", b"may_go_ahead", "priority", b"priority", "progress_version", b"progress_version", "retry_policy", b"retry_policy", "run_id", b"run_id", "schedule_to_close_timeout_ms", b"schedule_to_close_timeout_ms", "scheduled_time_us", b"scheduled_time_us", "start_to_close_timeout_ms", b"start_to_close_timeout_ms", "started_time_us", b"started_time_us", "token", b"token", "version", b"version", "workflow_id", b"workflow_id", "workflow_type", b"workflow_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1310,20 +1314,67 @@ class ActivitySuccess(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULT_FIELD_NUMBER: _builtins.int
+    AHEAD_FIELD_NUMBER: _builtins.int
     result: _builtins.bytes
     """Payloads"""
+    @_builtins.property
+    def ahead(self) -> Global___WorkflowTaskAhead:
+        """not of a job"""
+
     def __init__(
         self,
         *,
         result: _builtins.bytes = ...,
+        ahead: Global___WorkflowTaskAhead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ActivitySuccess: _TypeAlias = ActivitySuccess  # noqa: Y015
+
+@_typing.final
+class WorkflowTaskAhead(_message.Message):
+    """The workflow task that the result leads to, done by the worker that has the run in memory before the engine has
+    made it. It counts, and is saved together with the result, if the run is where the worker thinks and nothing else
+    has happened to it. If not, the result is taken alone and the task comes as usual.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    STARTED_TIME_US_FIELD_NUMBER: _builtins.int
+    SUGGEST_CONTINUE_AS_NEW_FIELD_NUMBER: _builtins.int
+    SUCCESS_FIELD_NUMBER: _builtins.int
+    PREVIOUS_STARTED_EVENT_ID_FIELD_NUMBER: _builtins.int
+    started_event_id: _builtins.int
+    """that its Started event will have: three past the attempt's own Started"""
+    started_time_us: _builtins.int
+    """what the code takes for now. On the engine's clock, as `ActivityTask`s say it"""
+    suggest_continue_as_new: _builtins.bool
+    """what the code was told"""
+    previous_started_event_id: _builtins.int
+    """of the last workflow task that the worker knows to be completed"""
+    @_builtins.property
+    def success(self) -> Global___WorkflowTaskSuccess: ...
+    def __init__(
+        self,
+        *,
+        started_event_id: _builtins.int = ...,
+        started_time_us: _builtins.int = ...,
+        suggest_continue_as_new: _builtins.bool = ...,
+        success: Global___WorkflowTaskSuccess | None = ...,
+        previous_started_event_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["success", b"success"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["previous_started_event_id", b"previous_started_event_id", "started_event_id", b"started_event_id", "started_time_us", b"started_time_us", "success", b"success", "suggest_continue_as_new", b"suggest_continue_as_new"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkflowTaskAhead: _TypeAlias = WorkflowTaskAhead  # noqa: Y015
 
 @_typing.final
 class ActivityFailure(_message.Message):
@@ -1538,6 +1589,7 @@ class CompleteTasksResponse(_message.Message):
     WORKFLOW_TASKS_FIELD_NUMBER: _builtins.int
     ACTIVITY_TASKS_FIELD_NUMBER: _builtins.int
     JOB_TASKS_FIELD_NUMBER: _builtins.int
+    WENT_AHEAD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompletionFailure]: ...
     @_builtins.property
@@ -1546,6 +1598,10 @@ class CompleteTasksResponse(_message.Message):
     def activity_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActivityTask]: ...
     @_builtins.property
     def job_tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobTask]: ...
+    @_builtins.property
+    def went_ahead(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """in `completions`: whose `ahead` counted"""
+
     def __init__(
         self,
         *,
@@ -1553,10 +1609,11 @@ class CompleteTasksResponse(_message.Message):
         workflow_tasks: _abc.Iterable[Global___WorkflowTask] | None = ...,
         activity_tasks: _abc.Iterable[Global___ActivityTask] | None = ...,
         job_tasks: _abc.Iterable[Global___JobTask] | None = ...,
+        went_ahead: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_tasks", b"activity_tasks", "failures", b"failures", "job_tasks", b"job_tasks", "workflow_tasks", b"workflow_tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity_tasks", b"activity_tasks", "failures", b"failures", "job_tasks", b"job_tasks", "went_ahead", b"went_ahead", "workflow_tasks", b"workflow_tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from perdure._definitions import NO_VERSIONS, WorkflowDefinition
 from perdure._failures import exception_to_failure
+from perdure._replay.ahead import Known, task_ahead
 from perdure._replay.applying import HAPPENED, RECORDED
 from perdure._replay.interception import Interception
 from perdure._replay.local_activities import LocalActivities
@@ -28,6 +29,7 @@ from perdure._replay.messages import (
     LocalActivityOutcome,
     LocalWork,
     OtherEvent,
+    Payloads,
     Task,
     TaskFailure,
     TaskSuccess,
@@ -117,6 +119,29 @@ class WorkflowInstance:
         if self._broken or task.previous_started_event_id != self._ran_event_id:
             return self._ran_event_id == 0 and not self._broken and _is_whole(task)
         return not task.events or task.events[0].event_id <= self._last_event_id + 1
+
+    @property
+    def asked_history_size(self) -> bool:
+        """Has the code, in the present workflow task? Ahead of the engine nobody knows it."""
+        return self._run.asked_history_size
+
+    def task_ahead(self, activity_id: str, result: Payloads, now_us: int) -> Task | None:
+        """The workflow task that the activity's result will lead to, if nothing else happens to the run.
+
+        `activate` takes it like any other. None: that is not certain, or the run waits for other
+        activities too, whose outcomes may come between.
+        """
+        if self._broken or self._open_task is not None or self._unseen or self.is_closed:
+            return None
+        if self._started is not None and self._started.event_id != self._ran_event_id:
+            return None
+        known = Known(
+            last_event_id=self._last_event_id,
+            ran_event_id=self._ran_event_id,
+            is_completed=self._started is None,
+            version=self._version,
+        )
+        return task_ahead(self._run, known, activity_id, result, now_us)
 
     def activate(self, task: Task) -> TaskSuccess | TaskFailure:
         """Brings the run to the task's last event and answers its queries.
@@ -312,6 +337,7 @@ class WorkflowInstance:
         run.history_length = started.event_id
         run.history_size_bytes = started.history_size_bytes
         run.suggest_continue_as_new = started.suggest_continue_as_new
+        run.asked_history_size = False
         unseen, self._unseen = self._unseen, []
         if run.main is not None and (updates or len(unseen) > 1):
             self._tell_what_was_sent(unseen, updates)

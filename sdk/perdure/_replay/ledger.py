@@ -145,6 +145,11 @@ class Ledger:
         self._made = []
         return [one.command for one in self._unconfirmed if one.command is not None]
 
+    @property
+    def unconfirmed(self) -> list[Command]:
+        """Those that left last, as long as nothing is heard of them."""
+        return [one.command for one in self._unconfirmed if one.command is not None]
+
     def confirm(self) -> None:
         """The workflow task that they were sent with was completed."""
         self._unconfirmed.reverse()

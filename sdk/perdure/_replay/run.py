@@ -93,6 +93,7 @@ class WorkflowRun:
         "activity_versions",
         "added_queries",
         "afterwards",
+        "asked_history_size",
         "cancel_reason",
         "cancel_requested",
         "children",
@@ -186,8 +187,7 @@ class WorkflowRun:
         self._context = Context()
         self.randomness = Randomness()
         self._main_args: Any = None  # from the start to the first step
-        self._activities_made = 0
-        self._timers_made = 0
+        self._activities_made = self._timers_made = 0
         self._barred: str | None = None
         self.cancel_requested = False
         self.cancel_reason = ""
@@ -200,6 +200,7 @@ class WorkflowRun:
         self.history_length = 0
         self.history_size_bytes = 0
         self.suggest_continue_as_new = False
+        self.asked_history_size = False
 
     # --- what the code may do ---------------------------------------------------------------------
 

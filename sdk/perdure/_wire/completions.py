@@ -25,12 +25,13 @@ _ENVELOPE_BYTES = 24
 class Completion:
     """`size`: in bytes, at least what it takes in a message."""
 
-    __slots__ = ("_fields", "_message", "size")
+    __slots__ = ("_fields", "_message", "size", "went_ahead")
 
     def __init__(self, fields: Fields, size: int | None = None) -> None:
         """Without a size it is measured, and the message made for that."""
         self._fields = fields
         self._message: pb.TaskCompletion | None = None
+        self.went_ahead = False  # by the engine's answer: what came with a result counts as well
         self.size = self.message.ByteSize() if size is None else size
 
     @classmethod
@@ -61,6 +62,18 @@ def workflow_task_success(
 ) -> Completion:
     """`cached`: the worker keeps the run and wants the next task with new events only;
     `force_new_task`: at once."""
+    return Completion(
+        {
+            "token": token,
+            "workflow_task_success": _success_fields(success, cached, force_new_task),
+            "query_results": _query_results(success.query_results),
+        }
+    )
+
+
+def _success_fields(
+    success: replay.TaskSuccess, cached: bool, force_new_task: bool = False
+) -> Fields:
     fields: Fields = {
         "commands": [command_fields(command) for command in success.commands],
         "cached": cached,
@@ -71,13 +84,7 @@ def workflow_task_success(
         fields["versioning_behavior"] = success.versioning_behavior
     if success.wake_rules:
         fields["wake_rules"] = [msgspec.structs.asdict(rule) for rule in success.wake_rules]
-    return Completion(
-        {
-            "token": token,
-            "workflow_task_success": fields,
-            "query_results": _query_results(success.query_results),
-        }
-    )
+    return fields
 
 
 def workflow_task_failure(
@@ -108,6 +115,26 @@ def activity_success(token: bytes, result: list[Payload]) -> Completion:
     data = payloads_to_bytes(result)
     size = len(token) + len(data) + _ENVELOPE_BYTES
     return Completion({"token": token, "activity_success": {"result": data}}, size)
+
+
+def activity_success_ahead(
+    token: bytes,
+    result: list[Payload],
+    task: replay.Task,
+    success: replay.TaskSuccess,
+    *,
+    cached: bool,
+) -> Completion:
+    """With what follows from the result: the workflow task, done ahead, and what it came to."""
+    ahead: Fields = {
+        "started_event_id": task.started_event_id,
+        "started_time_us": task.events[-1].time_us,
+        "suggest_continue_as_new": task.suggest_continue_as_new,
+        "success": _success_fields(success, cached),
+        "previous_started_event_id": task.previous_started_event_id,
+    }
+    outcome = {"result": payloads_to_bytes(result), "ahead": ahead}
+    return Completion({"token": token, "activity_success": outcome})
 
 
 def activity_failure(

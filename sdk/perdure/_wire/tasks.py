@@ -181,6 +181,10 @@ class _PolledAttempt(Generic[M]):
         return self._message.attempt
 
     @property
+    def started_time_us(self) -> int:
+        return self._message.started_time_us
+
+    @property
     def heartbeat_timeout_ms(self) -> int:
         return self._message.heartbeat_timeout_ms
 
@@ -198,6 +202,27 @@ class PolledActivityTask(_PolledAttempt[pb.ActivityTask]):
 
     __slots__ = ()
     kind = "activity"
+
+    @property
+    def may_go_ahead(self) -> bool:
+        """What follows from its result may travel with it."""
+        return self._message.may_go_ahead
+
+    @property
+    def workflow_id(self) -> str:
+        return self._message.workflow_id
+
+    @property
+    def run_id(self) -> str:
+        return self._message.run_id
+
+    @property
+    def workflow_type(self) -> str:
+        return self._message.workflow_type
+
+    @property
+    def activity_id(self) -> str:
+        return self._message.activity_id
 
     @property
     def activity_type(self) -> str:
@@ -257,6 +282,7 @@ class PolledJobTask(_PolledAttempt[pb.JobTask]):
 
     __slots__ = ()
     kind = "job"
+    may_go_ahead = False  # nothing follows from its result
 
     @property
     def activity_type(self) -> str:

@@ -105,6 +105,8 @@ class WorkerService:
         size = sum([completion.size for completion in completions])
         answer: pb.WorkAnswer = await self._calls.call(fill, COMPLETE_TIMEOUT_S, size)
         response = answer.complete_tasks
+        for index in response.went_ahead:
+            completions[index].went_ahead = True
         errors = {one.index: error_from_status(one.error) for one in response.failures}
         return errors, polled_from_message(response)
 

@@ -29,7 +29,8 @@ from perdure._wire.completions import (
     activity_failure,
     activity_success,
 )
-from perdure._wire.tasks import PolledAttempt
+from perdure._wire.tasks import PolledActivityTask, PolledAttempt
+from perdure._worker.ahead import GoesAhead, WorkAhead
 from perdure._worker.attempt import Attempt, AttemptRoom, SaveProgress
 from perdure._worker.completions import REFUSED, SubmitsCompletions
 from perdure._worker.exits import is_of_the_process
@@ -77,12 +78,14 @@ class Activities:
         sealing: ProgressWay | None = None,
         hides_messages: bool = False,
         interceptors: Sequence[Interceptor] = (),
+        goes_ahead: GoesAhead | None = None,
     ) -> None:
         """`definitions` has the newest of each name, `versions` the others. One under the empty
         name takes the calls of every name that is not there. `hides_messages`: of failures, from
         the log too."""
         self._hides_messages = hides_messages
         self._interceptors = interceptors
+        self._goes_ahead = goes_ahead
         self.converter = converter
         self.held = held
         self._room = AttemptRoom(
@@ -180,16 +183,31 @@ class Activities:
                 self._all_ended.set()
             if completion is None:
                 self._slots.release()
-        if completion is not None:
+        if completion is None:
+            return
+        ahead = None if attempt.returned is None else self._ahead(attempt, polled)
+        if ahead is None:
             self._completions.submit(completion, partial(self._settled, attempt, completion))
+        else:
+            settled = partial(self._settled_ahead, attempt, completion, ahead)
+            self._completions.submit(ahead.completion, settled)
+
+    def _ahead(self, attempt: Attempt, polled: PolledAttempt) -> WorkAhead | None:
+        """What follows from the result, if that can be known."""
+        if self._goes_ahead is None or self._stopping or not isinstance(polled, PolledActivityTask):
+            return None
+        assert attempt.returned is not None
+        return self._goes_ahead.after(polled, [attempt.returned], attempt.engine_time_us())
 
     async def _outcome(self, attempt: Attempt, polled: PolledAttempt) -> Completion | None:
         """None: nothing to report."""
         token = polled.token
         completion: Completion | None
         try:
-            result = await self._call(attempt, polled)
-            completion = activity_success(token, [self.converter.to_payload(result)])
+            result = self.converter.to_payload(await self._call(attempt, polled))
+            completion = activity_success(token, [result])
+            if polled.may_go_ahead:
+                attempt.returned = result
         except activity._CompleteAsyncError:  # pyright: ignore[reportPrivateUsage]  # made for us
             progress = attempt.held.said_last
             completion = (
@@ -323,6 +341,21 @@ class Activities:
             None if progress is None else progress.details,
             0 if progress is None else progress.version,
         )
+
+    def _settled_ahead(
+        self,
+        attempt: Attempt,
+        completion: Completion,
+        ahead: WorkAhead,
+        error: RPCError | PayloadError | None,
+    ) -> None:
+        """Of what went with work done ahead. `completion`: the same without it."""
+        ahead.settle(counts=error is None and ahead.completion.went_ahead)
+        if isinstance(error, PayloadError) or (error is not None and error.status in REFUSED):
+            # Whatever was wrong: the result may still be taken alone.
+            self._completions.submit(completion, partial(self._settled, attempt, completion))
+        else:
+            self._settled(attempt, completion, error)
 
     def _settled(
         self, attempt: Attempt, completion: Completion, error: RPCError | PayloadError | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from perdure._worker.holding import HeldTask, HeldTasks, Progress
 from perdure._worker.sealing import ProgressWay
 from perdure.activity import CancellationDetails
 from perdure.common import Priority
-from perdure.converter import PayloadConverter
+from perdure.converter import Payload, PayloadConverter
 from perdure.errors import AttemptLostError
 
 SaveProgress = Callable[[bytes, bytes, int, Callable[[], bool]], Awaitable[Heard | None]]
@@ -44,6 +45,7 @@ class Attempt:
         "_loop",
         "_room",
         "_running",
+        "_taken_ns",
         "_versions",
         "can_be_cancelled",
         "cancel_requested",
@@ -54,6 +56,7 @@ class Attempt:
         "paused",
         "polled",
         "refused",
+        "returned",
         "tell_process",
         "was_asked_to_stop",
     )
@@ -72,6 +75,8 @@ class Attempt:
         self.lost = False
         self.given_up = False
         self.refused = False
+        self.returned: Payload | None = None  # to be gone ahead from
+        self._taken_ns = time.monotonic_ns()
         self.was_asked_to_stop = False
         # Its code runs in another process, which is told so as well; from any thread.
         self.tell_process: Callable[[], None] | None = None
@@ -102,6 +107,11 @@ class Attempt:
         else:
             self._loop = asyncio.get_running_loop()
             self.context.save_progress_sync = self.save_progress_sync
+
+    def engine_time_us(self) -> int:
+        """Of an activity: at most what the engine's clock says now, unless the clocks drift apart."""
+        passed_us = (time.monotonic_ns() - self._taken_ns) // 1000
+        return self.polled.started_time_us + passed_us
 
     # --- what it is told ------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from perdure._replay.messages import LocalActivityOutcome, Task, TaskFailure, TaskSuccess
+from perdure._replay.messages import LocalActivityOutcome, Payloads, Task, TaskFailure, TaskSuccess
 
 
 class Instance(Protocol):
@@ -24,6 +24,15 @@ class Instance(Protocol):
 
     def yield_task(self) -> TaskSuccess: ...
 
+    def task_ahead(self, activity_id: str, result: Payloads, now_us: int) -> Task | None:
+        """The workflow task that the activity's result will lead to, if nothing else happens."""
+        ...
+
+    @property
+    def asked_history_size(self) -> bool:
+        """Has its code, in the present workflow task?"""
+        ...
+
     def evict(self) -> None:
         """Ends it without a trace. To be called once."""
         ...
@@ -32,12 +41,13 @@ class Instance(Protocol):
 class CachedRun:
     """A run in memory, in the cache or about to be put there."""
 
-    __slots__ = ("instance", "is_evicted", "on_evict", "run_id")
+    __slots__ = ("instance", "is_ahead", "is_evicted", "on_evict", "run_id")
 
     def __init__(self, run_id: str, instance: Instance) -> None:
         self.run_id = run_id
         self.instance = instance
         self.is_evicted = False
+        self.is_ahead = False  # of what the engine has said
         self.on_evict: Callable[[CachedRun], None] | None = None
 
     def evict(self) -> None:

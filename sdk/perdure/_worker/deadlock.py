@@ -13,11 +13,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from perdure._failure_info import ApplicationInfo, FailureInfo
 from perdure._replay.interrupts import DeadlockDetected
 from perdure._wire.completions import Completion, workflow_task_failure
-from perdure._wire.tasks import PolledWorkflowTask
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,26 @@ logger = logging.getLogger(__name__)
 # blocks, and what it holds up is every other workflow of the process.
 LIMIT_S = 2.0
 
-Report = Callable[[PolledWorkflowTask, str], None]
+
+class Watched(Protocol):
+    """A workflow task, as far as the watch needs it."""
+
+    @property
+    def token(self) -> bytes:
+        """Empty: there is nobody to tell of it."""
+        ...
+
+    @property
+    def workflow_id(self) -> str: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def log_fields(self) -> dict[str, Any]: ...
+
+
+Report = Callable[[Watched, str], None]
 """Tells the engine, from the guard thread, that the task failed with that stack."""
 
 
@@ -43,17 +62,17 @@ class DeadlockWatch:
     """Made on the event loop's thread, which it watches; `tick` is called from the guard thread."""
 
     def __init__(self, report: Report, monotonic_s: Callable[[], float]) -> None:
-        self.current: PolledWorkflowTask | None = None
-        self.reported: PolledWorkflowTask | None = None
+        self.current: Watched | None = None
+        self.reported: Watched | None = None
         self._report = report
         self._monotonic_s = monotonic_s
         self._loop_thread_id = threading.get_ident()
         # Held while the task is looked at and interrupted, so that it cannot end in between.
         self._lock = threading.Lock()
-        self._seen: PolledWorkflowTask | None = None
+        self._seen: Watched | None = None
         self._seen_at_s = 0.0
 
-    def leave(self, task: PolledWorkflowTask) -> None:
+    def leave(self, task: Watched) -> None:
         """On the loop: the task's code has given it back. Leaving twice is fine."""
         with self._lock:
             if self.current is task:
@@ -78,7 +97,7 @@ class DeadlockWatch:
                 )
                 self._report(current, stack)
 
-    def _interrupt(self, task: PolledWorkflowTask) -> str | None:
+    def _interrupt(self, task: Watched) -> str | None:
         """Where its code is; None when it has ended meanwhile. Stops it as soon as it runs Python
         again: a loop at once, a blocking call when it returns."""
         with self._lock:

@@ -13,18 +13,17 @@ from collections.abc import Callable
 from perdure._replay.messages import (
     LocalActivityOutcome,
     LocalWork,
-    TaskFailure,
     TaskSuccess,
 )
 from perdure._wire.tasks import PolledWorkflowTask
 from perdure._worker.cache import CachedRun
+from perdure._worker.guarded import Outcome
 from perdure._worker.local_activities import LocalActivities, LocalActivity, Origin
 
 # Of a task's timeout, so that its completion is there before the engine gives it to somebody else.
 _YIELD_AFTER = 0.8
 _TASK_TIMEOUT_MS_DEFAULT = 10_000
 
-Outcome = TaskSuccess | TaskFailure
 Guarded = Callable[[PolledWorkflowTask, Callable[[], Outcome]], Outcome]
 """Runs code of the workflow for the task, watched."""
 

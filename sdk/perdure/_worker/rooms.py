@@ -25,7 +25,7 @@ from perdure._wire.worker_service import BlockingWorkerService, WorkerService
 from perdure._wire.workflow_service import WorkflowService
 from perdure._worker.cache import RunCache
 from perdure._worker.completions import Completions
-from perdure._worker.deadlock import DeadlockWatch, deadlock_completion
+from perdure._worker.deadlock import DeadlockWatch, Watched, deadlock_completion
 from perdure._worker.decoding import Decoding
 from perdure._worker.guard import GuardThread
 from perdure._worker.heartbeat import Heartbeats, LoopProbe
@@ -283,7 +283,7 @@ class WorkerRooms:
             logger.exception("a task could not be taken in; the engine will hand it out again")
             release()
 
-    def _report_deadlock(self, task: PolledWorkflowTask, stack: str) -> None:
+    def _report_deadlock(self, task: Watched, stack: str) -> None:
         if task.token:
             # No time to encode it: the loop, where codecs run, is what is stuck.
             shown = "" if self._edge.encodes_failures else stack

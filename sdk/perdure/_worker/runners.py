@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from perdure._replay.messages import Event
 from perdure._worker.activities import Activities
+from perdure._worker.ahead import GoesAhead
 from perdure._worker.attempt import SaveProgress
 from perdure._worker.cache import RunCache
 from perdure._worker.completions import SubmitsCompletions
 from perdure._worker.deadlock import DeadlockWatch
+from perdure._worker.guarded import GuardedCode
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
 from perdure._worker.local_activities import LocalActivities
@@ -39,6 +41,7 @@ class Runners:
         self, code: Code, doors: Doors, executor: Executor, cache: RunCache, watch: DeadlockWatch
     ) -> None:
         recipe, activities = code.recipe, code.activities
+        guarded = GuardedCode(watch, recipe.converter)
         self.activities = Activities(
             activities.newest,
             namespace=recipe.identity.namespace,
@@ -53,6 +56,7 @@ class Runners:
             sealing=doors.sealing,
             hides_messages=recipe.hides_messages,
             interceptors=recipe.interceptors,
+            goes_ahead=GoesAhead(cache, guarded) if cache.keeps_runs else None,
         )
         self.local = LocalActivities(
             activities.newest,
@@ -69,11 +73,10 @@ class Runners:
             make_instance=code.make_instance,
             cache=cache,
             history=doors.history,
-            watch=watch,
+            guarded=guarded,
             completions=doors.completions,
             held=doors.held,
             slots=doors.workflow_slots,
-            converter=recipe.converter,
             local=self.local,
             hides_messages=recipe.hides_messages,
         )

@@ -11,14 +11,11 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from perdure._failures import exception_to_failure
-from perdure._replay.interrupts import DeadlockDetected
 from perdure._replay.messages import (
     Event,
     QueryResult,
     Task,
     TaskFailure,
-    TaskFailureCause,
     TaskSuccess,
 )
 from perdure._replay.verdict import WORKER_FAILURE, defect_cause
@@ -32,15 +29,15 @@ from perdure._wire.completions import (
 from perdure._wire.connection import MESSAGE_BYTES_MAX
 from perdure._wire.retry import is_too_large
 from perdure._wire.tasks import PolledWorkflowTask
+from perdure._worker.ahead import do_all
 from perdure._worker.cache import CachedRun, Instance, RunCache
 from perdure._worker.completions import REFUSED, SubmitsCompletions
-from perdure._worker.deadlock import DeadlockWatch
+from perdure._worker.guarded import GuardedCode
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTask, HeldTasks
 from perdure._worker.local_activities import LocalActivities
 from perdure._worker.open_tasks import OpenTasks
 from perdure._worker.slots import Slots
-from perdure.converter import PayloadConverter
 from perdure.errors import PayloadError, PayloadTooLargeError, RPCError, RPCStatusCode
 
 logger = logging.getLogger(__name__)
@@ -58,17 +55,16 @@ class WorkflowTasks:
         make_instance: MakeInstance,
         cache: RunCache,
         history: TaskHistory[Event],
-        watch: DeadlockWatch,
+        guarded: GuardedCode,
         completions: SubmitsCompletions,
         held: HeldTasks,
         slots: Slots,
-        converter: PayloadConverter,
         local: LocalActivities,
         hides_messages: bool = False,
     ) -> None:
         self._open_tasks = OpenTasks(
             local,
-            guarded=self._guarded,
+            guarded=guarded.run,
             complete=self._complete,
             abandon=self._settle,
             can_yield=cache.keeps_runs,
@@ -77,11 +73,10 @@ class WorkflowTasks:
         self._make_instance = make_instance
         self._cache = cache
         self._history = history
-        self._watch = watch
+        self._guarded = guarded
         self._completions = completions
         self._held = held
         self._slots = slots
-        self._converter = converter
         self._fetching: set[asyncio.Task[None]] = set()
 
     def take(self, polled: PolledWorkflowTask) -> None:
@@ -136,8 +131,8 @@ class WorkflowTasks:
             return False
         try:
             task = polled.read((), after)
-            if run is not None and not run.instance.fits(task):
-                # Another worker has taken the run further, or our last task came to nothing.
+            if run is not None and (run.is_ahead or not run.instance.fits(task)):
+                # Another worker has taken the run further, or our last task came to nothing, or may.
                 self._cache.evict(run)
                 run = None
             if run is None and not is_whole:
@@ -151,7 +146,7 @@ class WorkflowTasks:
         return True
 
     def _run(self, polled: PolledWorkflowTask, run: CachedRun, task: Task) -> None:
-        outcome = self._guarded(polled, partial(run.instance.activate, task))
+        outcome = self._guarded.run(polled, partial(run.instance.activate, task))
         if polled.query_only:
             self._keep(run, keeps=isinstance(outcome, TaskSuccess))
             self._complete_queries(polled, outcome)
@@ -165,27 +160,6 @@ class WorkflowTasks:
                 self._complete(polled, run, outcome)
         else:
             self._complete(polled, run, outcome)
-
-    def _guarded(
-        self, polled: PolledWorkflowTask, go_on: Callable[[], TaskSuccess | TaskFailure]
-    ) -> TaskSuccess | TaskFailure:
-        """Lets the run's code go on, watched."""
-        try:
-            self._watch.current = polled
-            try:
-                return go_on()
-            except Exception as error:  # a defect of ours: never of the user's code
-                logger.exception(
-                    "workflow task of %s could not be run",
-                    polled.workflow_id,
-                    extra=polled.log_fields,
-                )
-                return self._failure("WORKER_FAILURE", error)
-            finally:
-                self._watch.leave(polled)
-        except DeadlockDetected as late:  # it hit just when the code had ended by itself
-            self._watch.leave(polled)
-            return self._failure("DEADLOCK", late)
 
     def _keep(self, run: CachedRun, *, keeps: bool) -> None:
         if keeps and self._cache.keeps_runs:
@@ -228,7 +202,7 @@ class WorkflowTasks:
         run: CachedRun | None,
         afterwards: Sequence[Callable[[], None]] = (),
     ) -> None:
-        if self._watch.reported is polled:  # the guard thread has spoken for it
+        if self._guarded.has_spoken_for(polled):  # the guard thread has spoken for it
             if run is not None:
                 self._cache.evict(run)
             self._settle(polled)
@@ -250,7 +224,7 @@ class WorkflowTasks:
         if error is None:
             self._settle(polled)
             if afterwards:
-                _do_all(afterwards)
+                do_all(afterwards)
             return
         if run is not None:
             self._cache.evict(run)
@@ -295,20 +269,15 @@ class WorkflowTasks:
     def _complete_failed(
         self, polled: PolledWorkflowTask, error: Exception, cause: str | None = None
     ) -> None:
-        failure = self._failure(cause or (defect_cause(error) or WORKER_FAILURE).name, error)
+        failure = self._guarded.failure(
+            cause or (defect_cause(error) or WORKER_FAILURE).name, error
+        )
         if polled.query_only:
             self._complete_queries(polled, failure)
             return
         self._log_failure(polled, failure)
         completion = workflow_task_failure(polled.token, failure.cause.name, failure.failure)
         self._submit(polled, completion, None)
-
-    def _failure(self, cause: str, error: BaseException) -> TaskFailure:
-        return TaskFailure(
-            cause=TaskFailureCause(cause),
-            failure=exception_to_failure(error, self._converter),
-            query_results=[],
-        )
 
     def _log_failure(self, polled: PolledWorkflowTask, failure: TaskFailure) -> None:
         logger.warning(
@@ -319,14 +288,6 @@ class WorkflowTasks:
             "(not shown, it is encoded)" if self._hides_messages else failure.failure.message,
             extra=polled.log_fields,
         )
-
-
-def _do_all(afterwards: Sequence[Callable[[], None]]) -> None:
-    for one in afterwards:
-        try:
-            one()
-        except Exception:  # an interceptor's: it must not cost the worker anything
-            logger.exception("what an interceptor wanted done after a workflow task failed")
 
 
 def _too_much_at_once(size: int) -> PayloadTooLargeError:

@@ -80,7 +80,9 @@ class Info:
         return current_run().history_length
 
     def get_current_history_size(self) -> int:
-        return current_run().history_size_bytes
+        run = current_run()
+        run.asked_history_size = True
+        return run.history_size_bytes
 
     def is_continue_as_new_suggested(self) -> bool:
         return current_run().suggest_continue_as_new

@@ -194,6 +194,7 @@ WEIGHTS = {  # hypothesis prefers both ends of a list: there stands what brings 
     "put back": 2,
     "timed out": 2,
     "activity completed": 2,
+    "goes ahead": 4,
     "timer": 5,
     "workflow completed": 6,
 }
@@ -284,6 +285,8 @@ class RunMachine(RuleBasedStateMachine):
                 self.another_run_says(what, which, hold)
             case _ if what in OPERATOR:
                 self.an_operator_asks(what, which, hold)
+            case "goes ahead":
+                self.a_worker_goes_ahead(which, asked, hold)
             case _ if what in WORKER:
                 self.a_worker_reports(what, which, asked, hold, failure)
             case _:
@@ -356,6 +359,44 @@ class RunMachine(RuleBasedStateMachine):
                 self.crashes(what, token, hold)
             case _:
                 self.says(what, token, hold)
+
+    def wait_for_one_activity(self) -> None:
+        """Where a worker may go ahead: its code has looked at everything, and waits for one activity."""
+        self.run.commit()
+        if WORKFLOW_TASK_KEY in self.startable():
+            token = self.run.hand_out()
+            self.tokens.append(token)
+            pending = len(self.run.state.folded.activities)
+            asked = [] if pending else [activity(self.fresh("a"))]
+            turn = done(token, *asked, *self.verdicts(token, 0), cached=True)
+            self.report(turn, token, hold=False)
+        keys = self.startable()
+        if len(keys) == 1 and keys != [WORKFLOW_TASK_KEY]:
+            self.take(0)
+
+    def a_worker_goes_ahead(self, back: int, asked: list[Any], hold: bool) -> None:
+        """Invariant 41: what a worker did ahead counts only where nothing waited for the code but the result."""
+        if back < 5:
+            self.wait_for_one_activity()
+        token = self.token(back, TaskKind.ACTIVITY)
+        if token is None:
+            return
+        listed = [self.command(one) for one in asked]
+        if self.steps_left <= 0 and back % 2 == 0:
+            listed.append((COMPLETE, FAIL, CANCEL, continue_as_new())[back // 2])
+        ahead = self.run.ahead(*listed, cached=hold)
+        ahead = msgspec.structs.replace(ahead, done=by_version(ahead.done, back))
+        if back == 4:
+            previous = ahead.previous_started_id - 1
+            ahead = msgspec.structs.replace(ahead, previous_started_id=previous)
+        state = self.run.state
+        before, waited = state.folded.previous_started_id, WORKFLOW_TASK_KEY in state.tasks
+        self.report(completed(token, ahead=ahead), token, hold)
+        after = state.folded.previous_started_id
+        if after != before:
+            assert after == ahead.done.token.started_event_id
+            assert not waited, "invariant 41: something waited that the code had not seen"
+            assert back != 4, "it took another task for the last one"
 
     def crashes(self, what: str, token: TaskToken, hold: bool) -> None:
         deadlock = ev.WorkflowTaskFailedCause.DEADLOCK

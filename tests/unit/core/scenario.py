@@ -205,8 +205,10 @@ def task_failed(
     return intents.FailWorkflowTask(token, cause, application(message), IDENTITY)
 
 
-def completed(token: TaskToken, result: bytes = b"result") -> intents.CompleteActivity:
-    return intents.CompleteActivity(token, result, IDENTITY)
+def completed(
+    token: TaskToken, result: bytes = b"result", ahead: intents.WorkAhead | None = None
+) -> intents.CompleteActivity:
+    return intents.CompleteActivity(token, result, IDENTITY, ahead)
 
 
 def failed(
@@ -453,6 +455,27 @@ class Scenario:
             started_event_id,
             self._updates_to() if record.kind is TaskKind.WORKFLOW else 0,
         )
+
+    def ahead(
+        self, *commands: cmd.Command, worker: bytes = WORKER, cached: bool = True
+    ) -> intents.WorkAhead:
+        """What a worker that has the run in memory does when its only activity returns now."""
+        folded = self.state.folded
+        started_event_id = folded.next_event_id + 3
+        token = TaskToken(
+            SHARD,
+            NAMESPACE,
+            self.state.run_id,
+            TaskKind.WORKFLOW,
+            started_event_id - 1,
+            1,
+            0,
+            max(self.now_us, folded.last_time_us),
+            0,
+            started_event_id,
+        )
+        task = msgspec.structs.replace(done(token, *commands, cached=cached), worker_id=worker)
+        return intents.WorkAhead(task, folded.previous_started_id, False)
 
     def _updates_to(self) -> int:
         """All admitted updates go out with the workflow task."""

@@ -263,7 +263,7 @@ async def test_b16_after_its_retirement_a_version_gets_nothing_and_pins_nothing(
         await polled(room, poll())
     assert caught.value.code is Code.FAILED_PRECONDITION
     for behavior, refused in ((Behavior.PINNED, True), (Behavior.AUTO_UPGRADE, False)):
-        failures = await complete_tasks(room.frontend, [Completion(completed(behavior), [])])
+        failures, _ = await complete_tasks(room.frontend, [Completion(completed(behavior), [])])
         assert bool(failures) is refused
 
 

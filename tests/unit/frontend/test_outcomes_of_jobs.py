@@ -45,7 +45,7 @@ async def test_the_outcomes_of_a_shard_are_one_intent() -> None:
         JobCanceled(token(2, 4), b"d"),
     ]
 
-    assert await complete_tasks(room.frontend, outcomes, "w@host") == []
+    assert await complete_tasks(room.frontend, outcomes, "w@host") == ([], [])
     assert room.history.jobs == [
         (1, CompleteJobs(1, [outcomes[0], outcomes[2]], "w@host")),
         (2, CompleteJobs(2, [outcomes[1], outcomes[3]], "w@host")),
@@ -73,7 +73,7 @@ async def test_what_was_not_taken_is_told_by_its_place_in_the_message() -> None:
         JobCompleted(token(3, 4), b"r"),
     ]
 
-    failures = await complete_tasks(room.frontend, said)
+    failures, _ = await complete_tasks(room.frontend, said)
 
     assert sorted(failures, key=lambda one: one[0]) == [
         (1, unreadable),
@@ -95,7 +95,7 @@ async def test_what_was_not_taken_is_told_by_its_place_in_the_message() -> None:
 async def test_b7_what_is_too_large_is_refused_and_nothing_else(outcome: Any, field: str) -> None:
     room = Room()
     good = JobCompleted(token(), b"r")
-    ((index, error),) = await complete_tasks(room.frontend, [outcome, good])
+    ((index, error),), _ = await complete_tasks(room.frontend, [outcome, good])
 
     assert index == 0
     assert isinstance(error, Rejected)

@@ -116,7 +116,7 @@ async def test_completions_are_submitted_together_and_only_failures_listed() -> 
         FailActivity(ACTIVITY, FAILURE, b"", ""),
     ]
 
-    failures = await complete_tasks(
+    failures, _ = await complete_tasks(
         room.frontend, [Completion(intent, []) for intent in intents] + [invalid("token", "is bad")]
     )
 
@@ -136,7 +136,7 @@ async def test_completions_are_submitted_together_and_only_failures_listed() -> 
 async def test_b7_too_large_results_are_refused(intent: Any, field: str) -> None:
     room = Room()
 
-    ((_, error),) = await complete_tasks(room.frontend, [Completion(intent, [])])
+    ((_, error),), _ = await complete_tasks(room.frontend, [Completion(intent, [])])
 
     assert isinstance(error, Rejected)
     assert error.field == field
@@ -188,7 +188,7 @@ async def test_b25_b26_b27_b48_a_bad_command_fails_its_task_with_the_cause(
     if isinstance(command, dict):
         command = msgspec.structs.replace(GOOD_ACTIVITY, **command)
 
-    ((index, error),) = await complete_tasks(
+    ((index, error),), _ = await complete_tasks(
         room.frontend, [Completion(done(commands.StartTimer("1", 5), command), [])]
     )
 
@@ -210,7 +210,7 @@ async def test_queries_are_answered_after_what_they_came_with_was_taken() -> Non
     failed = FailWorkflowTask(task_token(), WorkflowTaskFailedCause.DEADLOCK, None, "")
     large = QueryAnswer(TOO_MUCH, None)
 
-    failures = await complete_tasks(
+    failures, _ = await complete_tasks(
         room.frontend,
         [
             Completion(done(), [(tokens[0], answer)]),

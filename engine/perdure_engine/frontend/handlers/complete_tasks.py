@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,12 +31,19 @@ from perdure_engine.core.jobs.intents import (
     JobOutcome,
 )
 from perdure_engine.core.jobs.replies import JobReply, JobsAnswered
-from perdure_engine.core.replies import QueryAnswer, Reply
+from perdure_engine.core.replies import QueryAnswer, Reply, WentAhead
 from perdure_engine.core.tokens import QueryToken
 from perdure_engine.core.versions import Behavior
 from perdure_engine.frontend import checks
 from perdure_engine.frontend.commands import check_command
 from perdure_engine.frontend.frontend import Frontend
+
+
+class Settled(NamedTuple):
+    """Of a list of completions, by their index."""
+
+    failures: list[tuple[int, BaseException]]  # why it was not taken
+    went_ahead: list[int]  # what was done ahead counts
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -53,11 +61,8 @@ Said = Completion | JobOutcome | Rejected
 """Of one task: what became of it, or why that could not be read."""
 
 
-async def complete_tasks(
-    frontend: Frontend, said: Sequence[Said], identity: str = ""
-) -> list[tuple[int, BaseException]]:
-    """Answered when all of it is saved, with the index and the error of each that was not taken. `identity`: who says
-    it, of jobs.
+async def complete_tasks(frontend: Frontend, said: Sequence[Said], identity: str = "") -> Settled:
+    """Answered when all of it is saved. `identity`: who says it, of jobs.
 
     All are submitted before anything is awaited, so that one commit can carry them. Queries are
     answered after the completion they came with was accepted: their callers see nothing that is not
@@ -82,29 +87,30 @@ async def complete_tasks(
         except Exception as error:
             failures.append((index, error))
     submitted = jobs.submit(frontend, identity)
+    went_ahead: list[int] = []
     for index, completion, future in waiting:
-        refused = await _settled(frontend, completion, future)
-        if refused is not None:
-            failures.append((index, refused))
+        try:
+            reply = await _settled(frontend, completion, future)
+        except Exception as error:
+            failures.append((index, error))
+        else:
+            if isinstance(reply, WentAhead):
+                went_ahead.append(index)
     if submitted:
         failures += await jobs.refused(submitted)
-    return failures
+    return Settled(failures, went_ahead)
 
 
 async def _settled(
     frontend: Frontend, completion: Completion, future: asyncio.Future[Reply] | None
-) -> Exception | None:
-    """Why it was not taken; None when it was, and then its queries are answered."""
-    try:
-        if future is not None:
-            await future
-    except Exception as error:
-        return error
+) -> Reply:
+    """Raises what it was not taken for; when it was, its queries are answered."""
+    reply = None if future is None else await future
     if completion.refused is not None:
-        return completion.refused
+        raise completion.refused
     for token, answer in completion.answers:
         frontend.history.answer_query(token, answer)
-    return None
+    return reply
 
 
 class _OutcomesOfJobs:
@@ -173,16 +179,22 @@ def _checked(
 ) -> Completion:
     match completion.intent:
         case CompleteWorkflowTask() as done:
-            if done.behavior is Behavior.PINNED:
-                frontend.deployments.require_not_retired(
-                    done.token.namespace_id, done.deployment_name, done.build_id
-                )
+            _require_not_retired(frontend, done)
             try:
-                for index, command in enumerate(done.commands):
-                    check_command(index, command, cron_fault)
+                _check_commands(done, cron_fault)
             except Rejected as rejected:
                 under = checks.under("workflow_task_success", rejected)
                 return refuse_commands(done, under, completion.answers)
+        case CompleteActivity(ahead=ahead) as completed if ahead is not None:
+            _check_sizes(completed)
+            try:
+                _require_not_retired(frontend, ahead.done)
+                _check_commands(ahead.done, cron_fault)
+            except (
+                Rejected
+            ):  # the result counts, and a task of its own says what is wrong with the rest
+                alone = msgspec.structs.replace(completed, ahead=None)
+                completion = msgspec.structs.replace(completion, intent=alone)
         case None:
             pass
         case intent:
@@ -190,6 +202,18 @@ def _checked(
     for index, (_, answer) in enumerate(completion.answers):
         checks.size(f"query_results[{index}].result", answer.result)
     return completion
+
+
+def _require_not_retired(frontend: Frontend, done: CompleteWorkflowTask) -> None:
+    if done.behavior is Behavior.PINNED:
+        frontend.deployments.require_not_retired(
+            done.token.namespace_id, done.deployment_name, done.build_id
+        )
+
+
+def _check_commands(done: CompleteWorkflowTask, cron_fault: Callable[[str], str]) -> None:
+    for index, command in enumerate(done.commands):
+        check_command(index, command, cron_fault)
 
 
 def _check_sizes(intent: WorkerIntent) -> None:

@@ -124,13 +124,14 @@ class WorkerService:
                 said.append(rejected)
         taker = None if wanted is None else self._frontend.matching.announce(wanted)
         try:
-            failures = await complete_tasks(self._frontend, said, worker.identity)
+            settled = await complete_tasks(self._frontend, said, worker.identity)
             make = partial(
                 pb.CompleteTasksResponse,
                 failures=[
                     pb.CompletionFailure(index=index, error=self._errors.encoded(error))
-                    for index, error in failures
+                    for index, error in settled.failures
                 ],
+                went_ahead=settled.went_ahead,
             )
             return make() if taker is None else self._delivered(taker.take(), caller, make)
         except asyncio.CancelledError:

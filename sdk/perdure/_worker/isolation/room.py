@@ -17,7 +17,7 @@ from perdure._replay.guard import guard_workflows
 from perdure._wire.surroundings import Surroundings
 from perdure._wire.tasks import PolledWorkflowTask, task_from_bytes
 from perdure._worker.cache import RunCache
-from perdure._worker.deadlock import DeadlockWatch, deadlock_completion
+from perdure._worker.deadlock import DeadlockWatch, Watched, deadlock_completion
 from perdure._worker.guard import GuardThread
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTasks
@@ -172,7 +172,7 @@ class _Room:
         self._progress.flush()
         self._line.say(messages.Alive())
 
-    def _report_deadlock(self, task: PolledWorkflowTask, stack: str) -> None:
+    def _report_deadlock(self, task: Watched, stack: str) -> None:
         completion = deadlock_completion(task.token, stack)
         self._line.say(messages.Handed(0, completion.to_bytes(), is_stuck=True))
 

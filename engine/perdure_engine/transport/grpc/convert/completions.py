@@ -20,6 +20,7 @@ from perdure_engine.core.intents import (
     FailActivity,
     FailWorkflowTask,
     HandOverActivity,
+    WorkAhead,
     WorkerIntent,
 )
 from perdure_engine.core.jobs.intents import (
@@ -111,6 +112,18 @@ def _workflow_task_success(
     worker: WorkerRef,
     answers: list[tuple[QueryToken, QueryAnswer]],
 ) -> Completion:
+    done = _done(message, token, worker)
+    try:
+        done.commands.extend(commands_of(message.commands))
+    except Rejected as rejected:
+        return refuse_commands(done, under("workflow_task_success", rejected), answers)
+    return Completion(done, answers)
+
+
+def _done(
+    message: pb.WorkflowTaskSuccess, token: TaskToken, worker: WorkerRef
+) -> CompleteWorkflowTask:
+    """Without its commands, which are read into it."""
     rules: tuple[WakeRule, ...] = ()
     if message.wake_rules:
         rules = tuple(
@@ -133,11 +146,32 @@ def _workflow_task_success(
             deployment_name=worker.deployment_name,
             behavior=behavior_of("versioning_behavior", message.versioning_behavior),
         )
+    return done
+
+
+def _ahead(message: pb.ActivitySuccess, token: TaskToken, worker: WorkerRef) -> WorkAhead | None:
+    """None: there is nothing, or nothing that could count."""
+    if not message.HasField("ahead"):
+        return None
+    ahead = message.ahead
+    of_task = TaskToken(
+        token.shard_id,
+        token.namespace_id,
+        token.run_id,
+        TaskKind.WORKFLOW,
+        ahead.started_event_id - 1,
+        1,
+        0,
+        ahead.started_time_us,
+        0,
+        ahead.started_event_id,
+    )
     try:
-        done.commands.extend(commands_of(message.commands))
-    except Rejected as rejected:
-        return refuse_commands(done, under("workflow_task_success", rejected), answers)
-    return Completion(done, answers)
+        done = _done(ahead.success, of_task, worker)
+        done.commands.extend(commands_of(ahead.success.commands))
+    except Rejected:
+        return None
+    return WorkAhead(done, ahead.previous_started_event_id, ahead.suggest_continue_as_new)
 
 
 def _plain(
@@ -153,7 +187,8 @@ def _plain(
                 failure = failure_of(f"{which}.failure", failed.failure)
             return FailWorkflowTask(token, cause, failure, identity)
         case "activity_success":
-            return CompleteActivity(token, message.activity_success.result, identity)
+            success = message.activity_success
+            return CompleteActivity(token, success.result, identity, _ahead(success, token, worker))
         case "activity_failure":
             failed_activity = message.activity_failure
             return FailActivity(

@@ -93,6 +93,7 @@ def activity_task_fields(frontend: Frontend, task: HandedActivityTask) -> Fields
         "progress_version": task.progress_version,
         "version": scheduled.version,
         "crashes": task.crashes,
+        "may_go_ahead": task.may_go_ahead,
     }
 
 
