@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import msgspec
+from tests.simulation.ahead import Remembered, expected, work_ahead
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.world import DatabaseClock, SeededIds, VirtualClock
 
@@ -22,7 +24,7 @@ from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.ids import shard_of
 from perdure_engine.core.jobs.intents import CompleteJobs, JobCompleted
-from perdure_engine.core.replies import Closed
+from perdure_engine.core.replies import Closed, WentAhead
 from perdure_engine.core.schedules.intents import ScheduleIntent
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.history.controller import ShardController
@@ -163,6 +165,9 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.alarms: list[tuple[str, str, dict[str, object]]] = []
         self.effects = Effects()
+        self.went_ahead: dict[bytes, list[list[ev.Event]]] = defaultdict(
+            list
+        )  # by run: what counted
         self.deciders: dict[str, Decider] = {"Chain": _decide_chain}  # by workflow type
         self._names = 0
 
@@ -298,7 +303,7 @@ class Worker:
         self.activities = activities
         self.activity_s = activity_s
         self.held: dict[tuple[int, int], Any] = {}
-        self.cache: dict[bytes, list[ev.Event]] = {}
+        self.cache: dict[bytes, Remembered] = {}
 
     def start(self) -> None:
         loop = self.cluster.loop
@@ -361,19 +366,20 @@ class Worker:
         assert task.token is not None
         events = task.events
         if events[0].event_id != 1:
-            events = self.cache.get(task.run_id, []) + events
+            known = self.cache.get(task.run_id)
+            events = events if known is None else known.events + events
         numbers = [event.event_id for event in events]
         if numbers != list(range(1, len(events) + 1)):
             completion: intents.WorkerIntent = intents.FailWorkflowTask(
                 task.token, ev.WorkflowTaskFailedCause.WORKER_FAILURE, None, self.name
             )
         else:
-            self.cache[task.run_id] = (
-                events  # the next task, if it is sticky, goes on right behind its Started
-            )
             cached = self.cluster.ids.jitter() < 0.7
+            asked = self._decide(events)
+            # the next task, if it is sticky, goes on right behind its Started
+            self.cache[task.run_id] = Remembered(events, asked)
             completion = intents.CompleteWorkflowTask(
-                task.token, self._decide(events), cached, self.ref.worker_id, self.name, ""
+                task.token, asked, cached, self.ref.worker_id, self.name, ""
             )
         await self._report(node, completion)
 
@@ -407,7 +413,29 @@ class Worker:
         self.cluster.effects.done[task.run_id, task.scheduled.activity_id].append(
             task.token.start_no
         )
-        await self._report(node, intents.CompleteActivity(task.token, b"ok", self.name))
+        result = intents.CompleteActivity(task.token, b"ok", self.name)
+        known = self.cache.get(task.run_id)
+        if known is None or not task.may_go_ahead or self.cluster.ids.jitter() < 0.2:
+            await self._report(node, result)
+        else:
+            await self._report_ahead(task, result, known)
+
+    async def _report_ahead(
+        self, task: HandedActivityTask, result: intents.CompleteActivity, known: Remembered
+    ) -> None:
+        """With what follows from it. Whether that counts or not, a worker that is not told forgets the run."""
+        at_us = task.started_us + int(self.activity_s * 1_000_000)
+        expects = expected(known, task, at_us)
+        if expects is not None:
+            asked = self._decide(expects)
+            ahead = work_ahead(task, known, expects, asked, self.ref.worker_id, self.name)
+            result = msgspec.structs.replace(result, ahead=ahead)
+            del self.cache[task.run_id]
+            await asyncio.sleep(self.cluster.ids.jitter() * 0.5)  # signals overtake it
+        reply = await self._tell(task.token, lambda node: node.history.complete(result))
+        if expects is not None and isinstance(reply, WentAhead):
+            self.cluster.went_ahead[task.run_id].append(expects)
+            self.cache[task.run_id] = Remembered(expects, asked)
 
     async def _job(self, task: HandedJobTask) -> None:
         await asyncio.sleep(self.activity_s)
@@ -419,8 +447,8 @@ class Worker:
     async def _report(self, node: Node, completion: intents.WorkerIntent) -> None:
         await self._tell(completion.token, lambda node: node.history.complete(completion))
 
-    async def _tell(self, token: TaskToken, work: Callable[[Node], Awaitable[Any]]) -> None:
-        """At the owner, wherever it is, until the answer is definite."""
+    async def _tell(self, token: TaskToken, work: Callable[[Node], Awaitable[Any]]) -> Any:
+        """At the owner, wherever it is, until the answer is definite. None when it is no."""
         try:
             while True:
                 for owner in sorted(
@@ -428,13 +456,12 @@ class Worker:
                     key=lambda n: token.shard_id not in n.history.owned(),
                 ):
                     try:
-                        await self.cluster.call(owner, _at(owner, work))
-                        return
+                        return await self.cluster.call(owner, _at(owner, work))
                     except Gone:
                         pass
                     except Rejected as refusal:
                         if refusal.code is not Code.UNAVAILABLE:
-                            return
+                            return None
                 await asyncio.sleep(0.2)
         finally:
             self.held.pop((token.shard_id, token.start_no), None)

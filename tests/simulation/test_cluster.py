@@ -9,6 +9,7 @@ import asyncio
 import random
 
 import pytest
+from tests.simulation.ahead import same
 from tests.simulation.cluster import NAMESPACE, SHARDS, Cluster, Node, Worker
 from tests.simulation.loop import SimulatedLoop, simulate
 from tests.simulation.scrubber import scrub
@@ -149,6 +150,10 @@ async def story(loop: SimulatedLoop, seed: int) -> str:
         }
         assert acknowledged == recorded, "invariants 41, 42: what was acknowledged is there, once"
         assert seen <= recorded
+        for expects in cluster.went_ahead[run_id]:
+            assert same(expects, histories[run_id]), (
+                "invariant 41: what counted had seen all there was"
+            )
         for activity_id in ("a0", "a1"):
             assert cluster.effects.done[run_id, activity_id], "invariant 13: no work is lost"
     alarms = [alarm for alarm in cluster.alarms if alarm[1] not in QUIET_ALARMS]
