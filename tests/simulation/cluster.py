@@ -423,14 +423,13 @@ class Worker:
     async def _report_ahead(
         self, task: HandedActivityTask, result: intents.CompleteActivity, known: Remembered
     ) -> None:
-        """With what follows from it. Whether that counts or not, a worker that is not told forgets the run."""
+        """With what follows from it; it remembers that when it is told that it counts."""
         at_us = task.started_us + int(self.activity_s * 1_000_000)
         expects = expected(known, task, at_us)
         if expects is not None:
             asked = self._decide(expects)
             ahead = work_ahead(task, known, expects, asked, self.ref.worker_id, self.name)
             result = msgspec.structs.replace(result, ahead=ahead)
-            del self.cache[task.run_id]
             await asyncio.sleep(self.cluster.ids.jitter() * 0.5)  # signals overtake it
         reply = await self._tell(task.token, lambda node: node.history.complete(result))
         if expects is not None and isinstance(reply, WentAhead):
