@@ -17,17 +17,21 @@ from tests.unit.sdk.test_replay_properties import work
 from perdure import activity, workflow
 from perdure._definitions import activity_definition
 from perdure._replay.interrupts import DeadlockDetected
+from perdure._replay.messages import Event
 from perdure._wire.completions import Completion
 from perdure._wire.payloads import payloads_to_bytes
-from perdure._wire.tasks import PolledActivityTask
+from perdure._wire.tasks import PolledActivityTask, PolledWorkflowTask
 from perdure._worker.activities import Activities
 from perdure._worker.ahead import LUCK_MAX, MISS_COSTS, GoesAhead, WorkAhead
 from perdure._worker.cache import CachedRun, RunCache
 from perdure._worker.deadlock import DeadlockWatch
 from perdure._worker.guarded import GuardedCode
 from perdure._worker.holding import HeldTasks
+from perdure._worker.local_activities import LocalActivities
 from perdure._worker.slots import Slots
+from perdure._worker.workflow_tasks import WorkflowTasks
 from perdure.errors import PayloadError, RPCError, RPCStatusCode
+from perdure_api.v1 import event_pb2
 from perdure_api.v1 import worker_service_pb2 as pb
 
 RUN_ID = "0199c7d2-1111-7222-8333-444455556666"
@@ -224,6 +228,7 @@ class Engine:
     answers: list[RPCError | PayloadError | None] = field(default_factory=list)
     went_ahead: bool = True
     sent: list[Completion] = field(default_factory=list)
+    said: asyncio.Event = field(default_factory=asyncio.Event)
 
     def submit(
         self, completion: Completion, done: Callable[[RPCError | PayloadError | None], None]
@@ -232,6 +237,7 @@ class Engine:
         answer = self.answers.pop(0) if self.answers else None
         completion.went_ahead = self.went_ahead and answer is None
         done(answer)
+        self.said.set()
 
 
 @pytest.fixture
@@ -347,3 +353,90 @@ def test_an_interceptor_s_afterwards_come_once_it_counts(caplog: pytest.LogCaptu
         with caplog.at_level(logging.ERROR):
             work.settle(counts=counts)
         assert done == (["first", "second"] if counts else [])
+
+
+# --- tasks that come meanwhile --------------------------------------------------------------------
+
+
+class NoHistory:
+    """Has to be asked for what came before."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def fetch_after(self, polled: PolledWorkflowTask) -> list[Event]:
+        self.asked += 1
+        raise RPCError("not today", RPCStatusCode.UNAVAILABLE)
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+async def test_a_run_that_is_ahead_is_not_trusted_with_the_next_task(
+    executor: ThreadPoolExecutor, is_ahead: bool
+) -> None:
+    """It may fit by chance: another worker may have had the task that this one did ahead."""
+    room, engine, history = Room(Steps, ["step", "step"]), Engine(), NoHistory()
+    work = room.after()
+    assert work is not None
+    if not is_ahead:
+        work.settle(counts=True)
+    ahead = work.completion.message.activity_success.ahead
+    slots, held = Slots(1), HeldTasks()
+    local = LocalActivities(
+        {},
+        namespace="default",
+        task_queue="q",
+        converter=CONVERTER,
+        executor=executor,
+        at_once_max=1,
+        now_us=lambda: 0,
+    )
+    tasks = WorkflowTasks(
+        make_instance=lambda _: room.engine.instance,
+        cache=room.cache,
+        history=history,  # type: ignore[arg-type]  # what is asked of it here
+        guarded=GuardedCode(room.watch, CONVERTER),
+        completions=engine,
+        held=held,
+        slots=slots,
+        local=local,
+    )
+    await slots.reserve()
+    signal = event_pb2.WorkflowExecutionSignaled(signal_name="end", input=payloads_to_bytes([]))
+    first = ahead.started_event_id + 1
+    events = [
+        event_pb2.HistoryEvent(
+            event_id=first, workflow_task_completed=event_pb2.WorkflowTaskCompleted()
+        ),
+        event_pb2.HistoryEvent(
+            event_id=first + 1,
+            activity_task_scheduled=event_pb2.ActivityTaskScheduled(
+                activity_id="2", activity_type="work"
+            ),
+        ),
+        event_pb2.HistoryEvent(event_id=first + 2, workflow_execution_signaled=signal),
+        event_pb2.HistoryEvent(
+            event_id=first + 3, workflow_task_scheduled=event_pb2.WorkflowTaskScheduled()
+        ),
+        event_pb2.HistoryEvent(
+            event_id=first + 4, workflow_task_started=event_pb2.WorkflowTaskStarted()
+        ),
+    ]
+    tasks.take(
+        PolledWorkflowTask(
+            pb.WorkflowTask(
+                token=b"w",
+                run_id=RUN_ID,
+                previous_started_event_id=ahead.started_event_id,
+                started_event_id=first + 4,
+                events=events,
+            )
+        )
+    )
+    async with asyncio.timeout(10):
+        await engine.said.wait()
+    await tasks.close()
+
+    assert history.asked == (1 if is_ahead else 0)
+    assert room.run.is_evicted  # at the latest by `close`
+    outcome = engine.sent[0].message.WhichOneof("outcome")
+    assert outcome == ("workflow_task_failure" if is_ahead else "workflow_task_success")
