@@ -23,21 +23,17 @@ KEPT_MAX = 200_000  # keys remembered; what is forgotten is found again at the n
 
 class Sweeping:
     __slots__ = (
-        "_inbox",
-        "_schedules",
-        "_shard",
-        "_soon",
-        "_task_count",
-        "_tasks",
-        "_timer",
-        "_timers",
-        "due",
+        *("_fresh", "_inbox", "_schedules", "_shard", "_soon", "_task_count", "_tasks", "_timer"),
+        *("_timers", "due"),
     )
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._tasks: dict[int, list[int]] = {}  # by queue
-        self._task_count = 0
+        # Queue and id of one after the other, as they came: each commit of each shard adds some, in cold memory where
+        # shards are many. By queue only when a sweep takes them.
+        self._fresh: list[int] = []
+        self._tasks: dict[int, list[int]] = {}
+        self._task_count = 0  # of both
         self._timers: list[tuple[int, int]] = []
         self._inbox: list[tuple[bytes, int]] = []
         self._schedules: list[tuple[bytes, str]] = []
@@ -49,11 +45,14 @@ class Sweeping:
         for record in draft.gone_tasks:
             if record.version:
                 self._add_task(record.queue_no, record.task_id)
-        self._add_timers(draft.gone_timers)
+        if draft.gone_timers:
+            self._add_timers(draft.gone_timers)
         for seq in range(draft.inbox_done_before + 1, run.state.inbox_done + 1):
             if len(self._inbox) < KEPT_MAX:
                 self._inbox.append((run.state.run_id, seq))
-        self._plan(soon=self._task_count >= KEYS_MAX)
+        many = self._task_count >= KEYS_MAX
+        if self._timer is None or (many and not self._soon):
+            self._plan(soon=many)
 
     def publish_timers(self, gone: Iterable[TimerRecord]) -> None:
         """Timers of jobs."""
@@ -75,8 +74,13 @@ class Sweeping:
 
     def _add_task(self, queue_no: int, task_id: int) -> None:
         if self._task_count < KEPT_MAX:
-            self._tasks.setdefault(queue_no, []).append(task_id)
+            self._fresh += (queue_no, task_id)
             self._task_count += 1
+
+    def _sort_tasks(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        for queue_no, task_id in zip(fresh[::2], fresh[1::2], strict=True):
+            self._tasks.setdefault(queue_no, []).append(task_id)
 
     def take(self, batch_id: bytes) -> Sweep:
         """The next statement's keys."""
@@ -95,6 +99,7 @@ class Sweeping:
 
     def _take_tasks(self) -> list[tuple[int, int]]:
         """Of the queues with the most."""
+        self._sort_tasks()
         taken: list[tuple[int, int]] = []
         largest = sorted(self._tasks, key=lambda queue_no: -len(self._tasks[queue_no]))
         for queue_no in largest[:QUEUES_MAX]:
@@ -123,6 +128,7 @@ class Sweeping:
 
     def done(self) -> None:
         self.due = False
+        self._sort_tasks()
         many = max(self._task_count, len(self._timers)) >= KEYS_MAX
         self._plan(soon=many or len(self._tasks) > QUEUES_MAX)
 
@@ -138,7 +144,7 @@ class Sweeping:
         """
         if self._timer is not None and (self._soon or not soon):
             return
-        waiting = self._tasks or self._timers or self._inbox or self._schedules
+        waiting = self._task_count or self._timers or self._inbox or self._schedules
         if self.due or self._shard.closed or not waiting:
             return
         self.stop()
