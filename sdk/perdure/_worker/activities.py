@@ -197,7 +197,11 @@ class Activities:
         if self._goes_ahead is None or self._stopping or not isinstance(polled, PolledActivityTask):
             return None
         assert attempt.returned is not None
-        return self._goes_ahead.after(polled, [attempt.returned], attempt.engine_time_us())
+        try:
+            return self._goes_ahead.after(polled, [attempt.returned], attempt.engine_time_us())
+        except Exception:  # a defect of ours: it must not cost the result
+            logger.exception("a workflow could not go ahead", extra=polled.log_fields)
+            return None
 
     async def _outcome(self, attempt: Attempt, polled: PolledAttempt) -> Completion | None:
         """None: nothing to report."""

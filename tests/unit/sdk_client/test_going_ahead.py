@@ -298,6 +298,20 @@ async def test_a_result_alone(executor: ThreadPoolExecutor, options: dict[str, A
     assert room.is_kept
 
 
+async def test_a_defect_of_ours_does_not_cost_the_result(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    room, engine = Room(Steps, ["step", "step"]), Engine()
+    monkeypatch.setattr(room.goes_ahead, "after", fails)
+    await attempt(room, engine, executor)
+
+    (sent,) = engine.sent
+    assert not sent.message.activity_success.HasField("ahead")
+
+
 @pytest.mark.parametrize(
     "answer", [None, RPCError("", RPCStatusCode.NOT_FOUND), RPCError("", RPCStatusCode.INTERNAL)]
 )
