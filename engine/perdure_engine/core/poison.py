@@ -130,6 +130,15 @@ def reported(before: Crashes, failure: Failure) -> Crashes:
     return msgspec.structs.replace(before, worker_ids=worker_ids, last=failure, start_no=0)
 
 
+def handed_on(before: Crashes, sticky_worker_id: bytes) -> Crashes | None:
+    """What the workflow task that an activity leads to begins with. If the worker that had the run in memory died with
+    the activity in hand, that crash may have been of the workflow's code, which had gone ahead. Nobody takes it back.
+    """
+    if not sticky_worker_id or sticky_worker_id not in before.worker_ids:
+        return None
+    return Crashes(1, before.first_us, last=before.last)
+
+
 def forgiven(before: Crashes | None) -> Crashes | None:
     """Its code ended as code does, or saved a checkpoint: the row is broken, the first crash is remembered."""
     if before is None or not before.count:

@@ -21,6 +21,7 @@ from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.events import Event
 from perdure_engine.core.intents import DescribeWorkflow, PutBackTask, SaveStart
 from perdure_engine.core.lineage import writer_of
+from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.history.reading import read_task_events
@@ -225,12 +226,25 @@ def _start_activity(
         # after a reset it keeps its key: it may have done its work in the run that scheduled it
         writer_of(started, scheduled.event_id) if started.lineage else b"",
         record.crash_count if record.aside is not None else 0,
-        may_go_ahead(run.state, worker.worker_id)
-        and shard.queues.version_of_workflow_tasks(run) == worker.version,
+        _may_go_ahead(shard, run, record, scheduled.retry_policy, worker),
     )
     if scheduled.retry_policy.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))
     return handed
+
+
+def _may_go_ahead(
+    shard: Shard, run: Run, record: TaskRecord, policy: RetryPolicy, worker: WorkerRef
+) -> bool:
+    """Not where the workflow's code could cost the activity its outcome: that code may crash the process or keep it
+    busy until a timeout, and then this attempt counts as lost."""
+    is_last = 0 < policy.maximum_attempts <= record.attempt
+    return (
+        not is_last
+        and not (record.aside is not None and record.crash_count)
+        and may_go_ahead(run.state, worker.worker_id)
+        and shard.queues.version_of_workflow_tasks(run) == worker.version
+    )
 
 
 async def _saved_first(shard: Shard, key: int, handed: HandedActivityTask) -> Handed | None:

@@ -108,6 +108,8 @@ def task_ahead(
     begun = run.started
     if begun is None or not known.ran_event_id:
         return None
+    if run.local is not None and not run.local.is_quiet:
+        return None  # its outcomes belong to the task that comes
     asked = [] if known.is_completed else _events_asked_for(run, known, now_us)
     if asked is None:
         return None

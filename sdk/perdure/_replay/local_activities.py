@@ -103,6 +103,11 @@ class LocalActivities:
         """Does the worker have, or should it have, one of them?"""
         return any(machine.state in WITH_THE_WORKER for machine in self._machines.values())
 
+    @property
+    def is_quiet(self) -> bool:
+        """Has the worker nothing of it, to do or to tell?"""
+        return not (self._early or self._cancels or self.waits)
+
     def work(self, *, waits: bool) -> LocalWork:
         """What the worker is to begin and to stop, each told once."""
         start: list[LocalActivityTask] = []

@@ -208,6 +208,21 @@ class PolledActivityTask(_PolledAttempt[pb.ActivityTask]):
         """What follows from its result may travel with it."""
         return self._message.may_go_ahead
 
+    def is_near_timeout(self, now_us: int, margin_us: int) -> bool:
+        """Whether one of its timeouts may end the attempt within the margin. `now_us`: on the engine's clock."""
+        message = self._message
+        at_us = now_us + margin_us
+        if 0 < message.heartbeat_timeout_ms * 1000 <= margin_us:
+            return True
+        if message.start_to_close_timeout_ms:
+            ends_us = message.started_time_us + message.start_to_close_timeout_ms * 1000
+            if ends_us <= at_us:
+                return True
+        if message.schedule_to_close_timeout_ms:
+            ends_us = message.scheduled_time_us + message.schedule_to_close_timeout_ms * 1000
+            return ends_us <= at_us
+        return False
+
     @property
     def workflow_id(self) -> str:
         return self._message.workflow_id

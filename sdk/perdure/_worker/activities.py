@@ -56,6 +56,10 @@ from perdure.errors import (
 
 logger = logging.getLogger(__name__)
 
+# Code of a workflow that goes ahead may keep its result waiting so long: until the guard, which finds
+# it after 2 s, has sent that alone.
+MARGIN_US = 4_000_000
+
 NO_OTHERS: Mapping[tuple[str, int], ActivityDefinition] = MappingProxyType({})
 
 
@@ -185,20 +189,26 @@ class Activities:
                 self._slots.release()
         if completion is None:
             return
-        ahead = None if attempt.returned is None else self._ahead(attempt, polled)
+        ahead = self._ahead(attempt, polled, completion)
         if ahead is None:
             self._completions.submit(completion, partial(self._settled, attempt, completion))
         else:
             settled = partial(self._settled_ahead, attempt, completion, ahead)
             self._completions.submit(ahead.completion, settled)
 
-    def _ahead(self, attempt: Attempt, polled: PolledAttempt) -> WorkAhead | None:
-        """What follows from the result, if that can be known."""
-        if self._goes_ahead is None or self._stopping or not isinstance(polled, PolledActivityTask):
+    def _ahead(
+        self, attempt: Attempt, polled: PolledAttempt, completion: Completion
+    ) -> WorkAhead | None:
+        """What follows from the result, if that can be known, and while there is time for it."""
+        result = attempt.returned
+        if result is None or self._goes_ahead is None or self._stopping:
             return None
-        assert attempt.returned is not None
+        assert isinstance(polled, PolledActivityTask)
+        now_us = attempt.engine_time_us()
+        if polled.is_near_timeout(now_us, MARGIN_US):
+            return None
         try:
-            return self._goes_ahead.after(polled, [attempt.returned], attempt.engine_time_us())
+            return self._goes_ahead.after(polled, [result], completion, now_us)
         except Exception:  # a defect of ours: it must not cost the result
             logger.exception("a workflow could not go ahead", extra=polled.log_fields)
             return None
@@ -355,7 +365,7 @@ class Activities:
     ) -> None:
         """Of what went with work done ahead. `completion`: the same without it."""
         ahead.settle(counts=error is None and ahead.completion.went_ahead)
-        if isinstance(error, PayloadError) or (error is not None and error.status in REFUSED):
+        if error is not None and not is_too_late(error):
             # Whatever was wrong: the result may still be taken alone.
             self._completions.submit(completion, partial(self._settled, attempt, completion))
         else:
@@ -392,6 +402,10 @@ class Activities:
             )
         self.held.remove(attempt.held.token)
         self._slots.release()
+
+
+def is_too_late(error: RPCError | PayloadError) -> bool:
+    return isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
 
 
 def for_good(error: BaseException) -> BaseException:

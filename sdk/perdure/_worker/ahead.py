@@ -28,13 +28,14 @@ from perdure._worker.guarded import GuardedCode
 logger = logging.getLogger(__name__)
 
 
-class _TaskAhead:
-    """For the guard, which has nobody to tell: the engine knows of no such task."""
+class TaskAhead:
+    """For the guard: the engine knows of no such task, but the result must not wait for code that is stuck."""
 
-    __slots__ = ("log_fields", "run_id", "workflow_id")
+    __slots__ = ("alone", "log_fields", "run_id", "workflow_id")
     token = b""
 
-    def __init__(self, polled: PolledActivityTask) -> None:
+    def __init__(self, polled: PolledActivityTask, alone: Completion) -> None:
+        self.alone = alone
         self.workflow_id = polled.workflow_id
         self.run_id = polled.run_id
         self.log_fields: dict[str, Any] = {
@@ -45,6 +46,7 @@ class _TaskAhead:
 # What does not count costs a replay: as much as so many of those that count have saved.
 MISS_COSTS = 8
 LUCK_MAX = 4 * MISS_COSTS
+TYPES_MAX = 1_000
 
 
 class _Luck:
@@ -110,8 +112,11 @@ class GoesAhead:
         self._context = contextvars.Context()
         self._luck: dict[str, _Luck] = {}  # by workflow type
 
-    def after(self, polled: PolledActivityTask, result: Payloads, now_us: int) -> WorkAhead | None:
-        """What follows from the result of an activity. `now_us`: on the engine's clock.
+    def after(
+        self, polled: PolledActivityTask, result: Payloads, alone: Completion, now_us: int
+    ) -> WorkAhead | None:
+        """What follows from the result of an activity. `alone`: the completion with nothing else;
+        `now_us`: on the engine's clock.
 
         None: the result travels alone.
         """
@@ -120,6 +125,8 @@ class GoesAhead:
             return None
         luck = self._luck.get(polled.workflow_type)
         if luck is None:
+            if len(self._luck) >= TYPES_MAX:  # dynamic workflows have any name
+                self._luck.clear()
             luck = self._luck[polled.workflow_type] = _Luck()
         if not luck.tries():
             return None
@@ -127,17 +134,25 @@ class GoesAhead:
         if task is None:
             return None
         run.is_ahead = True
-        completion, afterwards = self._context.run(self._go, polled, run, task, result, luck)
+        watched = TaskAhead(polled, alone)
+        completion, afterwards = self._context.run(
+            self._go, polled, run, task, result, watched, luck
+        )
         if completion is None:
             self._cache.evict(run)
             return None
         return WorkAhead(completion, self._cache, run, luck, afterwards)
 
     def _go(
-        self, polled: PolledActivityTask, run: CachedRun, task: Task, result: Payloads, luck: _Luck
+        self,
+        polled: PolledActivityTask,
+        run: CachedRun,
+        task: Task,
+        result: Payloads,
+        watched: TaskAhead,
+        luck: _Luck,
     ) -> tuple[Completion | None, Sequence[Callable[[], None]]]:
         """No completion: what came of it is for a task of its own, which the engine knows of."""
-        watched = _TaskAhead(polled)
         outcome = self._guarded.run(watched, partial(run.instance.activate, task))
         if not isinstance(outcome, TaskSuccess) or self._guarded.has_spoken_for(watched):
             luck.missed()

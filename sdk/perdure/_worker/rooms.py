@@ -23,6 +23,7 @@ from perdure._wire.tasks import (
 )
 from perdure._wire.worker_service import BlockingWorkerService, WorkerService
 from perdure._wire.workflow_service import WorkflowService
+from perdure._worker.ahead import TaskAhead
 from perdure._worker.cache import RunCache
 from perdure._worker.completions import Completions
 from perdure._worker.deadlock import DeadlockWatch, Watched, deadlock_completion
@@ -284,7 +285,11 @@ class WorkerRooms:
             release()
 
     def _report_deadlock(self, task: Watched, stack: str) -> None:
-        if task.token:
+        if isinstance(task, TaskAhead):
+            # It cannot wait: a timeout may come. Encoded results can only be made on the loop.
+            if self._edge.passes(task.alone.size):
+                self._blocking_service.complete_tasks([task.alone], _DEADLOCK_REPORT_TIMEOUT_S)
+        elif task.token:
             # No time to encode it: the loop, where codecs run, is what is stuck.
             shown = "" if self._edge.encodes_failures else stack
             completion = deadlock_completion(task.token, shown)

@@ -42,6 +42,8 @@ class Runners:
     ) -> None:
         recipe, activities = code.recipe, code.activities
         guarded = GuardedCode(watch, recipe.converter)
+        # Code that nobody watches may stand still, in a debugger say: no result must wait for it.
+        goes_ahead = cache.keeps_runs and recipe.watches_deadlocks
         self.activities = Activities(
             activities.newest,
             namespace=recipe.identity.namespace,
@@ -56,7 +58,7 @@ class Runners:
             sealing=doors.sealing,
             hides_messages=recipe.hides_messages,
             interceptors=recipe.interceptors,
-            goes_ahead=GoesAhead(cache, guarded) if cache.keeps_runs else None,
+            goes_ahead=GoesAhead(cache, guarded) if goes_ahead else None,
         )
         self.local = LocalActivities(
             activities.newest,

@@ -17,7 +17,9 @@ from tests.unit.core.scenario import (
     Scenario,
     Then,
     activity,
+    application,
     completed,
+    died,
     done,
     failed,
     frozen,
@@ -168,6 +170,19 @@ def test_invariant_41_another_history_or_time_than_the_worker_took_for_known(
     assert run.last(ev.ActivityTaskCompleted).time_us == run.now_us
 
 
+def test_what_was_done_ahead_does_not_wait_out_an_outage() -> None:
+    """The code has reckoned with its time: a delay until some instant would be late by as much."""
+    run, token = waiting()
+    ahead = run.ahead(timer("t"))
+    run.wait(2)
+    assert isinstance(run.when(completed(token, ahead=ahead)).reply, WentAhead)
+
+    run, token = waiting()
+    ahead = run.ahead(timer("t"))
+    run.wait(2.001)
+    assert run.when(completed(token, ahead=ahead)) == ALONE
+
+
 def test_another_workflow_task_was_the_last_one() -> None:
     run, token = waiting()
     ahead = msgspec.structs.replace(run.ahead(activity("b")), previous_started_id=2)
@@ -309,3 +324,63 @@ def test_what_started_the_task_is_who_had_the_activity() -> None:
     assert run.last(ev.WorkflowTaskStarted).identity == IDENTITY
     assert run.last(ev.WorkflowTaskStarted).scheduled_event_id == 8
     assert run.last(ev.WorkflowTaskStarted).time_us > START_US
+
+
+# ---- invariant 36: whose crash it was
+
+
+def test_the_task_behind_an_activity_that_crashed_begins_with_that_crash() -> None:
+    """Its code may have gone ahead in the process that died: with two more of its own, three workers would be gone
+    before it runs alone."""
+    run, token = waiting()
+    run.when(died(token, WORKER))
+    again = run.hand_out("a")
+    run.when(completed(again))
+
+    crashes = run.task().crashes
+    assert crashes is not None
+    assert (crashes.count, crashes.worker_ids) == (1, ())
+    assert crashes.last is not None
+    task = run.hand_out()
+    run.when(died(task))
+    assert run.task().isolated
+
+
+def test_what_the_activity_did_alone_is_its_own() -> None:
+    run, token = waiting()
+    run.when(died(token, WORKER))
+    run.when(died(run.hand_out("a")))
+    alone = run.hand_out("a")
+    run.when(failed(alone, application(non_retryable=True)))
+
+    crashes = run.task().crashes
+    assert crashes is not None
+    assert crashes.count == 1
+
+
+def test_a_crash_is_forgotten_with_the_task_that_succeeds() -> None:
+    run, token = waiting()
+    run.when(died(token, WORKER))
+    run.when(completed(run.hand_out("a")))
+    run.turn(activity("b"), cached=True)
+    run.when(completed(run.hand_out("b")))
+
+    assert run.task().crashes is None
+
+
+def test_a_task_that_was_there_has_crashes_of_its_own() -> None:
+    run, token = waiting()
+    run.when(died(token, WORKER))
+    run.when(signal())
+    run.when(completed(run.hand_out("a")))
+
+    assert run.task().crashes is None
+
+
+def test_a_crash_elsewhere_was_none_of_the_workflow_s_code() -> None:
+    """The run was not in that worker's memory."""
+    run, token = waiting()
+    run.when(died(token))
+    run.when(completed(run.hand_out("a")))
+
+    assert run.task().crashes is None

@@ -22,7 +22,9 @@ from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
 from perdure_engine.core.errors import Code
+from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.replies import WentAhead
+from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import TaskToken
 from perdure_engine.core.versions import Behavior
@@ -94,6 +96,37 @@ async def test_the_worker_that_has_the_run_in_memory_may(room: Room) -> None:
     assert not (await attempt(node, worker, workflow_id="c", taker=other)).may_go_ahead
     two = (schedule("a"), schedule("b"))
     assert not (await attempt(node, worker, *two, workflow_id="d")).may_go_ahead
+
+
+@in_room()
+async def test_nobody_may_where_the_workflow_s_code_could_cost_the_outcome(room: Room) -> None:
+    """It may crash the process, or block it until a timeout: of a last attempt that would be the end."""
+    node = await room.node(1)
+    worker = room.worker("w1")
+    once = schedule(retry_policy=RetryPolicy(maximum_attempts=1))
+    twice = schedule(retry_policy=RetryPolicy(1, maximum_attempts=2))
+
+    assert not (await attempt(node, worker, once, workflow_id="a")).may_go_ahead
+    first = await attempt(node, worker, twice, workflow_id="b")
+    assert first.may_go_ahead
+    failure = Failure(FailureKind.APPLICATION, "once", type="E")
+    await node.history.complete(intents.FailActivity(first.token, failure, b"", "w"))
+    second = await node.activity_task(worker)
+    assert second.attempt == 2
+    assert not second.may_go_ahead
+
+
+@in_room()
+async def test_nobody_may_with_an_activity_that_has_crashed(room: Room) -> None:
+    node = await room.node(1)
+    worker = room.worker("w1")
+    task = await attempt(node, worker)
+    report = Failure(FailureKind.WORKER_LOST, "killed by signal 11")
+    await node.history.complete(intents.CrashTask(task.token, report, "w"))
+
+    again = await node.activity_task(worker)
+    assert again.crashes == 1
+    assert not again.may_go_ahead
 
 
 @in_room()

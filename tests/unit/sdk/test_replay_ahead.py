@@ -97,6 +97,11 @@ class Steps:
         await self.step()
         await workflow.execute_local_activity(work, 1, start_to_close_timeout=LIMIT)
 
+    async def beside(self) -> None:
+        local = workflow.start_local_activity(work, 1, start_to_close_timeout=LIMIT)
+        await self.step()
+        await local
+
     async def two(self) -> None:
         await asyncio.gather(self.step(), self.step())
 
@@ -256,6 +261,22 @@ def test_local_activities_begin_with_the_task() -> None:
     run.go_ahead(activity_of(run.task()), 1)
 
     assert run.instance._open_task is not None
+
+
+def test_local_activities_that_are_not_told_yet() -> None:
+    """The task yielded, and they ran on: what they come to belongs to the task that comes next."""
+    run = AheadEngine(Steps, ["beside"])
+    run.run_task()
+    activity_id = activity_of(run.yield_task())
+    assert run.instance.task_ahead(activity_id, payloads(1), run.now_us) is None, "it runs"
+    (local_id,) = run.instance._run.local._machines  # type: ignore[union-attr]  # it has some
+    run.early_local(local_id, 2)
+    assert run.instance.task_ahead(activity_id, payloads(1), run.now_us) is None, "it has ended"
+
+    run.task()
+    last = run.go_ahead(activity_id, 1)
+    assert last is not None
+    assert names(last) == ["CompleteWorkflow [1]"]
 
 
 def test_what_was_refused_does_not_fit_what_comes_instead() -> None:

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.unit.sdk.engine_in_small import CONVERTER, PocketEngine, payloads
+from tests.unit.sdk.engine_in_small import CONVERTER, START_US, PocketEngine, payloads
 from tests.unit.sdk.test_replay_ahead import LIMIT, Steps, activity_of
 from tests.unit.sdk.test_replay_properties import work
 
 from perdure import activity, workflow
 from perdure._definitions import activity_definition
 from perdure._replay.interrupts import DeadlockDetected
-from perdure._replay.messages import Event
-from perdure._wire.completions import Completion
+from perdure._replay.messages import Event, Task
+from perdure._wire.completions import Completion, activity_success
 from perdure._wire.payloads import payloads_to_bytes
 from perdure._wire.tasks import PolledActivityTask, PolledWorkflowTask
 from perdure._worker.activities import Activities
-from perdure._worker.ahead import LUCK_MAX, MISS_COSTS, GoesAhead, WorkAhead
+from perdure._worker.ahead import LUCK_MAX, MISS_COSTS, TYPES_MAX, GoesAhead, TaskAhead, WorkAhead
 from perdure._worker.cache import CachedRun, RunCache
 from perdure._worker.deadlock import DeadlockWatch
 from perdure._worker.guarded import GuardedCode
@@ -84,11 +84,25 @@ class Room:
         return PolledActivityTask(pb.ActivityTask(**(fields | changes)))
 
     def after(self, **changes: Any) -> WorkAhead | None:
-        return self.goes_ahead.after(self.polled(**changes), payloads(7), self.engine.now_us + 5)
+        alone = activity_success(b"t", payloads(7))
+        return self.goes_ahead.after(
+            self.polled(**changes), payloads(7), alone, self.engine.now_us + 5
+        )
 
     @property
     def is_kept(self) -> bool:
         return self.cache.get(RUN_ID) is self.run and not self.run.is_evicted
+
+
+class Activating:
+    """An instance one of whose methods is another."""
+
+    def __init__(self, real: Any, activate: Callable[[Task], Any]) -> None:
+        self.real = real
+        self.activate = activate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
 
 
 def message(work: WorkAhead | None) -> pb.WorkflowTaskAhead:
@@ -169,6 +183,46 @@ def test_a_type_whose_code_asks_for_more_stays(way: str) -> None:
     assert other.after() is None
     assert other.is_kept, "it was not even tried"
     assert other.after(workflow_type="Other") is not None
+
+
+def test_the_guard_is_told_what_must_not_wait() -> None:
+    """The result alone: the engine knows of no task that it could be told of."""
+    seen: list[Any] = []
+    room = Room(Steps, ["step", "step"])
+    real = room.engine.instance.activate
+
+    def looks(task: Task) -> Any:
+        seen.append(room.watch.current)
+        return real(task)
+
+    room.run.instance = Activating(room.run.instance, looks)
+    assert room.after() is not None
+    (watched,) = seen
+    assert isinstance(watched, TaskAhead)
+    assert watched.token == b""
+    assert (watched.workflow_id, watched.run_id) == ("w-1", RUN_ID)
+    assert not watched.alone.message.activity_success.HasField("ahead")
+    assert room.watch.current is None
+
+
+def test_what_the_guard_has_spoken_for_does_not_count() -> None:
+    room = Room(Steps, ["step", "step"])
+    real = room.engine.instance.activate
+
+    def is_found(task: Task) -> Any:
+        room.watch.reported = room.watch.current
+        return real(task)
+
+    room.run.instance = Activating(room.run.instance, is_found)
+    assert room.after() is None
+    assert room.run.is_evicted
+
+
+def test_types_of_any_name_are_not_remembered_without_end() -> None:
+    room = Room(Steps, ["step", "step"])
+    for number in range(TYPES_MAX + 10):
+        room.after(workflow_type=f"any-{number}", activity_id="another")
+    assert len(room.goes_ahead._luck) <= TYPES_MAX
 
 
 def test_where_it_mostly_does_not_count_it_is_given_up_for_a_while() -> None:
@@ -287,15 +341,42 @@ async def test_an_activity_s_result_takes_it_along(executor: ThreadPoolExecutor)
     assert not room.run.is_ahead
 
 
-@pytest.mark.parametrize("options", [{"stopping": True}, {"may_go_ahead": False}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stopping": True},
+        {"may_go_ahead": False},
+        {"start_to_close_timeout_ms": 3_900},
+        {"schedule_to_close_timeout_ms": 60_000, "scheduled_time_us": START_US - 57_000_000},
+        {"heartbeat_timeout_ms": 4_000},
+    ],
+)
 async def test_a_result_alone(executor: ThreadPoolExecutor, options: dict[str, Any]) -> None:
-    """The engine does not want more, or the worker is about to go."""
+    """The engine does not want more, the worker is about to go, or a timeout could come while the workflow's code
+    keeps the result waiting."""
     room, engine = Room(Steps, ["step", "step"]), Engine()
     await attempt(room, engine, executor, **options)
 
     (sent,) = engine.sent
     assert not sent.message.activity_success.HasField("ahead")
     assert room.is_kept
+
+
+@pytest.mark.parametrize(
+    "timeouts",
+    [
+        {"start_to_close_timeout_ms": 10_000, "heartbeat_timeout_ms": 10_000},
+        {"schedule_to_close_timeout_ms": 60_000, "scheduled_time_us": START_US - 30_000_000},
+    ],
+)
+async def test_timeouts_that_are_far_away(
+    executor: ThreadPoolExecutor, timeouts: dict[str, Any]
+) -> None:
+    room, engine = Room(Steps, ["step", "step"]), Engine()
+    await attempt(room, engine, executor, **timeouts)
+
+    (sent,) = engine.sent
+    assert sent.message.activity_success.HasField("ahead")
 
 
 async def test_a_defect_of_ours_does_not_cost_the_result(
@@ -312,9 +393,7 @@ async def test_a_defect_of_ours_does_not_cost_the_result(
     assert not sent.message.activity_success.HasField("ahead")
 
 
-@pytest.mark.parametrize(
-    "answer", [None, RPCError("", RPCStatusCode.NOT_FOUND), RPCError("", RPCStatusCode.INTERNAL)]
-)
+@pytest.mark.parametrize("answer", [None, RPCError("", RPCStatusCode.NOT_FOUND)])
 async def test_an_engine_that_does_not_go_along(
     executor: ThreadPoolExecutor, answer: RPCError | None
 ) -> None:
@@ -331,6 +410,7 @@ async def test_an_engine_that_does_not_go_along(
     [
         RPCError("too large", RPCStatusCode.RESOURCE_EXHAUSTED),
         RPCError("bad", RPCStatusCode.INVALID_ARGUMENT),
+        RPCError("a bug, or rows that cannot be written", RPCStatusCode.INTERNAL),
         PayloadError("cannot be encoded"),
     ],
 )

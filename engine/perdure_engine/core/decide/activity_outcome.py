@@ -13,13 +13,13 @@ from perdure_engine.core.decide.attempts import (
     holder,
     options_of,
 )
-from perdure_engine.core.decide.crashes import forgive
+from perdure_engine.core.decide.crashes import forgive, hand_on
 from perdure_engine.core.draft import Draft
 from perdure_engine.core.errors import Code, Rejected
 from perdure_engine.core.failures import Failure, FailureKind, RetryState
 from perdure_engine.core.intents import CancelActivity, CompleteActivity, FailActivity
 from perdure_engine.core.retry import next_attempt
-from perdure_engine.core.state import Activity
+from perdure_engine.core.state import WORKFLOW_TASK_KEY, Activity
 from perdure_engine.core.tasks import TaskKind, TaskRecord, TaskState, TimerKind
 
 STOPPED_BY_PAUSE = "ActivityPause"  # type of the failure with which a worker says so
@@ -161,7 +161,14 @@ def end(draft: Draft, record: TaskRecord, identity: str, outcome: ev.BufferedEve
     started = ev.ActivityTaskStarted(
         0, draft.env.now_us, scheduled_event_id, identity, record.attempt, record.last_failure
     )
+    crashes = record.crashes
+    if crashes is None:
+        draft.record(started, outcome)
+        return
+    waited = WORKFLOW_TASK_KEY in draft.state.tasks
     draft.record(started, outcome)
+    if not waited and WORKFLOW_TASK_KEY in draft.state.tasks:
+        hand_on(draft, crashes)
 
 
 def end_unstarted(draft: Draft, scheduled_event_id: int, outcome: ev.BufferedEvent) -> None:

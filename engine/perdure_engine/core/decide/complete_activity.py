@@ -23,6 +23,10 @@ EVENTS_BEFORE = 3  # Started and Completed of the activity, Scheduled of the wor
 # database's, which differ by what clocks drift in an attempt's time.
 AHEAD_OF_CLOCK_US_MAX = 1_000_000
 
+# What the code has made of its time (a delay until some instant) would be late by the age of it: after an outage the
+# task comes anew.
+AGE_US_MAX = 2_000_000
+
 
 def decide(draft: Draft, intent: CompleteActivity) -> WentAhead | None:
     """None: nothing was done ahead, or it does not count."""
@@ -74,7 +78,7 @@ def _follows(draft: Draft, ahead: WorkAhead) -> bool:
         and WORKFLOW_TASK_KEY not in state.tasks
         and may_go_ahead(state, ahead.done.worker_id)
         and state.folded.last_time_us <= token.started_us
-        and token.started_us <= draft.env.now_us + AHEAD_OF_CLOCK_US_MAX
+        and -AGE_US_MAX <= token.started_us - draft.env.now_us <= AHEAD_OF_CLOCK_US_MAX
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from perdure_engine.core.decide.save_start import save
 from perdure_engine.core.decide.suspend_workflow import suspend
 from perdure_engine.core.draft import Draft
-from perdure_engine.core.poison import DELAYS_US, POISONED_FROM, Crashes, Rung, forgiven
+from perdure_engine.core.poison import DELAYS_US, POISONED_FROM, Crashes, Rung, forgiven, handed_on
 from perdure_engine.core.state import WORKFLOW_TASK_KEY
 from perdure_engine.core.tasks import TaskRecord, TaskState, TimerKind
 from perdure_engine.core.tokens import TaskToken
@@ -118,6 +118,13 @@ def forgive(draft: Draft, key: int) -> None:
     record.set_aside(crashes=forgiven(record.crashes))
     # its worker was thought dead, and is heard of all the same; or it was poisoned
     drop_timers(draft, key)
+
+
+def hand_on(draft: Draft, crashes: Crashes) -> None:
+    """An activity that has crashed has ended, and the workflow task that it leads to is new."""
+    handed = handed_on(crashes, draft.state.sticky_worker_id)
+    if handed is not None:
+        draft.state.tasks[WORKFLOW_TASK_KEY].set_aside(crashes=handed)
 
 
 def take_back(draft: Draft, key: int, crashes: Crashes | None) -> None:
