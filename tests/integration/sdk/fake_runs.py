@@ -78,6 +78,7 @@ class Runs:
         # What tasks that are made from now on have behind them.
         self.attempts_have_crashed = 0
         self.workflow_tasks_have_crashed = 0
+        self.attempts_may_go_ahead = False
         self._tokens = itertools.count(1)
 
     def start(self, request: workflow_pb.StartWorkflowRequest) -> tuple[str, bool]:
@@ -205,6 +206,7 @@ class Runs:
             heartbeat_details=attempt.heartbeat_details,
             idempotency_key=f"{attempt.run.run_id}/{scheduled.activity_id}",
             crashes=attempt.crashes,
+            may_go_ahead=self.attempts_may_go_ahead,
         )
 
     def complete(self, completion: worker_pb.TaskCompletion, worker_id: bytes) -> bool:

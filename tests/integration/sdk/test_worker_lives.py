@@ -50,12 +50,32 @@ class Blocks:
         return "never told"
 
 
+MAY_END = threading.Event()
+GOT_ON: list[bool] = []  # in time, each time that the code came by
+
+
+@workflow.defn
+class BlocksAhead:
+    """Blocks as soon as its activity has returned."""
+
+    @workflow.run
+    async def run(self) -> object:
+        done = await workflow.execute_activity("quick", start_to_close_timeout=timedelta(minutes=1))
+        GOT_ON.append(MAY_END.wait(20))
+        return done
+
+
 @workflow.defn
 class Spins:
     @workflow.run
     async def run(self) -> str:
         while True:
             pass
+
+
+@activity.defn
+async def quick() -> str:
+    return "done"
 
 
 class Stage:
@@ -112,8 +132,15 @@ class Stage:
         return Worker(
             client,
             task_queue=QUEUE,
-            workflows=[CallOne, Blocks, Spins],
-            activities=[self.patient, self.stubborn, self.threaded, self.blocking, self.huge],
+            workflows=[CallOne, Blocks, BlocksAhead, Spins],
+            activities=[
+                quick,
+                self.patient,
+                self.stubborn,
+                self.threaded,
+                self.blocking,
+                self.huge,
+            ],
             **{"graceful_shutdown_timeout": NOW, **options},
         )
 
@@ -293,6 +320,21 @@ async def test_a_deadlock_is_reported_while_it_lasts(stage: Stage) -> None:
         assert first.workflow_task_failure.cause == DEADLOCK
         assert "LET_GO.wait" in first.workflow_task_failure.failure.stack_trace
         assert not engine.completions("workflow_task_success")
+
+
+async def test_a_result_does_not_wait_for_code_that_went_ahead_and_is_stuck(stage: Stage) -> None:
+    """Its activity is done: the guard says so, from its own thread, and the task of its own is not lost either."""
+    with engine_elsewhere() as engine:
+        engine.runs.attempts_may_go_ahead = True
+        watcher = when(lambda: bool(engine.completions("activity_success")), MAY_END.set)
+        async with await Client.connect(engine.address) as client, stage.worker(client):
+            handle = await client.start_workflow(BlocksAhead.run, id="ahead", task_queue=QUEUE)
+            assert await handle.result() == "done"
+            watcher.join()
+        assert GOT_ON[0], "the result came while the code was stuck"
+        first = engine.completions("activity_success")[0]
+        assert not first.activity_success.HasField("ahead")
+        assert not engine.completions("workflow_task_failure"), "of a task that there was not"
 
 
 async def test_an_endless_loop_is_interrupted(stage: Stage) -> None:
