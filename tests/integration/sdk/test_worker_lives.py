@@ -61,7 +61,7 @@ class BlocksAhead:
     @workflow.run
     async def run(self) -> object:
         done = await workflow.execute_activity("quick", start_to_close_timeout=timedelta(minutes=1))
-        GOT_ON.append(MAY_END.wait(20))
+        GOT_ON.append(MAY_END.wait(10))
         return done
 
 
