@@ -190,9 +190,8 @@ def _checked(
             try:
                 _require_not_retired(frontend, ahead.done)
                 _check_commands(ahead.done, cron_fault)
-            except (
-                Rejected
-            ):  # the result counts, and a task of its own says what is wrong with the rest
+            except Rejected:
+                # The result counts, and a task of its own says what is wrong with the rest.
                 alone = msgspec.structs.replace(completed, ahead=None)
                 completion = msgspec.structs.replace(completion, intent=alone)
         case None:
