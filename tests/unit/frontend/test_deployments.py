@@ -6,12 +6,20 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.frontend.fakes import NAMESPACE_ID, OTHER_NAMESPACE_ID, RUN_ID, WORKER_ID, Room
+from tests.unit.frontend.fakes import (
+    NAMESPACE_ID,
+    OTHER_NAMESPACE_ID,
+    RUN_ID,
+    WORKER_ID,
+    Room,
+    task_token,
+)
 
 from perdure_engine.core import deployments, limits
 from perdure_engine.core.audit import entry_of
 from perdure_engine.core.deployments import Deployment
 from perdure_engine.core.errors import Code, Rejected
+from perdure_engine.core.intents import CompleteActivity, CompleteWorkflowTask, WorkAhead
 from perdure_engine.core.search_attributes import of_versioning, to_json
 from perdure_engine.core.status import Status
 from perdure_engine.core.tasks import TaskKind
@@ -265,12 +273,14 @@ async def test_b16_after_its_retirement_a_version_gets_nothing_and_pins_nothing(
     for behavior, refused in ((Behavior.PINNED, True), (Behavior.AUTO_UPGRADE, False)):
         failures, _ = await complete_tasks(room.frontend, [Completion(completed(behavior), [])])
         assert bool(failures) is refused
+        ahead = WorkAhead(completed(behavior), 3, False)
+        result = CompleteActivity(task_token(TaskKind.ACTIVITY), b"r", "w", ahead)
+        failures, _ = await complete_tasks(room.frontend, [Completion(result, [])])
+        assert not failures, "the result counts"
+        assert (room.history.completed[-1].ahead is None) is refused
 
 
-def completed(behavior: Behavior) -> Any:
-    from tests.unit.frontend.fakes import task_token
-
-    from perdure_engine.core.intents import CompleteWorkflowTask
+def completed(behavior: Behavior) -> CompleteWorkflowTask:
 
     return CompleteWorkflowTask(
         task_token(), [], False, WORKER_ID, "w", "1", deployment_name="shop", behavior=behavior

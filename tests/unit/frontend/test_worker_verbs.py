@@ -16,8 +16,9 @@ from perdure_engine.core.intents import (
     CompleteWorkflowTask,
     FailActivity,
     FailWorkflowTask,
+    WorkAhead,
 )
-from perdure_engine.core.replies import QueryAnswer
+from perdure_engine.core.replies import QueryAnswer, WentAhead
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind
 from perdure_engine.core.tokens import QueryToken
@@ -125,9 +126,36 @@ async def test_completions_are_submitted_together_and_only_failures_listed() -> 
     assert failures[1][1] is gone
 
 
+def with_ahead(*asked: Any, result: bytes = b"r") -> CompleteActivity:
+    return CompleteActivity(ACTIVITY, result, "", WorkAhead(done(*asked), 3, False))
+
+
+async def test_what_went_ahead_is_named_by_its_place() -> None:
+    room = Room()
+    room.history.answer = lambda i: WentAhead() if i.result == b"counts" else None
+    said = [with_ahead(result=result) for result in (b"r", b"counts", b"r", b"counts")]
+
+    settled = await complete_tasks(room.frontend, [Completion(one, []) for one in said])
+
+    assert settled == ([], [1, 3])
+    assert room.history.completed == said
+
+
+@pytest.mark.parametrize("command", [commands.StartTimer("1", -1), again(input=TOO_MUCH)])
+async def test_b27_a_bad_command_ahead_costs_only_what_is_ahead(command: Any) -> None:
+    """The task of its own fails with the cause; nobody has to be told here."""
+    room = Room()
+
+    settled = await complete_tasks(room.frontend, [Completion(with_ahead(command), [])])
+
+    assert settled == ([], [])
+    assert room.history.completed == [CompleteActivity(ACTIVITY, b"r", "")]
+
+
 @pytest.mark.parametrize(
     ("intent", "field"),
     [
+        (with_ahead(result=TOO_MUCH), "activity_success.result"),
         (CompleteActivity(ACTIVITY, TOO_MUCH, ""), "activity_success.result"),
         (FailActivity(ACTIVITY, FAILURE, TOO_MUCH, ""), "activity_failure.heartbeat_details"),
         (CancelActivity(ACTIVITY, TOO_MUCH, ""), "activity_cancellation.details"),
