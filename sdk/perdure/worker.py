@@ -129,9 +129,13 @@ class Worker:
     are for workers; `plugins` may change all of this, after those of the client that are.
     `deployment_config` says of which version the worker is, and whether it takes the tasks of that
     version only. When its version is retired, `run` ends with RPCError FAILED_PRECONDITION.
+    `max_cached_workflows` runs (1,000) stay in memory between their tasks. Where an activity of one
+    returns in the same worker its code goes on at once, ahead of the workflow task, and both are
+    saved together; what the engine does not go along with is done anew.
     `debug_mode` is for a debugger: workflow code may stop as long as it likes. So does a
-    PERDURE_DEBUG in the environment. `on_fatal_error` is called before `run` raises. The options of
-    Temporal's worker that tune what is not here are taken and do nothing.
+    PERDURE_DEBUG in the environment. With either, or with 0 cached runs, nothing is done ahead.
+    `on_fatal_error` is called before `run` raises. The options of Temporal's worker that tune what
+    is not here are taken and do nothing.
 
     A task that has taken two workers down in a row runs in a process of its own, in which activities
     are threads whatever `activity_executor` is; after the third it is poisoned, and only the surgical

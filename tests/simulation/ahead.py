@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
-from perdure_engine.core.tasks import TaskKind
-from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.tokens import token_of_task_ahead
 from perdure_engine.ports.history import HandedActivityTask
 
 
@@ -49,19 +49,8 @@ def work_ahead(
     worker_id: bytes,
     name: str,
 ) -> intents.WorkAhead:
-    token, started = task.token, expects[-1]
-    of_task = TaskToken(
-        token.shard_id,
-        token.namespace_id,
-        token.run_id,
-        TaskKind.WORKFLOW,
-        started.event_id - 1,
-        1,
-        0,
-        started.time_us,
-        0,
-        started.event_id,
-    )
+    started = expects[-1]
+    of_task = token_of_task_ahead(task.token, started.event_id, started.time_us)
     done = intents.CompleteWorkflowTask(of_task, asked, True, worker_id, name, "")
     return intents.WorkAhead(done, known.events[-1].event_id, False)
 
@@ -71,6 +60,26 @@ def same(expected: list[ev.Event], history: list[ev.Event]) -> bool:
     return [_told(event) for event in expected] == [
         _told(event) for event in history[: len(expected)]
     ]
+
+
+def overtaken(expected: list[ev.Event], history: list[ev.Event]) -> bool:
+    """Whether a signal came before the result, and in the time that the worker took for now: by the clock alone the
+    work ahead might have counted."""
+    result = expected[-3]
+    assert isinstance(result, ev.ActivityTaskCompleted)
+    return any(
+        isinstance(event, ev.WorkflowExecutionSignaled)
+        and event.event_id > result.scheduled_event_id
+        and event.time_us <= result.time_us
+        for event in takewhile(lambda event: not _is_outcome(event, result), history)
+    )
+
+
+def _is_outcome(event: ev.Event, of: ev.ActivityTaskCompleted) -> bool:
+    return (
+        isinstance(event, ev.ActivityTaskCompleted)
+        and event.scheduled_event_id == of.scheduled_event_id
+    )
 
 
 def _told(event: ev.Event) -> tuple[object, ...]:

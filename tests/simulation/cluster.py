@@ -165,9 +165,9 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.alarms: list[tuple[str, str, dict[str, object]]] = []
         self.effects = Effects()
-        self.went_ahead: dict[bytes, list[list[ev.Event]]] = defaultdict(
-            list
-        )  # by run: what counted
+        # What workers that went ahead expected of histories, by run: where that counted, and where not.
+        self.went_ahead: dict[bytes, list[list[ev.Event]]] = defaultdict(list)
+        self.left_behind: dict[bytes, list[list[ev.Event]]] = defaultdict(list)
         self.deciders: dict[str, Decider] = {"Chain": _decide_chain}  # by workflow type
         self._names = 0
 
@@ -424,7 +424,9 @@ class Worker:
         self, task: HandedActivityTask, result: intents.CompleteActivity, known: Remembered
     ) -> None:
         """With what follows from it; it remembers that when it is told that it counts."""
-        at_us = task.started_us + int(self.activity_s * 1_000_000)
+        # Of clocks that run ahead, within what is allowed: so that what is overtaken is not refused for its time alone.
+        clock_s = self.cluster.ids.jitter() * 0.9
+        at_us = task.started_us + int((self.activity_s + clock_s) * 1_000_000)
         expects = expected(known, task, at_us)
         if expects is not None:
             asked = self._decide(expects)
@@ -435,6 +437,8 @@ class Worker:
         if expects is not None and isinstance(reply, WentAhead):
             self.cluster.went_ahead[task.run_id].append(expects)
             self.cache[task.run_id] = Remembered(expects, asked)
+        elif expects is not None:
+            self.cluster.left_behind[task.run_id].append(expects)
 
     async def _job(self, task: HandedJobTask) -> None:
         await asyncio.sleep(self.activity_s)

@@ -349,7 +349,7 @@ class FailWorkflowTask(msgspec.Struct, frozen=True, gc=False):
 class WorkAhead(msgspec.Struct, frozen=True, gc=False):
     """A workflow task that was done before it was made. Its token says what the worker took for known."""
 
-    done: CompleteWorkflowTask
+    completion: CompleteWorkflowTask
     previous_started_id: int  # of the last workflow task that its worker knows to be completed
     suggests_continue_as_new: bool  # what the code was told
 

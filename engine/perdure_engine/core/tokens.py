@@ -27,6 +27,23 @@ class TaskToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     updates_to: int = 0  # admitted updates up to this inbox number went out with the workflow task
 
 
+def token_of_task_ahead(of: TaskToken, started_event_id: int, started_us: int) -> TaskToken:
+    """Of the workflow task that the outcome of the attempt `of` leads to, before it is made: what its worker takes for
+    known. Nobody has handed it out, so it has no number and no deadline."""
+    return TaskToken(
+        of.shard_id,
+        of.namespace_id,
+        of.run_id,
+        TaskKind.WORKFLOW,
+        started_event_id - 1,
+        1,
+        0,
+        started_us,
+        0,
+        started_event_id,
+    )
+
+
 class QueryToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One query handed to a worker. Good only in the process that made it."""
 

@@ -88,7 +88,7 @@ class Deciding:
         if isinstance(intent, intents.FireTimer):  # also when it is refused
             step.after.append(partial(self._shard.timers.fired, intent.wake_us, intent.timer_id))
         if kind is intents.CompleteActivity and intent.ahead is not None:
-            intent = self._with_its_version(run, intent)
+            intent = self._without_ahead_if_moved(run, intent)
         reply = None if kind in later.UNDECIDED else self._decided(step, run, intent, env)
         after = later.AFTER.get(kind)
         if after is None:
@@ -104,13 +104,13 @@ class Deciding:
             follow(self._shard.runs, step, run, following)
         return reply
 
-    def _with_its_version(
+    def _without_ahead_if_moved(
         self, run: Run, intent: intents.CompleteActivity
     ) -> intents.CompleteActivity:
         """Without what was done ahead, if the run's workflow tasks go to another version of the code by now."""
         assert intent.ahead is not None
-        done = intent.ahead.done
-        version = version_name(done.deployment_name, done.build_id)
+        completion = intent.ahead.completion
+        version = version_name(completion.deployment_name, completion.build_id)
         if self._shard.queues.version_of_workflow_tasks(run) == version:
             return intent
         return msgspec.structs.replace(intent, ahead=None)

@@ -226,24 +226,22 @@ def _start_activity(
         # after a reset it keeps its key: it may have done its work in the run that scheduled it
         writer_of(started, scheduled.event_id) if started.lineage else b"",
         record.crash_count if record.aside is not None else 0,
-        _may_go_ahead(shard, run, record, scheduled.retry_policy, worker),
+        _may_go_ahead(run, record, scheduled.retry_policy, worker),
     )
     if scheduled.retry_policy.maximum_attempts == 1:
         return asyncio.ensure_future(_saved_first(shard, record.scheduled_event_id, handed))
     return handed
 
 
-def _may_go_ahead(
-    shard: Shard, run: Run, record: TaskRecord, policy: RetryPolicy, worker: WorkerRef
-) -> bool:
+def _may_go_ahead(run: Run, record: TaskRecord, policy: RetryPolicy, worker: WorkerRef) -> bool:
     """Not where the workflow's code could cost the activity its outcome: that code may crash the process or keep it
-    busy until a timeout, and then this attempt counts as lost."""
+    busy until a timeout, and then this attempt counts as lost. Whether the run's next task is of the worker's version
+    is asked when the outcome comes."""
     is_last = 0 < policy.maximum_attempts <= record.attempt
     return (
         not is_last
         and not (record.aside is not None and record.crash_count)
         and may_go_ahead(run.state, worker.worker_id)
-        and shard.queues.version_of_workflow_tasks(run) == worker.version
     )
 
 

@@ -108,7 +108,7 @@ def size_of(intent: AnyIntent) -> int:
             return _commands_size(intent)
         case CompleteActivity():
             ahead = intent.ahead
-            return len(intent.result) + (0 if ahead is None else _commands_size(ahead.done))
+            return len(intent.result) + (0 if ahead is None else _commands_size(ahead.completion))
         case StartWorkflow():
             return _start_size(intent)
         case SignalWorkflow() | UpdateWorkflow():

@@ -135,7 +135,7 @@ class MatchingFigures:
         )
         self.workflow_task_schedule_to_start_seconds = Histogram(
             "workflow_task_schedule_to_start_seconds",
-            "From when a workflow task was ready to its hand-out.",
+            "From when a workflow task was ready to its hand-out. Those that were done ahead are not handed out.",
             AGE_S,
         )
         self.activity_schedule_to_start_seconds = Histogram(
@@ -275,7 +275,8 @@ class RunsFigures:
         )
         self.workflow_tasks_ahead = Counter(
             "workflow_tasks_ahead_total",
-            "Workflow tasks that a worker did before they were made, with the result that led to them.",
+            "Workflow tasks that a worker did before they were made, with the result that led to them: counted, or "
+            "left since the run had gone another way (they come again, as usual).",
             "outcome",
         )
         self.nondeterminism = Counter(

@@ -432,7 +432,9 @@ class ActivityTask(_message.Message):
     crashes: _builtins.int
     """How many workers in a row have died with it in hand. From 2 on it must run in a process of its own."""
     may_go_ahead: _builtins.bool
-    """The worker is to have the run in memory, and nothing but this attempt is awaited: `ActivitySuccess.ahead` may count."""
+    """As far as the engine knows the worker has the run in memory and no other activity of it is open, and this is neither
+    the last attempt nor one after a crash: `ActivitySuccess.ahead` may count.
+    """
     @_builtins.property
     def retry_policy(self) -> _common_pb2.RetryPolicy: ...
     def __init__(

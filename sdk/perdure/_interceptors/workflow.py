@@ -1,7 +1,8 @@
 """Around workflows: what comes in to a run, and what its code asks for.
 
 Interceptors of workflows are workflow code: they run again on replay, and must do the same then.
-`workflow.unsafe.is_replaying()` says whether what they tell the world has been told before.
+`workflow.unsafe.is_replaying()` says whether what they tell the world has been told before; what has not
+may still be told again, or be of a way that the run does not take (see there).
 """
 
 from __future__ import annotations

@@ -116,20 +116,19 @@ def task_ahead(
     scheduled_event_id = _sole_activity(run, asked, activity_id)
     if not scheduled_event_id:
         return None
-    first_id = known.last_event_id + len(asked) + 1
-    started_event_id = first_id + 3
+    event_id = known.last_event_id + len(asked)
     events = [
         *asked,
-        OtherEvent(event_id=first_id, time_us=now_us),  # ActivityTaskStarted
+        OtherEvent(event_id=event_id + 1, time_us=now_us),  # ActivityTaskStarted
         ActivityTaskCompleted(
-            event_id=first_id + 1,
+            event_id=event_id + 2,
             time_us=now_us,
             scheduled_event_id=scheduled_event_id,
             result=result,
         ),
-        OtherEvent(event_id=first_id + 2, time_us=now_us),  # WorkflowTaskScheduled
+        OtherEvent(event_id=event_id + 3, time_us=now_us),  # WorkflowTaskScheduled
         WorkflowTaskStarted(
-            event_id=started_event_id,
+            event_id=event_id + 4,
             time_us=now_us,
             history_size_bytes=run.history_size_bytes,
             suggest_continue_as_new=run.suggest_continue_as_new,
@@ -142,7 +141,7 @@ def task_ahead(
         workflow_type=begun.workflow_type,
         attempt=1,
         previous_started_event_id=known.ran_event_id,
-        started_event_id=started_event_id,
+        started_event_id=events[-1].event_id,
         events=events,
         queries=[],
         query_only=False,

@@ -105,8 +105,9 @@ class LocalActivities:
 
     @property
     def is_quiet(self) -> bool:
-        """Has the worker nothing of it, to do or to tell?"""
-        return not (self._early or self._cancels or self.waits)
+        """Has the worker nothing of it, to do or to tell? Asked between two workflow tasks, when all that it is to stop
+        has been told."""
+        return not (self._early or self.waits)
 
     def work(self, *, waits: bool) -> LocalWork:
         """What the worker is to begin and to stop, each told once."""

@@ -364,7 +364,7 @@ class Activities:
         error: RPCError | PayloadError | None,
     ) -> None:
         """Of what went with work done ahead. `completion`: the same without it."""
-        ahead.settle(counts=error is None and ahead.completion.went_ahead)
+        ahead.settle(counts=ahead.completion.went_ahead)
         if error is not None and not is_too_late(error):
             # Whatever was wrong: the result may still be taken alone.
             self._completions.submit(completion, partial(self._settled, attempt, completion))

@@ -13,7 +13,6 @@ comes meanwhile begins with the whole history.
 from __future__ import annotations
 
 import contextvars
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -23,9 +22,7 @@ from perdure._wire.commands import closes_workflow
 from perdure._wire.completions import Completion, activity_success_ahead
 from perdure._wire.tasks import PolledActivityTask
 from perdure._worker.cache import CachedRun, RunCache
-from perdure._worker.guarded import GuardedCode
-
-logger = logging.getLogger(__name__)
+from perdure._worker.guarded import GuardedCode, run_afterwards
 
 
 class TaskAhead:
@@ -43,10 +40,12 @@ class TaskAhead:
         }
 
 
-# What does not count costs a replay: as much as so many of those that count have saved.
+# What does not count costs a replay, and a task after all: with tens of events in the history about as much as so many
+# of those that count have saved.
 MISS_COSTS = 8
+# A type that has always had luck is given up after a few misses in a row, not after as many as it had hits.
 LUCK_MAX = 4 * MISS_COSTS
-TYPES_MAX = 1_000
+TYPES_MAX = 1_000  # whose luck is remembered
 
 
 class _Luck:
@@ -59,7 +58,8 @@ class _Luck:
         self.left = LUCK_MAX
         self.stays = False  # for good
 
-    def tries(self) -> bool:
+    def ask(self) -> bool:
+        """Whether to go ahead now. Where that is given up, each question brings the next try nearer."""
         if self.stays:
             return False
         if self.left < 0:
@@ -101,7 +101,7 @@ class WorkAhead:
         self._luck.hit()
         self._run.is_ahead = False
         if self._afterwards:
-            do_all(self._afterwards)
+            run_afterwards(self._afterwards)
 
 
 class GoesAhead:
@@ -128,7 +128,7 @@ class GoesAhead:
             if len(self._luck) >= TYPES_MAX:  # dynamic workflows have any name
                 self._luck.clear()
             luck = self._luck[polled.workflow_type] = _Luck()
-        if not luck.tries():
+        if not luck.ask():
             return None
         task = run.instance.task_ahead(polled.activity_id, result, now_us)
         if task is None:
@@ -157,7 +157,8 @@ class GoesAhead:
         if not isinstance(outcome, TaskSuccess) or self._guarded.has_spoken_for(watched):
             luck.missed()
             return None, ()
-        if run.instance.asked_history_size or _goes_on_locally(outcome):
+        begins_locally = outcome.local is not None and outcome.local.waits
+        if run.instance.asked_history_size or begins_locally:
             # Only the engine knows how large the history is; and what runs beside a workflow task
             # needs one that the engine waits for. This code will ask for it again.
             luck.stays = True
@@ -170,21 +171,5 @@ class GoesAhead:
         except Exception:  # a value that fits no field
             luck.missed()
             return None, ()
-        if closes:
-            self._cache.evict(run)
-        else:
-            self._cache.put(run)
+        self._cache.put_or_evict(run, keeps=not closes)
         return completion, outcome.afterwards
-
-
-def _goes_on_locally(outcome: TaskSuccess) -> bool:
-    local = outcome.local
-    return local is not None and bool(local.waits or local.start or local.cancel)
-
-
-def do_all(afterwards: Sequence[Callable[[], None]]) -> None:
-    for one in afterwards:
-        try:
-            one()
-        except Exception:  # an interceptor's: it must not cost the worker anything
-            logger.exception("what an interceptor wanted done after a workflow task failed")

@@ -75,7 +75,7 @@ class Attempt:
         self.lost = False
         self.given_up = False
         self.refused = False
-        self.returned: Payload | None = None  # to be gone ahead from
+        self.returned: Payload | None = None  # what it came to, where the workflow may go ahead
         self._taken_ns = time.monotonic_ns()
         self.was_asked_to_stop = False
         # Its code runs in another process, which is told so as well; from any thread.

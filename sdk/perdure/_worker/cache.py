@@ -84,6 +84,13 @@ class RunCache:
             _, oldest = self._runs.popitem(last=False)
             oldest.evict()
 
+    def put_or_evict(self, run: CachedRun, *, keeps: bool) -> None:
+        """After a workflow task. `keeps`: there may be another."""
+        if keeps and self.keeps_runs:
+            self.put(run)
+        else:
+            self.evict(run)
+
     def take_out(self, run: CachedRun) -> None:
         """Its workflow task goes on for longer: until it is put back it must not be evicted."""
         if self._runs.get(run.run_id) is run:

@@ -1,9 +1,10 @@
-"""Code of workflows, run on the event loop: watched, and whatever it does something comes back."""
+"""Code of workflows, run on the event loop: watched, and whatever it does something comes back. So is what it wants
+done afterwards."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from perdure._failures import exception_to_failure
 from perdure._replay.interrupts import DeadlockDetected
@@ -50,3 +51,12 @@ class GuardedCode:
             failure=exception_to_failure(error, self._converter),
             query_results=[],
         )
+
+
+def run_afterwards(afterwards: Sequence[Callable[[], None]]) -> None:
+    """What was to be done once the engine has taken a workflow task."""
+    for one in afterwards:
+        try:
+            one()
+        except Exception:  # an interceptor's: it must not cost the worker anything
+            logger.exception("what an interceptor wanted done after a workflow task failed")

@@ -29,10 +29,9 @@ from perdure._wire.completions import (
 from perdure._wire.connection import MESSAGE_BYTES_MAX
 from perdure._wire.retry import is_too_large
 from perdure._wire.tasks import PolledWorkflowTask
-from perdure._worker.ahead import do_all
 from perdure._worker.cache import CachedRun, Instance, RunCache
 from perdure._worker.completions import REFUSED, SubmitsCompletions
-from perdure._worker.guarded import GuardedCode
+from perdure._worker.guarded import GuardedCode, run_afterwards
 from perdure._worker.history import TaskHistory
 from perdure._worker.holding import HeldTask, HeldTasks
 from perdure._worker.local_activities import LocalActivities
@@ -148,7 +147,7 @@ class WorkflowTasks:
     def _run(self, polled: PolledWorkflowTask, run: CachedRun, task: Task) -> None:
         outcome = self._guarded.run(polled, partial(run.instance.activate, task))
         if polled.query_only:
-            self._keep(run, keeps=isinstance(outcome, TaskSuccess))
+            self._cache.put_or_evict(run, keeps=isinstance(outcome, TaskSuccess))
             self._complete_queries(polled, outcome)
         elif isinstance(outcome, TaskSuccess) and outcome.local is not None:
             self._cache.take_out(run)
@@ -160,12 +159,6 @@ class WorkflowTasks:
                 self._complete(polled, run, outcome)
         else:
             self._complete(polled, run, outcome)
-
-    def _keep(self, run: CachedRun, *, keeps: bool) -> None:
-        if keeps and self._cache.keeps_runs:
-            self._cache.put(run)
-        else:
-            self._cache.evict(run)
 
     def _complete(
         self,
@@ -192,7 +185,7 @@ class WorkflowTasks:
             self._cache.evict(run)
             self._complete_failed(polled, error, "BAD_COMMAND")
             return
-        self._keep(run, keeps=keeps)
+        self._cache.put_or_evict(run, keeps=keeps)
         self._submit(polled, completion, run, outcome.afterwards)
 
     def _submit(
@@ -224,7 +217,7 @@ class WorkflowTasks:
         if error is None:
             self._settle(polled)
             if afterwards:
-                do_all(afterwards)
+                run_afterwards(afterwards)
             return
         if run is not None:
             self._cache.evict(run)

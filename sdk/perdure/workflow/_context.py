@@ -292,6 +292,9 @@ def _duration(duration_ms: int) -> timedelta | None:
 class LoggerAdapter(InfoLoggerAdapter):
     """Says nothing on replay, where it has been said before, unless `log_during_replay`.
 
+    What a workflow task says that fails, or that a signal overtakes while the worker goes ahead, is
+    said again by the one that counts, or is of a way that the run did not take: logs are no record.
+
     Adds which run speaks: to the message for people (`workflow_info_on_message`), as the dict
     `perdure_workflow` of the record for machines (`workflow_info_on_extra`), and if wanted as all
     of `info()`, the record's `workflow_info` (`full_workflow_info_on_extra`).

@@ -9,7 +9,12 @@ from perdure._replay.run import current_run
 
 
 def is_replaying() -> bool:
-    """True while what the code does has been done before. Nothing it decides may hang on it."""
+    """True while what the code does has been done before. Nothing it decides may hang on it.
+
+    False does not say that it is for good: a workflow task may fail and be run again, and a worker
+    lets code go on before the engine has taken the result that it follows from, so that a signal
+    may still come first.
+    """
     return current_run().replaying
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # no stubs
+from prometheus_client.parser import text_string_to_metric_families
 from tests.channels import channel_to
 
 from perdure_api.v1 import workflow_service_pb2 as pb
@@ -38,6 +39,20 @@ async def health_of(address: str) -> int:
 
 
 SERVING: int = health_pb2.HealthCheckResponse.SERVING
+
+
+Shown = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+async def shown_on(http_address: str) -> Shown:
+    """What /metrics says, by name and labels."""
+    status, text = await asyncio.to_thread(get, http_address, "/metrics")
+    assert status == 200
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 async def start_workflow(address: str, workflow_id: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from tests.channels import channel_to
 from tests.engine_node import running_node
 from tests.integration.server.by_hand import QUEUE, WORKER_ID, Hand, names
-from tests.integration.server.calls import CALL_S
+from tests.integration.server.calls import CALL_S, shown_on
 
 from perdure import activity, workflow
 from perdure.client import Client
@@ -21,6 +21,7 @@ from perdure.errors import RPCError, RPCStatusCode
 from perdure.worker import Replayer, Worker
 from perdure_api.v1 import worker_service_pb2 as wpb
 from perdure_api.v1 import worker_service_pb2_grpc
+from perdure_engine.server.node import Node
 
 CHARGE = wpb.ScheduleActivity(
     activity_type="charge", start_to_close_timeout_ms=60_000, activity_id="a"
@@ -210,6 +211,7 @@ async def test_signals_and_queries_in_between(database_dsn: str) -> None:
         results = await asyncio.gather(*[handle.result() for handle in handles])
         histories = [await handle.fetch_history() for handle in handles]
         assert worker is not None
+        assert await went_ahead(node) > 0
 
     steps = list(range(STEPS))
     for id, signals, got in zip(ids, sent, results, strict=True):
@@ -220,6 +222,60 @@ async def test_signals_and_queries_in_between(database_dsn: str) -> None:
         assert times == sorted(times), "invariant 7"
     for history in histories:
         await Replayer(workflows=[Busy]).replay_workflow(history)
+
+
+async def went_ahead(node: Node) -> float:
+    """How often it counted."""
+    shown = await shown_on(node.http_address)
+    return shown.get(("perdure_workflow_tasks_ahead_total", (("outcome", "counted"),)), 0.0)
+
+
+instances: list[object] = []
+
+
+@workflow.defn
+class Steps:
+    def __init__(self) -> None:
+        instances.append(self)
+
+    @workflow.run
+    async def run(self, count: int) -> None:
+        for number in range(count):
+            await workflow.execute_activity(
+                note, args=[workflow.info().workflow_id, number], start_to_close_timeout=MINUTE
+            )
+
+
+async def test_undisturbed_a_run_goes_ahead_step_by_step(database_dsn: str) -> None:
+    """One object from the first step to the last: nothing was thrown away and done anew."""
+    effects.clear()
+    instances.clear()
+    async with (
+        running_node(database_dsn) as node,
+        await Client.connect(node.address) as client,
+        Worker(client, task_queue="steps", workflows=[Steps], activities=[note]),
+    ):
+        await client.execute_workflow(Steps.run, 20, id="steps", task_queue="steps")
+        counted = await went_ahead(node)
+
+    assert counted >= 15, "but for a machine that stands still for seconds: 20"
+    assert effects["steps"] == list(range(20))
+    assert len(instances) <= 1 + 20 - counted, "each that does not count costs a replay"
+
+
+async def test_with_a_debugger_nobody_goes_ahead(database_dsn: str) -> None:
+    """Nobody watches the code, which may stand still while a result waits for it."""
+    effects.clear()
+    async with (
+        running_node(database_dsn) as node,
+        await Client.connect(node.address) as client,
+        Worker(client, task_queue="steps", workflows=[Steps], activities=[note], debug_mode=True),
+    ):
+        await client.execute_workflow(Steps.run, 5, id="steps", task_queue="steps")
+        counted = await went_ahead(node)
+
+    assert counted == 0
+    assert effects["steps"] == list(range(5))
 
 
 async def disturb(handle: Any) -> int:

@@ -375,7 +375,7 @@ class RunMachine(RuleBasedStateMachine):
             self.take(0)
 
     def a_worker_goes_ahead(self, back: int, asked: list[Any], hold: bool) -> None:
-        """Invariant 41: what a worker did ahead counts only where nothing waited for the code but the result."""
+        """Invariants 18, 42: what a worker did ahead counts only where nothing waited for the code but the result."""
         if back < 5:
             self.wait_for_one_activity()
         token = self.token(back, TaskKind.ACTIVITY)
@@ -385,17 +385,21 @@ class RunMachine(RuleBasedStateMachine):
         if self.steps_left <= 0 and back % 2 == 0:
             listed.append((COMPLETE, FAIL, CANCEL, continue_as_new())[back // 2])
         ahead = self.run.ahead(*listed, cached=hold)
-        ahead = msgspec.structs.replace(ahead, done=by_version(ahead.done, back))
+        ahead = msgspec.structs.replace(ahead, completion=by_version(ahead.completion, back))
         if back == 4:
             previous = ahead.previous_started_id - 1
             ahead = msgspec.structs.replace(ahead, previous_started_id=previous)
+        if (
+            back % 2
+        ):  # something overtakes the worker, which has reckoned with what was there before
+            self.a_client_asks("signal" if hold else "update", 3 + len(asked), hold)
         state = self.run.state
         before, waited = state.folded.previous_started_id, WORKFLOW_TASK_KEY in state.tasks
         self.report(completed(token, ahead=ahead), token, hold)
         after = state.folded.previous_started_id
         if after != before:
-            assert after == ahead.done.token.started_event_id
-            assert not waited, "invariant 41: something waited that the code had not seen"
+            assert after == ahead.completion.token.started_event_id
+            assert not waited, "invariant 42: something waited that the code had not seen"
             assert back != 4, "it took another task for the last one"
 
     def crashes(self, what: str, token: TaskToken, hold: bool) -> None:

@@ -28,6 +28,7 @@ from perdure_engine.core import commands as cmd
 from perdure_engine.core import events as ev
 from perdure_engine.core import intents
 from perdure_engine.core.decide import decide, reset_workflow, start_workflow
+from perdure_engine.core.decide.complete_activity import EVENTS_BEFORE
 from perdure_engine.core.draft import Draft, Env
 from perdure_engine.core.errors import Rejected
 from perdure_engine.core.failures import Failure, FailureKind, TimeoutType
@@ -36,7 +37,7 @@ from perdure_engine.core.messages import Message, message_of
 from perdure_engine.core.replies import Reply
 from perdure_engine.core.state import WORKFLOW_TASK_KEY, RunState
 from perdure_engine.core.tasks import Handout, TaskKind, TaskRecord, TaskState, TimerKind
-from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.tokens import TaskToken, token_of_task_ahead
 from perdure_engine.core.versions import Versioning
 from perdure_engine.history import rows
 from perdure_engine.ports.rows import ROW_GONE, TaskRow, TimerRow
@@ -461,18 +462,10 @@ class Scenario:
     ) -> intents.WorkAhead:
         """What a worker that has the run in memory does when its only activity returns now."""
         folded = self.state.folded
-        started_event_id = folded.next_event_id + 3
-        token = TaskToken(
-            SHARD,
-            NAMESPACE,
-            self.state.run_id,
-            TaskKind.WORKFLOW,
-            started_event_id - 1,
-            1,
-            0,
+        token = token_of_task_ahead(
+            TaskToken(SHARD, NAMESPACE, self.state.run_id, TaskKind.ACTIVITY, 0, 1, 0, 0, 0),
+            folded.next_event_id + EVENTS_BEFORE,
             max(self.now_us, folded.last_time_us),
-            0,
-            started_event_id,
         )
         task = msgspec.structs.replace(done(token, *commands, cached=cached), worker_id=worker)
         return intents.WorkAhead(task, folded.previous_started_id, False)

@@ -1,4 +1,4 @@
-"""An activity's result comes with the workflow task that it leads to (invariants 2, 5, 7, 30, 41)."""
+"""An activity's result comes with the workflow task that it leads to (invariants 2, 5, 7, 18, 30, 36, 42)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ from perdure_engine.core.fan_out import WakeRule
 from perdure_engine.core.intents import WorkAhead
 from perdure_engine.core.limits import RunLimits
 from perdure_engine.core.replies import WentAhead
+from perdure_engine.core.search_attributes import AttributeType, SearchAttribute
+from perdure_engine.core.state import pinned_version
 from perdure_engine.core.status import Status
 from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.versions import Behavior, version_name
 
 RESULT = ["6 ActivityTaskStarted", "7 ActivityTaskCompleted", "8 WorkflowTaskScheduled"]
 TASK = ["9 WorkflowTaskStarted", "10 WorkflowTaskCompleted"]
@@ -56,9 +59,12 @@ def waiting(*, limits: RunLimits | None = None) -> tuple[Scenario, TaskToken]:
 
 def changed(ahead: WorkAhead, **changes: Any) -> WorkAhead:
     """`changes`: of its token."""
-    done = ahead.done
-    token = msgspec.structs.replace(done.token, **changes)
-    return msgspec.structs.replace(ahead, done=msgspec.structs.replace(done, token=token))
+    return of_completion(ahead, token=msgspec.structs.replace(ahead.completion.token, **changes))
+
+
+def of_completion(ahead: WorkAhead, **changes: Any) -> WorkAhead:
+    completion = msgspec.structs.replace(ahead.completion, **changes)
+    return msgspec.structs.replace(ahead, completion=completion)
 
 
 # ---- it counts
@@ -128,7 +134,7 @@ def test_invariant_7_the_result_is_dated_when_the_code_thought_it_was() -> None:
     """The code has seen that time, which its task's Started says; what led there cannot be later."""
     run, token = waiting()
     ahead = run.ahead(timer("t", 10))
-    seen_us = ahead.done.token.started_us
+    seen_us = ahead.completion.token.started_us
     run.wait(0.5)  # on its way
     run.when(completed(token, ahead=ahead))
 
@@ -146,6 +152,28 @@ def test_a_worker_s_clock_may_be_a_little_ahead_and_time_does_not_decrease() -> 
     assert {event.time_us for event in run.events[5:]} == {run.now_us + SECOND_US}
 
 
+def test_what_the_task_says_besides_its_commands_is_taken_too() -> None:
+    """The version that ran it, what is shown in lists, and when the code wants to be woken."""
+    run, token = waiting()
+    stage = SearchAttribute("Stage", AttributeType.INT, 2)
+    asked = run.ahead(activity("b"), activity("c"), cmd.UpsertSearchAttributes((stage,)))
+    said = of_completion(
+        asked,
+        deployment_name="shop",
+        build_id="7",
+        behavior=Behavior.PINNED,
+        wake_rules=(WakeRule(["b", "c"], ended=2),),
+    )
+    run.when(completed(token, ahead=said))
+
+    taken = run.last(ev.WorkflowTaskCompleted)
+    assert (taken.deployment_name, taken.build_id, taken.behavior) == ("shop", "7", Behavior.PINNED)
+    assert pinned_version(run.state.folded) == version_name("shop", "7")
+    assert run.last(ev.UpsertWorkflowSearchAttributes).search_attributes == (stage,)
+    assert run.when(completed(run.hand_out("b"))).tasks == ["activity 11 gone"], "it wants both"
+    assert "workflow ready 1" in run.when(completed(run.hand_out("c"))).tasks
+
+
 # ---- it does not: the result counts, and the task comes as usual
 
 
@@ -160,7 +188,7 @@ def test_a_worker_s_clock_may_be_a_little_ahead_and_time_does_not_decrease() -> 
         ("in the future", lambda run: {"started_us": run.now_us + SECOND_US + 1}),
     ],
 )
-def test_invariant_41_another_history_or_time_than_the_worker_took_for_known(
+def test_invariants_2_42_another_history_or_time_than_the_worker_took_for_known(
     what: str, of_token: Callable[[Scenario], dict[str, int]]
 ) -> None:
     run, token = waiting()
@@ -293,6 +321,13 @@ def test_bad_commands_are_left_to_a_task_of_their_own(asked: list[cmd.Command]) 
 
     assert run.when(completed(token, ahead=run.ahead(*asked))) == ALONE
     assert run.turn(*asked).events[:2] == ["9 WorkflowTaskStarted", "10 WorkflowTaskFailed"]
+
+
+def test_a_bad_wake_rule_is_left_like_a_bad_command() -> None:
+    run, token = waiting()
+    bad = of_completion(run.ahead(activity("b")), wake_rules=(WakeRule(["a"], ended=1),))
+
+    assert run.when(completed(token, ahead=bad)) == ALONE, "a is not pending any more"
 
 
 # ---- invariant 30: once

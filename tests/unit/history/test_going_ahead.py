@@ -1,4 +1,7 @@
-"""Who may go ahead, and that what was done ahead is one commit with the result (invariants 27, 30; semantics §8)."""
+"""Who may go ahead, and that what was done ahead is one commit with the result.
+
+Invariants 5, 25, 30, 69; semantics §8.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,15 @@ from perdure_engine.core.failures import Failure, FailureKind
 from perdure_engine.core.replies import WentAhead
 from perdure_engine.core.retry import RetryPolicy
 from perdure_engine.core.tasks import TaskKind
-from perdure_engine.core.tokens import TaskToken
+from perdure_engine.core.tokens import TaskToken, token_of_task_ahead
 from perdure_engine.core.versions import Behavior
+from perdure_engine.history.work import size_of
 from perdure_engine.ports.history import HandedActivityTask, WorkerRef
-from perdure_engine.ports.store import OutcomeUnknown
+from perdure_engine.ports.store import Conflict, OutcomeUnknown
 from perdure_engine.store.memory.faults import Moment
 
-FIRST_STARTED, STARTED = (
-    3,
-    9,
-)  # of the first workflow task, and of the one that its activity leads to
+# Of the first workflow task, and of the one that its activity leads to.
+FIRST_STARTED, STARTED = 3, 9
 
 
 def ahead(
@@ -43,18 +45,7 @@ def ahead(
 ) -> intents.CompleteActivity:
     """The result of a run's first activity, with what follows."""
     token = task.token
-    of_task = TaskToken(
-        token.shard_id,
-        token.namespace_id,
-        token.run_id,
-        TaskKind.WORKFLOW,
-        STARTED - 1,
-        1,
-        0,
-        token.started_us,
-        0,
-        STARTED,
-    )
+    of_task = token_of_task_ahead(token, STARTED, token.started_us)
     done = intents.CompleteWorkflowTask(
         of_task,
         list(commands),
@@ -151,7 +142,7 @@ async def test_both_are_one_commit(room: Room) -> None:
 
 
 @in_room()
-async def test_invariant_27_it_is_told_after_the_commit(room: Room) -> None:
+async def test_invariant_5_it_is_told_after_the_commit(room: Room) -> None:
     node = await room.node(1)
     worker = room.worker()
     task = await attempt(node, worker)
@@ -166,7 +157,7 @@ async def test_invariant_27_it_is_told_after_the_commit(room: Room) -> None:
 
 
 @in_room()
-async def test_invariants_25_27_an_owner_no_more_takes_neither(room: Room) -> None:
+async def test_invariant_25_an_owner_no_more_takes_neither(room: Room) -> None:
     node = await room.node(1)
     worker = room.worker()
     task = await attempt(node, worker)
@@ -185,13 +176,40 @@ async def test_a_commit_of_unknown_fate_counts_once(room: Room) -> None:
     said = ahead(task, worker, Behavior.UNSPECIFIED, FINISH)
     node.store.faults.fail_next("commit", OutcomeUnknown("lost"), Moment.AFTER)
     told: asyncio.Future[Any] = node.history.complete(said)
-    (outcome,) = await asyncio.gather(told, return_exceptions=True)
-    assert isinstance(outcome, WentAhead | Exception)
-    await turns()
+    assert isinstance(await told, WentAhead), "the engine finds out that it was there"
 
     again = await refused(node.history.complete(said))
     assert again.code is Code.NOT_FOUND
     assert (await room.names(task.run_id)).count("WorkflowTaskCompleted") == 2
+
+
+@in_room()
+async def test_how_often_it_counts_is_counted(room: Room) -> None:
+    """Of what is saved."""
+    node = await room.node(1)
+    worker = room.worker()
+    metric = node.rooms.metrics.workflow_tasks_ahead
+    task = await attempt(node, worker, workflow_id="a")
+    node.store.faults.fail_next("commit", Conflict("again"), Moment.BEFORE)
+    await node.history.complete(ahead(task, worker, Behavior.UNSPECIFIED, FINISH))
+    assert (metric.value("counted"), metric.value("left")) == (1, 0)
+
+    task = await attempt(node, worker, workflow_id="b")
+    said = ahead(task, worker, Behavior.UNSPECIFIED, FINISH, cmd.StartTimer("t", 1))
+    assert await node.history.complete(said) is None
+    assert (metric.value("counted"), metric.value("left")) == (1, 1)
+
+
+def test_what_was_done_ahead_takes_room_in_the_inbox() -> None:
+    """Invariant 69: a shard bounds what waits for it by its size."""
+    token = TaskToken(1, b"n" * 16, b"r" * 16, TaskKind.ACTIVITY, 5, 1, 1, 0, 0)
+    completion = intents.CompleteWorkflowTask(
+        token_of_task_ahead(token, 9, 0), [schedule(input=b"x" * 1_000)], True, b"w", "w", ""
+    )
+    work = intents.WorkAhead(completion, 3, False)
+
+    alone = size_of(intents.CompleteActivity(token, b"ok", "w"))
+    assert size_of(intents.CompleteActivity(token, b"ok", "w", work)) >= alone + 1_000
 
 
 # ---- versions (semantics §8)

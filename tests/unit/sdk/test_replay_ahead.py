@@ -97,6 +97,9 @@ class Steps:
         await self.step()
         await workflow.execute_local_activity(work, 1, start_to_close_timeout=LIMIT)
 
+    async def left(self) -> None:
+        workflow.start_activity(work, 1, start_to_close_timeout=LIMIT)
+
     async def beside(self) -> None:
         local = workflow.start_local_activity(work, 1, start_to_close_timeout=LIMIT)
         await self.step()
@@ -226,14 +229,32 @@ def test_an_activity_that_the_run_does_not_wait_for() -> None:
     assert run.instance.task_ahead("another", payloads(1), run.now_us) is None
 
 
-def test_a_run_that_has_closed_or_is_no_more() -> None:
-    run = AheadEngine(Steps, ["step"])
-    last = run.go_ahead(activity_of(run.task()), 1)
-    assert last is not None
-    assert run.instance.task_ahead("1", payloads(1), run.now_us) is None
-    assert new_instance(Steps).task_ahead("1", payloads(1), run.now_us) is None
-    run.instance.evict()
-    assert run.instance.task_ahead("1", payloads(1), run.now_us) is None
+def test_a_run_that_has_closed_waits_for_nothing() -> None:
+    """Though an activity that it left is open still."""
+    run = AheadEngine(Steps, ["left", "step"])
+    commands = run.run_task().commands
+    left, awaited = [one.activity_id for one in commands if isinstance(one, m.ScheduleActivity)]
+    run.complete(awaited, 1)
+    assert names(run.task()) == ["CompleteWorkflow [1]"]
+    assert [one.activity_id for one in run.instance._run.activities.values()] == [left]
+
+    assert run.instance.task_ahead(left, payloads(1), run.now_us) is None
+
+
+def test_a_run_of_which_nothing_is_known() -> None:
+    """It has had no task, or one that failed, or one that waits for local activities."""
+    fresh = AheadEngine(Steps, ["step"])
+    assert fresh.instance.task_ahead("1", payloads(1), fresh.now_us) is None
+
+    broken = AheadEngine(Steps, ["step"])
+    activity_id = activity_of(broken.task())
+    broken.instance._broken = True
+    assert broken.instance.task_ahead(activity_id, payloads(1), broken.now_us) is None
+
+    waits = AheadEngine(Steps, ["beside"])
+    waits.run_task()
+    assert waits.instance._open_task is not None
+    assert waits.instance.task_ahead("1", payloads(1), waits.now_us) is None
 
 
 def test_what_happened_and_the_code_has_not_seen() -> None:
@@ -244,6 +265,18 @@ def test_what_happened_and_the_code_has_not_seen() -> None:
     run.instance.activate(run.message(run.events[run.sent :], query_only=True))
 
     assert run.go_ahead(activity_of(first), 1) is None
+
+
+def test_whether_to_continue_as_new_is_what_was_known() -> None:
+    """The worker says what its code was told: the engine knows better."""
+    run = AheadEngine(Steps, ["step", "step"])
+    first = run.task()
+    for suggests in (False, True):
+        run.instance._run.suggest_continue_as_new = suggests
+        task = run.instance.task_ahead(activity_of(first), payloads(1), run.now_us)
+        assert task is not None
+        assert task.suggest_continue_as_new is suggests
+        assert task.events[-1].suggest_continue_as_new is suggests  # type: ignore[attr-defined]  # Started
 
 
 def test_it_is_known_whether_the_code_asked_for_the_history_s_size() -> None:

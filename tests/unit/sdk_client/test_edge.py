@@ -391,6 +391,29 @@ async def test_a_result_that_cannot_be_encoded_is_an_error() -> None:
         )
 
 
+async def test_what_was_done_ahead_is_encoded_with_the_result_and_once() -> None:
+    """The arguments of what comes next, and what a run fails with."""
+    edge = PayloadEdge(Reversing(), encodes_failures=True)
+    scheduled = {"schedule_activity": {"input": payloads_to_bytes([ONE, TWO])}}
+    ahead = {"success": {"commands": [scheduled, {"fail_workflow": {"failure": chain()}}]}}
+    both = completion(activity_success={"result": payloads_to_bytes([ONE]), "ahead": ahead})
+
+    await edge.encode_completion(both)
+
+    told = both.activity_success
+    schedules, fails = told.ahead.success.commands
+    assert {payload.encoding for payload in payloads_from_bytes(told.result)} == {"turned"}
+    inputs = payloads_from_bytes(schedules.schedule_activity.input)
+    assert [payload.encoding for payload in inputs] == ["turned", "turned"]
+    assert fails.fail_workflow.failure.message == "Encoded failure"
+    assert b"secret" not in both.SerializeToString()
+    await edge.decode(both)  # once: then all is as before
+    assert payloads_from_bytes(told.result) == [ONE]
+    assert payloads_from_bytes(schedules.schedule_activity.input) == [ONE, TWO]
+    failure = failure_from_message(fails.fail_workflow.failure)
+    assert failure == failure_from_message(chain())
+
+
 async def test_answers_to_queries_fail_one_by_one() -> None:
     """A query must not keep the run from going on, nor one query another."""
     edge = PayloadEdge(Reversing(b"1"))

@@ -7,27 +7,41 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.sdk.engine_in_small import CONVERTER, START_US, PocketEngine, payloads
 from tests.unit.sdk.test_replay_ahead import LIMIT, Steps, activity_of
 from tests.unit.sdk.test_replay_properties import work
+from tests.unit.sdk_client.test_edge import Reversing
 
 from perdure import activity, workflow
 from perdure._definitions import activity_definition
 from perdure._replay.interrupts import DeadlockDetected
 from perdure._replay.messages import Event, Task
 from perdure._wire.completions import Completion, activity_success
+from perdure._wire.connection import Connection
+from perdure._wire.edge import PLAIN, PayloadEdge
 from perdure._wire.payloads import payloads_to_bytes
 from perdure._wire.tasks import PolledActivityTask, PolledWorkflowTask
+from perdure._wire.worker_service import WorkerIdentity, WorkerService
 from perdure._worker.activities import Activities
-from perdure._worker.ahead import LUCK_MAX, MISS_COSTS, TYPES_MAX, GoesAhead, TaskAhead, WorkAhead
+from perdure._worker.ahead import (
+    LUCK_MAX,
+    MISS_COSTS,
+    TYPES_MAX,
+    GoesAhead,
+    TaskAhead,
+    WorkAhead,
+    _Luck,
+)
 from perdure._worker.cache import CachedRun, RunCache
 from perdure._worker.deadlock import DeadlockWatch
 from perdure._worker.guarded import GuardedCode
 from perdure._worker.holding import HeldTasks
 from perdure._worker.local_activities import LocalActivities
+from perdure._worker.rooms import WorkerRooms
 from perdure._worker.slots import Slots
 from perdure._worker.workflow_tasks import WorkflowTasks
 from perdure.errors import PayloadError, RPCError, RPCStatusCode
@@ -156,6 +170,18 @@ def test_what_does_not_count_is_forgotten() -> None:
     assert room.run.is_evicted
 
 
+def test_it_is_used_last_by_now() -> None:
+    """A run that goes ahead has not been idle: another is given up before it."""
+    room = Room(Steps, ["step", "step"])
+    room.cache.put(CachedRun("another", PocketEngine(Steps, ["step"]).instance))
+    work = room.after()
+    assert work is not None
+    for number in range(9):
+        room.cache.put(CachedRun(f"more-{number}", PocketEngine(Steps, ["step"]).instance))
+    assert room.cache.get("another") is None
+    assert room.is_kept
+
+
 def test_a_run_that_is_not_in_memory() -> None:
     room = Room(Steps, ["step", "step"])
     assert room.after(run_id="another") is None
@@ -169,6 +195,10 @@ def test_what_goes_wrong_is_left_to_a_task_of_its_own(cls: type, args: tuple[Any
 
     assert room.after() is None
     assert room.run.is_evicted
+    (luck,) = room.goes_ahead._luck.values()
+    assert (luck.left, luck.stays) == (LUCK_MAX - MISS_COSTS, False), (
+        "it costs a replay, and may do better"
+    )
 
 
 @pytest.mark.parametrize("way", ["local", "sized"])
@@ -205,6 +235,20 @@ def test_the_guard_is_told_what_must_not_wait() -> None:
     assert room.watch.current is None
 
 
+@pytest.mark.parametrize(("edge", "sent"), [(PLAIN, 1), (PayloadEdge(Reversing()), 0)])
+def test_the_guard_says_nothing_that_is_to_be_encoded(edge: PayloadEdge, sent: int) -> None:
+    """Invariant 68: codecs run on the loop, which is stuck; the result waits for the end of that."""
+    said: list[Completion] = []
+    rooms: Any = SimpleNamespace(
+        _edge=edge,
+        _blocking_service=SimpleNamespace(complete_tasks=lambda some, _: said.extend(some)),
+    )
+    alone = activity_success(b"t", payloads("secret"))
+    WorkerRooms._report_deadlock(rooms, TaskAhead(Room().polled(), alone), "a stack")
+
+    assert said == [alone][:sent]
+
+
 def test_what_the_guard_has_spoken_for_does_not_count() -> None:
     room = Room(Steps, ["step", "step"])
     real = room.engine.instance.activate
@@ -229,7 +273,7 @@ def test_where_it_mostly_does_not_count_it_is_given_up_for_a_while() -> None:
     room = Room(Steps, ["step", "step"])
     luck = None
     misses = 0
-    while True:
+    for _ in range(LUCK_MAX):
         other = Room(Steps, ["step", "step"])
         if luck is not None:
             other.goes_ahead._luck = luck
@@ -240,12 +284,26 @@ def test_where_it_mostly_does_not_count_it_is_given_up_for_a_while() -> None:
         work.settle(counts=False)
         misses += 1
     assert misses == LUCK_MAX // MISS_COSTS + 1
-    skipped = 1
+    assert luck is not None
     room.goes_ahead._luck = luck
-    while (work := room.after()) is None:
-        skipped += 1
-        assert room.is_kept
-    assert skipped == MISS_COSTS
+    tries = [room.after() for _ in range(MISS_COSTS)]  # one is behind us
+    assert [work is not None for work in tries].index(True) == MISS_COSTS - 1
+    assert room.is_kept
+
+
+def test_what_counts_makes_up_for_what_does_not_and_is_not_hoarded() -> None:
+    luck = _Luck()
+    for _ in range(3 * LUCK_MAX):
+        luck.hit()
+    assert luck.left == LUCK_MAX
+    for _ in range(100):  # one in eight
+        luck.missed()
+        for _ in range(MISS_COSTS):
+            luck.hit()
+    assert luck.ask()
+    for _ in range(LUCK_MAX // MISS_COSTS + 1):
+        luck.missed()
+    assert not luck.ask()
 
 
 class LooksAround:
@@ -300,6 +358,20 @@ def executor() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
+IDENTITY = WorkerIdentity(namespace="default", worker_id=b"w" * 16, identity="w", build_id="")
+
+
+class Answering:
+    """A stream of calls that has one answer."""
+
+    def __init__(self, answer: pb.WorkAnswer) -> None:
+        self.answer = answer
+
+    async def call(self, fill: Callable[[pb.WorkCall], None], *_: Any) -> pb.WorkAnswer:
+        fill(pb.WorkCall())
+        return self.answer
+
+
 async def never_asked(*_: object) -> None:
     raise AssertionError("nobody makes checkpoints here")
 
@@ -336,7 +408,10 @@ async def test_an_activity_s_result_takes_it_along(executor: ThreadPoolExecutor)
 
     (sent,) = engine.sent
     assert sent.message.activity_success.HasField("ahead")
-    assert sent.message.activity_success.ahead.started_time_us >= room.engine.now_us
+    started_us = sent.message.activity_success.ahead.started_time_us
+    assert room.engine.now_us < started_us < room.engine.now_us + 60_000_000, (
+        "on the engine's clock"
+    )
     assert room.is_kept
     assert not room.run.is_ahead
 
@@ -391,6 +466,17 @@ async def test_a_defect_of_ours_does_not_cost_the_result(
 
     (sent,) = engine.sent
     assert not sent.message.activity_success.HasField("ahead")
+
+
+async def test_the_answer_s_places_are_those_of_the_completions() -> None:
+    answer = pb.WorkAnswer(complete_tasks=pb.CompleteTasksResponse(went_ahead=[1]))
+    service = WorkerService(Connection("nobody:1"), IDENTITY, "q")
+    service._calls = Answering(answer)  # type: ignore[assignment]  # stands for it
+    said = [activity_success(b"t", payloads(number)) for number in range(3)]
+    errors, _ = await service.complete_tasks(said, 0, 0)
+
+    assert errors == {}
+    assert [one.went_ahead for one in said] == [False, True, False]
 
 
 @pytest.mark.parametrize("answer", [None, RPCError("", RPCStatusCode.NOT_FOUND)])

@@ -48,7 +48,7 @@ def test_the_task_is_of_the_activity_s_run_and_of_the_worker_that_says_so() -> N
     assert (intent.token, intent.result) == (token, b"r")
     assert intent.ahead is not None
     assert (intent.ahead.previous_started_id, intent.ahead.suggests_continue_as_new) == (3, True)
-    done = intent.ahead.done
+    done = intent.ahead.completion
     assert done.token == TaskToken(
         token.shard_id, token.namespace_id, token.run_id, TaskKind.WORKFLOW, 8, 1, 0, 77, 0, 9
     )

@@ -44,15 +44,23 @@ def _complete_with(draft: Draft, intent: CompleteActivity, ahead: WorkAhead) -> 
     if not _follows(draft, ahead):
         activity_outcome.complete(draft, intent)
         return False
-    done = ahead.done
-    _complete_as_of(draft, intent, done.token.started_us)
+    completion = ahead.completion
+    _complete_as_of(draft, intent, completion.token.started_us)
     task = draft.state.tasks.get(WORKFLOW_TASK_KEY)
+    assert (
+        task is not None
+    )  # nothing was there that could have kept the outcome from leading to one
+    # What follows depends on what the outcome has come to. If it does not fit, the outcome keeps the worker's time: one
+    # that the engine might have counted itself.
     suggests = complete_workflow_task.suggest_continue_as_new(draft.state, draft.env.limits)
-    if task is None or suggests is not ahead.suggests_continue_as_new:
+    if suggests is not ahead.suggests_continue_as_new:
         return False
-    if check_commands.check(draft.state, draft.env.limits, done.commands, 0, done.wake_rules):
+    refusal = check_commands.check(
+        draft.state, draft.env.limits, completion.commands, 0, completion.wake_rules
+    )
+    if refusal is not None:
         return False  # a task of its own says so in the history
-    complete_workflow_task.take(draft, task, done)
+    complete_workflow_task.carry_out(draft, task, completion)
     return True
 
 
@@ -71,12 +79,12 @@ def may_go_ahead(state: RunState, worker_id: bytes) -> bool:
 def _follows(draft: Draft, ahead: WorkAhead) -> bool:
     """Whether the run is where the worker thinks it is, and nothing waits for its code but the result: for all else a
     workflow task is there."""
-    state, token = draft.state, ahead.done.token
+    state, token = draft.state, ahead.completion.token
     return (
         state.folded.next_event_id + EVENTS_BEFORE == token.started_event_id
         and state.folded.previous_started_id == ahead.previous_started_id
         and WORKFLOW_TASK_KEY not in state.tasks
-        and may_go_ahead(state, ahead.done.worker_id)
+        and may_go_ahead(state, ahead.completion.worker_id)
         and state.folded.last_time_us <= token.started_us
         and -AGE_US_MAX <= token.started_us - draft.env.now_us <= AHEAD_OF_CLOCK_US_MAX
     )

@@ -46,11 +46,11 @@ def decide(draft: Draft, intent: CompleteWorkflowTask) -> None:
     if refusal is not None:
         fail_task(draft, refusal.cause, _bug(refusal.message), intent.identity)
         return
-    take(draft, record, intent)
+    carry_out(draft, record, intent)
 
 
-def take(draft: Draft, record: TaskRecord, intent: CompleteWorkflowTask) -> None:
-    """Carry out commands that have been checked."""
+def carry_out(draft: Draft, record: TaskRecord, intent: CompleteWorkflowTask) -> None:
+    """What the task asked for, once its commands have been checked."""
     if record.attempt > limits.WORKFLOW_TASK_STUCK_ATTEMPTS:
         draft.listed = True  # as stuck no more
     closes = bool(intent.commands) and isinstance(intent.commands[-1], cmd.ClosingCommand)

@@ -188,8 +188,8 @@ def _checked(
         case CompleteActivity(ahead=ahead) as completed if ahead is not None:
             _check_sizes(completed)
             try:
-                _require_not_retired(frontend, ahead.done)
-                _check_commands(ahead.done, cron_fault)
+                _require_not_retired(frontend, ahead.completion)
+                _check_commands(ahead.completion, cron_fault)
             except Rejected:
                 # The result counts, and a task of its own says what is wrong with the rest.
                 alone = msgspec.structs.replace(completed, ahead=None)

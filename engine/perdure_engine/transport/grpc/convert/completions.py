@@ -32,7 +32,7 @@ from perdure_engine.core.jobs.intents import (
 )
 from perdure_engine.core.replies import QueryAnswer
 from perdure_engine.core.tasks import TaskKind
-from perdure_engine.core.tokens import QueryToken, TaskToken
+from perdure_engine.core.tokens import QueryToken, TaskToken, token_of_task_ahead
 from perdure_engine.frontend.checks import under
 from perdure_engine.frontend.handlers.complete_tasks import Completion, refuse_commands
 from perdure_engine.frontend.seal import Sealer
@@ -154,18 +154,7 @@ def _ahead(message: pb.ActivitySuccess, token: TaskToken, worker: WorkerRef) -> 
     if not message.HasField("ahead"):
         return None
     ahead = message.ahead
-    of_task = TaskToken(
-        token.shard_id,
-        token.namespace_id,
-        token.run_id,
-        TaskKind.WORKFLOW,
-        ahead.started_event_id - 1,
-        1,
-        0,
-        ahead.started_time_us,
-        0,
-        ahead.started_event_id,
-    )
+    of_task = token_of_task_ahead(token, ahead.started_event_id, ahead.started_time_us)
     try:
         done = _done(ahead.success, of_task, worker)
         done.commands.extend(commands_of(ahead.success.commands))
