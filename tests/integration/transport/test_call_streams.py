@@ -244,13 +244,17 @@ async def test_bug_report_61_streams_that_are_forgotten_are_ended(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their channel lives, and gRPC says nothing. Whose worker is busy is not taken for dead."""
-    monkeypatch.setattr(call_stream, "IDLE_S", 0.05)
-    forgotten = [served.workers.Work() for _ in range(20)]
+    monkeypatch.setattr(
+        call_stream, "IDLE_S", 0.3
+    )  # time enough for the one call of each, on a busy machine too
     silent = [served.workflows.Calls() for _ in range(20)]
+    forgotten = []
     served.history.answer = lambda _: None
-    for call in forgotten:
+    for _ in range(20):
+        call = served.workers.Work()
         await send(call, completing(served, 1))
         assert (await answer(call)).call_no == 1
+        forgotten.append(call)
 
     for call in (*forgotten, *silent):
         assert await call.read() is grpc.aio.EOF

@@ -244,7 +244,7 @@ def test_the_guard_says_nothing_that_is_to_be_encoded(edge: PayloadEdge, sent: i
         _blocking_service=SimpleNamespace(complete_tasks=lambda some, _: said.extend(some)),
     )
     alone = activity_success(b"t", payloads("secret"))
-    WorkerRooms._report_deadlock(rooms, TaskAhead(Room().polled(), alone), "a stack")
+    WorkerRooms._report_deadlock(rooms, TaskAhead(Room(Steps, ["step"]).polled(), alone), "a stack")
 
     assert said == [alone][:sent]
 
