@@ -35,7 +35,7 @@ help:
 	@echo 'make check     generated code, format, lint, import rules, types'
 	@echo 'make bench     the workloads $(WORKLOADS)'
 	@echo 'make chaos     minutes of random kills'
-	@echo 'make soak      the tests that take longer than a minute'
+	@echo 'make soak      the tests that take long, and the seeds that make test leaves out'
 	@echo 'make generate  the code beside the .proto files'
 	@echo 'make clean     remove the environments, caches and builds made here'
 

@@ -109,6 +109,7 @@ async def poisoned(handle: JobHandle[Any]) -> None:
     await until(is_poisoned, POISONED_WITHIN_S)
 
 
+@pytest.mark.soak
 async def test_a_job_that_kills_its_workers_harms_nobody_beside_it() -> None:
     async with stage() as on:
         beside = [await on.job("bystand", f"b{number}") for number in range(BYSTANDERS)]
@@ -137,6 +138,7 @@ async def test_a_job_that_kills_its_workers_harms_nobody_beside_it() -> None:
         assert on.keeper.deaths == 2
 
 
+@pytest.mark.soak
 async def test_a_job_that_leaks_is_stopped_at_the_limit_of_the_surgical_pool() -> None:
     async with stage() as on:
         leaking = await on.job("leak", "leaking")
@@ -155,6 +157,7 @@ async def test_a_job_that_leaks_is_stopped_at_the_limit_of_the_surgical_pool() -
         assert on.keeper.deaths == 2
 
 
+@pytest.mark.soak
 async def test_an_activity_and_a_workflow_s_own_code_climb_the_same_ladder() -> None:
     async with stage() as on:
         by_activity = await on.workflow(WithActivity, "by-activity")

@@ -203,7 +203,7 @@ async def everything(store: Store, where: VisibilityFilter, look: int) -> list[A
 
 @settings(
     deadline=None,
-    max_examples=300,
+    max_examples=200,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(rows=rows, asked=st.lists(filters, min_size=1, max_size=4))

@@ -42,6 +42,10 @@ def check(line: dict[str, Any], workload: str, n: int, own: set[str]) -> None:
     assert line["per_s"] > 0
 
 
+def with_engine(dev: CommandLine) -> tuple[str, str]:
+    return "--address", dev.environment["PERDURE_ADDRESS"]
+
+
 @pytest.mark.parametrize(
     ("workload", "n", "own"),
     [
@@ -60,16 +64,15 @@ def test_with_an_engine_that_runs_already(
     dev: CommandLine, workload: str, n: int, own: set[str]
 ) -> None:
     """Whose processor time is not known."""
-    address = dev.environment["PERDURE_ADDRESS"]
-    line = bench(dev, workload, "--n", str(n), "--address", address)
+    line = bench(dev, workload, "--n", str(n), *with_engine(dev))
 
     check(line, workload, n, own)
     assert line["cpu_engine_s"] is None
     assert line["cpu_worker_s"] > 0
 
 
-def test_jobs_due_at_once(perdure: CommandLine) -> None:
-    line = bench(perdure, "W5", "--n", "100")
+def test_jobs_due_at_once(dev: CommandLine) -> None:
+    line = bench(dev, "W5", "--n", "100", *with_engine(dev))
 
     own = {"min_ms", "max_ms", "worker_p50_ms", "worker_p99_ms", "worker_max_ms"}
     assert line.keys() == KEYS | own
@@ -77,16 +80,16 @@ def test_jobs_due_at_once(perdure: CommandLine) -> None:
     assert line["worker_max_ms"] >= line["min_ms"]
 
 
-def test_jobs_at_a_steady_rate(perdure: CommandLine) -> None:
-    line = bench(perdure, "sustained", "--n", "20", "--window", "2")
+def test_jobs_at_a_steady_rate(dev: CommandLine) -> None:
+    line = bench(dev, "sustained", "--n", "20", "--window", "2", *with_engine(dev))
 
     assert line.keys() == KEYS | {"min_ms", "max_ms", "lost", "rss_mb_half", "rss_mb"}
     assert line["lost"] == 0
     assert 0 <= line["min_ms"] <= line["p50_ms"] <= line["p99_ms"] <= line["max_ms"]
 
 
-def test_schedules_that_fire_together(perdure: CommandLine) -> None:
-    line = bench(perdure, "schedules", "--n", "20", "--window", "2")
+def test_schedules_that_fire_together(dev: CommandLine) -> None:
+    line = bench(dev, "schedules", "--n", "20", "--window", "2", *with_engine(dev))
 
     own = {"min_ms", "max_ms", "cpu_pct", "firings", "lost", "duplicates", "drained_s"}
     assert line.keys() == KEYS | own
@@ -113,11 +116,15 @@ def test_kills(perdure: CommandLine) -> None:
     assert line["engine_recovery_s"] > 0
 
 
+@pytest.mark.soak
 def test_many_shards(perdure: CommandLine) -> None:
     assert bench(perdure, "W1", "--n", "20", "--shards", "32")["per_s"] > 0
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)],
+)
 def test_interrupted_it_leaves_nothing(
     perdure: CommandLine, sent: signal.Signals, code: int
 ) -> None:

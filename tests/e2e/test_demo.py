@@ -32,8 +32,8 @@ def test_with_data_they_stay(perdure: CommandLine, tmp_path: Path) -> None:
     ("sent", "code", "moment"),
     [
         (signal.SIGINT, 130, "being started"),
-        (signal.SIGINT, 130, "accepted"),
-        (signal.SIGTERM, 143, "killed with -9"),
+        pytest.param(signal.SIGINT, 130, "accepted", marks=pytest.mark.soak),
+        pytest.param(signal.SIGTERM, 143, "killed with -9", marks=pytest.mark.soak),
         (signal.SIGTERM, 143, "shipped"),
     ],
 )

@@ -11,6 +11,7 @@ import random
 from typing import Any, get_args
 
 import pytest
+from tests.seeds import seeds
 from tests.simulation.cluster import NAMESPACE, Cluster
 from tests.simulation.loop import SimulatedLoop, simulate
 from tests.simulation.test_children import child, through_trouble
@@ -168,7 +169,7 @@ def check_clan(client: Client, histories: dict[bytes, list[Event]]) -> None:
         assert histories[ended[0].run_id][0].workflow_id == event.workflow_id  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(20, SEEDS))
 def test_reset_parents_seed(seed: int) -> None:
     """Invariants 4, 5, 6, 13, 14, 48, 49 through resets of parents."""
     simulate(lambda loop: story(loop, seed), seed)

@@ -7,7 +7,7 @@ from tests.unit.core.run_machine import RunMachine
 
 TestRun = RunMachine.TestCase
 TestRun.settings = settings(
-    max_examples=300,
+    max_examples=200,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
