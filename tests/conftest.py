@@ -1,6 +1,7 @@
 """The fixtures that every test may ask for, and how property tests are run."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,15 @@ settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS", "suite"))
 
 # Its last test judges what all the others of the folder have done: one process runs them.
 TOGETHER = ("tests/unit/core/",)
+
+
+# Makes thousands of cases when it is imported, in each process: not where its tests do not run.
+DEAR_TO_COLLECT = "test_rest_document.py"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_left_out = "not soak" in config.option.markexpr and collection_path.name == DEAR_TO_COLLECT
+    return True if is_left_out else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -47,6 +47,7 @@ async def killed_after(bed: Bed, child: Child, least: int) -> float:
     return killed_s
 
 
+@pytest.mark.soak
 async def test_no_job_is_lost_and_none_is_repeated_without_a_reason() -> None:
     async with prepare("W4", Target(), None, lambda line: None) as bed:
         assert bed.engine is not None

@@ -20,6 +20,8 @@ from perdure_engine.server.version import perdure_version
 from perdure_engine.transport.http.rest.openapi import document
 from perdure_engine.transport.http.rest.table import OPERATIONS
 
+pytestmark = pytest.mark.soak  # conftest says why
+
 EXAMPLES = 10  # of each operation, besides the edges of all its parameters, which are many more
 WAITED_MS = 50  # instead of a minute, by calls that wait for what does not come
 
