@@ -389,9 +389,7 @@ class RunMachine(RuleBasedStateMachine):
         if back == 4:
             previous = ahead.previous_started_id - 1
             ahead = msgspec.structs.replace(ahead, previous_started_id=previous)
-        if (
-            back % 2
-        ):  # something overtakes the worker, which has reckoned with what was there before
+        if back % 2:  # something overtakes the worker, which has reckoned with what was before
             self.a_client_asks("signal" if hold else "update", 3 + len(asked), hold)
         state = self.run.state
         before, waited = state.folded.previous_started_id, WORKFLOW_TASK_KEY in state.tasks

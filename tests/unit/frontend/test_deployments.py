@@ -281,7 +281,6 @@ async def test_b16_after_its_retirement_a_version_gets_nothing_and_pins_nothing(
 
 
 def completed(behavior: Behavior) -> CompleteWorkflowTask:
-
     return CompleteWorkflowTask(
         task_token(), [], False, WORKER_ID, "w", "1", deployment_name="shop", behavior=behavior
     )

@@ -313,7 +313,7 @@ def test_local_activities_that_are_not_told_yet() -> None:
 
 
 def test_what_was_refused_does_not_fit_what_comes_instead() -> None:
-    """Invariant 41: the worker's copy is thrown away, and the code begins anew with all that happened."""
+    """Invariant 42: the worker's copy is thrown away, and the code begins anew with all that happened."""
     run = AheadEngine(Steps, ["step", "step"])
     first = run.task()
     task = run.instance.task_ahead(activity_of(first), payloads(1), run.now_us)

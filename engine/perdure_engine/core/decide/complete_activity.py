@@ -47,9 +47,7 @@ def _complete_with(draft: Draft, intent: CompleteActivity, ahead: WorkAhead) -> 
     completion = ahead.completion
     _complete_as_of(draft, intent, completion.token.started_us)
     task = draft.state.tasks.get(WORKFLOW_TASK_KEY)
-    assert (
-        task is not None
-    )  # nothing was there that could have kept the outcome from leading to one
+    assert task is not None  # nothing was there to keep the outcome from leading to one
     # What follows depends on what the outcome has come to. If it does not fit, the outcome keeps the worker's time: one
     # that the engine might have counted itself.
     suggests = complete_workflow_task.suggest_continue_as_new(draft.state, draft.env.limits)
